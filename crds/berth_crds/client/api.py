@@ -1,0 +1,142 @@
+"""One session with the API server: requests out, bytes or typed errors back.
+
+Nothing is retried here, for only the caller knows whether a request may be sent twice.
+Every request has a deadline of its own.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from berth_crds.client import connection, errors
+from berth_crds.client.resources import Resource
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+
+DEADLINE_SECONDS: Final = 10.0
+CONNECT_SECONDS: Final = 5.0
+FIRST_ERROR_CODE: Final = 400
+
+T = TypeVar("T")
+
+
+class Api:
+    """A pool of connections to one API server under one identity."""
+
+    def __init__(self, link: connection.Connection, *, agent: str) -> None:
+        self.link = link
+        self._agent = agent
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the pool."""
+        self._session = aiohttp.ClientSession(
+            # Watches hold a connection each for ever, so the pool itself sets no bound.
+            connector=aiohttp.TCPConnector(limit=0, ssl=self.link.trust or True, keepalive_timeout=60),
+            timeout=aiohttp.ClientTimeout(total=DEADLINE_SECONDS, sock_connect=CONNECT_SECONDS),
+            headers={"User-Agent": self._agent, "Accept": JSON},
+            auto_decompress=True,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the pool."""
+        if self._session is not None:
+            await self._session.close()
+            # aiohttp closes TLS transports one turn of the loop later.
+            await asyncio.sleep(0)
+            self._session = None
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content: str = JSON,
+        deadline: float = DEADLINE_SECONDS,
+    ) -> bytes:
+        """Send one request and return the body of a successful answer."""
+        timeout = aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
+        async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
+            return await answer.read()
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], silence: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open a response that goes on for long; `silence` bounds the pause between two chunks."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        async with self._answer("GET", path, params, timeout=timeout) as answer:
+            yield answer.content
+
+    @contextlib.asynccontextmanager
+    async def _answer(
+        self, method: str, path: str, params: Mapping[str, str] | None, *, content: str = "", **rest: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        assert self._session is not None, "the Api is used inside `async with`"  # noqa: S101
+        headers = {"Authorization": header} if (header := await self.link.authorization()) else {}
+        if rest.get("data") is not None:
+            headers["Content-Type"] = content
+        url = self.link.server + path
+        try:
+            async with self._session.request(method, url, params=params, headers=headers, **rest) as answer:
+                if answer.status >= FIRST_ERROR_CODE:
+                    hint = answer.headers.get("Retry-After")
+                    raise errors.from_answer(answer.status, await answer.read(), retry_after=hint)
+                yield answer
+        except aiohttp.ClientConnectorError as error:
+            raise errors.Unreachable(f"{url}: {error}", ambiguous=False) from error
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            what = str(error) or type(error).__name__
+            raise errors.Unreachable(f"{url}: {what}", ambiguous=True) from error
+
+    # ------------------------------------------------------------ whole objects
+
+    async def get(self, resource: Resource, name: str, *, into: type[T], namespace: str = "") -> T:
+        """Read one object by a quorum read."""
+        return msgspec.json.decode(
+            await self.send("GET", resource.path(name, namespace=namespace)), type=into
+        )
+
+    async def create(self, resource: Resource, thing: Any, *, namespace: str = "", sub: str = "") -> bytes:
+        """Create one object, or post to a subresource of the object it names."""
+        name = thing["metadata"]["name"] if sub else ""
+        path = resource.path(name, namespace=namespace, sub=sub)
+        return await self.send("POST", path, body=msgspec.json.encode(thing))
+
+    async def replace(self, resource: Resource, name: str, thing: Any, *, namespace: str = "") -> bytes:
+        """Replace one object; its resourceVersion, if set, must still be the current one."""
+        path = resource.path(name, namespace=namespace)
+        return await self.send("PUT", path, body=msgspec.json.encode(thing))
+
+    async def delete(self, resource: Resource, name: str, *, namespace: str = "", uid: str = "") -> None:
+        """Delete one object; with a uid, only that very one."""
+        body = msgspec.json.encode({"preconditions": {"uid": uid}}) if uid else None
+        await self.send("DELETE", resource.path(name, namespace=namespace), body=body)
+
+    async def apply(
+        self, resource: Resource, thing: Mapping[str, Any], *, manager: str, sub: str = ""
+    ) -> bytes:
+        """Server-side apply: make the fields that `manager` owns be exactly these."""
+        meta = thing["metadata"]
+        path = resource.path(meta["name"], namespace=meta.get("namespace", ""), sub=sub)
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **thing}
+        return await self.send(
+            "PATCH",
+            path,
+            params={"fieldManager": manager, "force": "true"},
+            body=msgspec.json.encode(whole),
+            content=APPLY,
+        )

@@ -1,0 +1,262 @@
+"""How to reach an API server, and as whom.
+
+A Connection is made once, from the files that Kubernetes mounts into a pod or from a
+kubeconfig with certificates or tokens in it. Forms of login that run other programs
+or speak to identity providers are left to the operator, which has a library for them.
+Whatever is wrong with the files becomes `errors.Unusable` with one line that names the
+file and the fault.
+"""
+
+import asyncio
+import base64
+import binascii
+import dataclasses
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from berth_crds.client import errors
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_REFRESH_SECONDS: Final = 60.0  # The kubelet rotates tokens well before they expire.
+
+Authorization = Callable[[], Awaitable[str]]
+
+
+async def _nobody() -> str:
+    return ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Connection:
+    """An API server and the means to be somebody there."""
+
+    server: str
+    trust: ssl.SSLContext | None = None
+    authorization: Authorization = _nobody
+    origin: str = "given directly"
+    namespace: str = "default"
+
+
+def load(kubeconfig: str | Path | None = None, *, context: str | None = None) -> Connection:
+    """Find the configuration as kubectl users expect: flag, $KUBECONFIG, the pod's own, ~/.kube/config."""
+    source = find(kubeconfig)
+    return from_pod() if source is None else from_kubeconfig(source, context=context)
+
+
+def find(kubeconfig: str | Path | None = None) -> tuple[Path, ...] | None:
+    """Name the kubeconfig files to read, or None for the pod's own service account."""
+    given = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
+    if given:
+        return tuple(Path(part) for part in given.split(os.pathsep) if part)
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    return (Path.home() / ".kube" / "config",)
+
+
+def from_pod(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Connection:
+    """Use the service account that Kubernetes mounted into this pod."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise errors.Unusable("KUBERNETES_SERVICE_HOST is not set, so this is not a pod of a cluster.")
+    host = f"[{host}]" if ":" in host else host
+    try:
+        trust = ssl.create_default_context(cafile=str(directory / "ca.crt"))
+        namespace = (directory / "namespace").read_text().strip()
+    except (OSError, ssl.SSLError) as error:
+        raise errors.Unusable(f"The pod's service account in {directory} cannot be used: {error}.") from error
+    return Connection(
+        server=f"https://{host}:{port}",
+        trust=trust,
+        authorization=TokenFile(directory / "token"),
+        origin=f"service account in {directory}",
+        namespace=namespace,
+    )
+
+
+class TokenFile:
+    """A bearer token that somebody else keeps fresh in a file."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._value = ""
+        self._read_at = -TOKEN_REFRESH_SECONDS
+
+    async def __call__(self) -> str:
+        """Give the Authorization header, from a copy at most a minute old."""
+        if not self._value or self._clock() - self._read_at >= TOKEN_REFRESH_SECONDS:
+            await asyncio.to_thread(self._read)
+        return self._value
+
+    def _read(self) -> None:
+        try:
+            self._value = f"Bearer {self._path.read_text().strip()}"
+        except OSError as error:
+            raise errors.Unusable(f"The token file {self._path} cannot be read: {error.strerror}.") from error
+        self._read_at = self._clock()
+
+
+class StaticToken:
+    """A bearer token that stays as it is."""
+
+    def __init__(self, token: str) -> None:
+        self._value = f"Bearer {token}"
+
+    async def __call__(self) -> str:
+        """Give the Authorization header."""
+        return self._value
+
+
+# ---------------------------------------------------------------- kubeconfig
+
+
+def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None = None) -> Connection:
+    """Use a kubeconfig's current (or the named) context, with certificates or tokens."""
+    origin = os.pathsep.join(str(path) for path in paths)
+    config = merge(paths)
+    chosen = context or config.current
+    entry = pick(config.contexts, chosen, what="context", origin=origin)
+    cluster = pick(config.clusters, entry.get("cluster"), what="cluster", origin=origin)
+    user = pick(config.users, entry["user"], what="user", origin=origin) if entry.get("user") else {}
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+        raise errors.Unusable(f"{origin}: cluster {entry.get('cluster')!r} names no server URL.")
+    return Connection(
+        server=server.rstrip("/"),
+        trust=_trust(cluster, user, origin=origin) if server.startswith("https://") else None,
+        authorization=_authorization(user, origin=origin),
+        origin=f"{origin}, context {chosen}",
+        namespace=str(entry.get("namespace") or "default"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """One or several kubeconfig files, merged: for each name the first file wins."""
+
+    current: str | None
+    contexts: Mapping[str, Mapping[str, Any]]
+    clusters: Mapping[str, Mapping[str, Any]]
+    users: Mapping[str, Mapping[str, Any]]
+
+
+def merge(paths: tuple[Path, ...]) -> Kubeconfig:
+    """Read the files that exist; a list of several may name missing ones, as kubectl allows."""
+    documents = [(path, _read(path)) for path in paths if len(paths) == 1 or path.exists()]
+    if not documents:
+        raise errors.Unusable(f"No kubeconfig file exists at {os.pathsep.join(map(str, paths))}.")
+    currents = [document.get("current-context") for _, document in documents]
+    return Kubeconfig(
+        current=next((str(name) for name in currents if name), None),
+        contexts=_named(documents, "contexts", "context"),
+        clusters=_named(documents, "clusters", "cluster"),
+        users=_named(documents, "users", "user"),
+    )
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise errors.Unusable(f"The kubeconfig {path} does not exist.") from error
+    except OSError as error:
+        raise errors.Unusable(f"The kubeconfig {path} cannot be read: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        where = " ".join(str(error).split())[:160]
+        raise errors.Unusable(f"The kubeconfig {path} is not YAML: {where}.") from error
+    if not isinstance(document, dict) or "clusters" not in document:
+        raise errors.Unusable(f"{path} is not a kubeconfig: it lists no clusters.")
+    return document
+
+
+def _named(
+    documents: list[tuple[Path, Mapping[str, Any]]], plural: str, singular: str
+) -> Mapping[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for path, document in documents:
+        entries = document.get(plural) or []
+        if not isinstance(entries, list):
+            raise errors.Unusable(f"{path}: {plural} must be a list.")
+        for entry in entries:
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+                raise errors.Unusable(f"{path}: an entry of {plural} has no name.")
+            found.setdefault(entry["name"], _absolute(entry.get(singular) or {}, path.parent))
+    return found
+
+
+def _absolute(entry: Any, base: Path) -> Mapping[str, Any]:
+    """Resolve file names against the folder of the kubeconfig they stand in."""
+    if not isinstance(entry, dict):
+        return {}
+    keys = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+    return entry | {key: str(base / str(entry[key])) for key in keys if entry.get(key)}
+
+
+def pick(entries: Mapping[str, Mapping[str, Any]], name: Any, *, what: str, origin: str) -> Mapping[str, Any]:
+    """Look one entry up by name, or say which name is missing and which are there."""
+    if not name:
+        raise errors.Unusable(f"{origin}: no {what} is chosen; set current-context or name one.")
+    if name not in entries:
+        known = ", ".join(sorted(entries)) or "none"
+        raise errors.Unusable(f"{origin}: there is no {what} named {name!r} (there: {known}).")
+    return entries[name]
+
+
+def _trust(cluster: Mapping[str, Any], user: Mapping[str, Any], *, origin: str) -> ssl.SSLContext:
+    try:
+        authority = _bytes(cluster, "certificate-authority")
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        certificate, key = _bytes(user, "client-certificate"), _bytes(user, "client-key")
+        if certificate and key:
+            _load_pair(context, certificate, key)
+    except (OSError, ValueError, ssl.SSLError, binascii.Error) as error:
+        raise errors.Unusable(f"{origin}: its certificates cannot be used: {error}.") from error
+    return context
+
+
+def _bytes(entry: Mapping[str, Any], key: str) -> bytes:
+    if data := entry.get(f"{key}-data"):
+        return base64.b64decode(str(data), validate=True)
+    return Path(entry[key]).read_bytes() if entry.get(key) else b""
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Hand a certificate to OpenSSL, which takes files only: private, and gone at once."""
+    with tempfile.NamedTemporaryFile(prefix="berth-", suffix=".pem") as file:
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+def _authorization(user: Mapping[str, Any], *, origin: str) -> Authorization:
+    for form in ("exec", "auth-provider"):
+        if user.get(form):
+            raise errors.Unusable(
+                f"{origin}: login by {form} is known to the operator only, not to the agent."
+            )
+    if user.get("tokenFile"):
+        return TokenFile(Path(user["tokenFile"]))
+    if user.get("token"):
+        return StaticToken(str(user["token"]))
+    if user.get("username"):
+        pair = f"{user['username']}:{user.get('password', '')}".encode()
+        header = f"Basic {base64.b64encode(pair).decode()}"
+        return _Fixed(header)
+    return _nobody
+
+
+class _Fixed:
+    def __init__(self, header: str) -> None:
+        self._header = header
+
+    async def __call__(self) -> str:
+        return self._header

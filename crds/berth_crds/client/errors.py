@@ -1,0 +1,133 @@
+"""What can go wrong between us and the API server, as types.
+
+An answer of the server becomes the class its status code names, so that callers
+`except errors.Conflict` and never compare numbers. No answer at all is `Unreachable`,
+which tells whether the request can have had an effect: that is what decides between
+trying again and looking first.
+"""
+
+import msgspec
+
+
+class ClientError(Exception):
+    """Anything that kept a request from succeeding."""
+
+
+class Unusable(ClientError):
+    """The configuration cannot be used; the message is one line for a person."""
+
+
+class Unreachable(ClientError):
+    """No answer came. `ambiguous` means that the server may have acted all the same."""
+
+    def __init__(self, message: str, *, ambiguous: bool) -> None:
+        super().__init__(message)
+        self.ambiguous = ambiguous
+
+
+class ApiError(ClientError):
+    """The server answered with an error."""
+
+    def __init__(
+        self, code: int, message: str, *, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(f"{code} {reason}: {message}" if reason else f"{code}: {message}")
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Malformed(ApiError):
+    """The request itself is wrong (400, 413, 415)."""
+
+
+class Unauthorized(ApiError):
+    """The server does not know who we are (401)."""
+
+
+class Forbidden(ApiError):
+    """We may not do this (403)."""
+
+
+class NotFound(ApiError):
+    """The object or its kind does not exist (404)."""
+
+
+class Conflict(ApiError):
+    """A precondition failed, or somebody else wrote first (409)."""
+
+
+class Gone(ApiError):
+    """The revision asked for is compacted away (410)."""
+
+
+class Invalid(ApiError):
+    """The object fails validation (422)."""
+
+
+class Throttled(ApiError):
+    """The server asks for patience (429)."""
+
+
+class Unavailable(ApiError):
+    """The server failed or could not finish in time (5xx): it may have acted."""
+
+
+BY_CODE: dict[int, type[ApiError]] = {
+    400: Malformed,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: Malformed,
+    415: Malformed,
+    422: Invalid,
+    429: Throttled,
+}
+
+
+class _Details(msgspec.Struct, gc=False):
+    retryAfterSeconds: float | None = None  # noqa: N815  the API's spelling
+
+
+class Status(msgspec.Struct, gc=False):
+    """The API's own account of a failure, in a response or inside a watch."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: _Details | None = None
+
+
+_decoder = msgspec.json.Decoder(Status)
+
+
+def from_answer(code: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
+    """Turn a refused request's answer into its exception, whatever the body looks like."""
+    try:
+        status = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = Status(message=body[:500].decode(errors="replace").strip() or "no details given")
+    return from_status(status, code=code, retry_after=_seconds(retry_after))
+
+
+def from_status(status: Status, *, code: int = 0, retry_after: float | None = None) -> ApiError:
+    """Turn a Status object into its exception."""
+    code = code or status.code
+    hinted = status.details.retryAfterSeconds if status.details else None
+    kind = BY_CODE.get(code, Unavailable if code >= 500 or code == 0 else ApiError)  # noqa: PLR2004
+    return kind(
+        code,
+        status.message or "no details given",
+        reason=status.reason,
+        retry_after=retry_after if retry_after is not None else hinted,
+    )
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return max(0.0, float(header)) if header is not None else None
+    except ValueError:
+        return None

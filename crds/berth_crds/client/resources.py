@@ -1,0 +1,45 @@
+"""Where each kind lives in the API's tree of URLs."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from berth_crds import names
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the API: enough to build any URL of it and to name it to people."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    def __str__(self) -> str:
+        """Spell it as kubectl and RBAC do."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """The object's `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, name: str = "", *, namespace: str = "", sub: str = "") -> str:
+        """Build the path of a collection, an object or a subresource of it."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if namespace else ""
+        tail = "".join(f"/{part}" for part in (name, sub) if part)
+        return f"{root}{scope}/{self.plural}{tail}"
+
+
+PODS: Final = Resource("", "v1", "pods", "Pod")
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+EVENTS: Final = Resource("", "v1", "events", "Event")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+DEVICES: Final = Resource(names.GROUP, names.VERSION, names.DEVICES, "Device", namespaced=False)
+GPU_PODS: Final = Resource(names.GROUP, names.VERSION, names.GPU_PODS, "GpuPod")
+POLICIES: Final = Resource(names.GROUP, names.VERSION, names.POLICIES, "PlacementPolicy", namespaced=False)

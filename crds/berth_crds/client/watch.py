@@ -1,0 +1,182 @@
+"""List and watch, decoded.
+
+`pages` reads a whole collection by quorum read; `events` yields what a watch says, in
+order, and ends when the server ends it. Both know nothing of what was seen before: that
+is the informer's part.
+"""
+
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from typing import Final, Generic, Literal, TypeVar, cast
+
+import aiohttp
+import msgspec
+
+from berth_crds import wire
+from berth_crds.client import api, errors
+
+T = TypeVar("T")
+
+LIST_DEADLINE_SECONDS: Final = 60.0
+SILENCE_SECONDS: Final = 75.0  # Bookmarks arrive about once a minute even when nothing happens.
+
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class ListMeta(wire.Struct, frozen=True):
+    """What the API says about a list as a whole."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, gc=False):
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Frame(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _Bearer(msgspec.Struct, gc=False):
+    """Any object, of which only the metadata can be trusted."""
+
+    metadata: wire.Meta
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object whose shape is not the one we know; its metadata, where even that was readable."""
+
+    metadata: wire.Meta
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """One change of one object."""
+
+    change: Change
+    thing: T | Unreadable
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Progress without change: everything up to this revision has been seen."""
+
+    version: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Collection(Generic[T]):
+    """A whole list and the revision at which it was true."""
+
+    version: str
+    items: list[T | Unreadable]
+
+
+class Codec(Generic[T]):
+    """Decodes one kind, and never fails on a single odd object."""
+
+    _page = msgspec.json.Decoder(_Page)
+    _frame = msgspec.json.Decoder(_Frame)
+    _bearer = msgspec.json.Decoder(_Bearer)
+    _status = msgspec.json.Decoder(errors.Status)
+
+    def __init__(self, kind: type[T]) -> None:
+        self._thing = msgspec.json.Decoder(kind)
+
+    def page(self, body: bytes) -> tuple[ListMeta, list[T | Unreadable]]:
+        """Decode one page of a list."""
+        page = self._page.decode(body)
+        return page.metadata, [self.thing(raw) for raw in page.items or ()]
+
+    def thing(self, raw: msgspec.Raw) -> T | Unreadable:
+        """Decode one object, or tell why not."""
+        try:
+            return self._thing.decode(raw)
+        except msgspec.DecodeError as error:
+            return Unreadable(self._metadata(raw), str(error))
+
+    def event(self, line: bytes) -> "Event[T] | Bookmark":
+        """Decode one line of a watch; an ERROR line raises what it names."""
+        frame = self._frame.decode(line)
+        if frame.type == "ERROR":
+            raise errors.from_status(self._status.decode(frame.object))
+        if frame.type == "BOOKMARK":
+            return Bookmark(self._metadata(frame.object).resource_version)
+        return Event(cast("Change", frame.type), self.thing(frame.object))
+
+    def _metadata(self, raw: msgspec.Raw) -> wire.Meta:
+        try:
+            return self._bearer.decode(raw).metadata
+        except msgspec.DecodeError:
+            return wire.Meta()
+
+
+async def pages(
+    session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int
+) -> Collection[T]:
+    """Read a whole collection as of one revision, page by page.
+
+    A `continue` token that expired under way (410) is the caller's to handle: what was
+    read so far is worthless then.
+    """
+    items: list[T | Unreadable] = []
+    params = {**selectors, "limit": str(size)}
+    while True:
+        body = await session.send("GET", path, params=params, deadline=LIST_DEADLINE_SECONDS)
+        meta, found = _readable(codec, body, path)
+        items += found
+        if not meta.continue_:
+            return Collection(meta.resource_version, items)
+        params["continue"] = meta.continue_
+
+
+def _readable(codec: Codec[T], body: bytes, path: str) -> tuple[ListMeta, list[T | Unreadable]]:
+    try:
+        return codec.page(body)
+    except msgspec.DecodeError as error:
+        raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
+
+
+async def events(
+    session: api.Api,
+    path: str,
+    codec: Codec[T],
+    *,
+    selectors: Mapping[str, str],
+    version: str,
+    seconds: int,
+) -> AsyncGenerator[Event[T] | Bookmark]:
+    """Follow a collection from a revision on, until the server ends the stream after `seconds`."""
+    params = {
+        **selectors,
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": version,
+        "timeoutSeconds": str(seconds),
+    }
+    async with session.stream(path, params=params, silence=SILENCE_SECONDS) as content:
+        async for line in lines(content):
+            try:
+                yield codec.event(line)
+            except msgspec.DecodeError as error:
+                raise errors.Unreachable(
+                    f"{path}: a watch sent no event: {error}", ambiguous=False
+                ) from error
+
+
+async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Cut a stream at its newlines, whatever the length of a line; a half line at the end is dropped."""
+    rest = b""
+    async for chunk in content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        for line in _filled(whole):
+            yield line
+
+
+def _filled(parts: list[bytes]) -> Iterator[bytes]:
+    return (part for part in parts if part)

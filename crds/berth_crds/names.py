@@ -1,0 +1,65 @@
+"""Every name that operator, agent and users must spell alike.
+
+API group, resource names, annotation keys, field managers, identities and Leases
+are written once, here. Nothing in this module computes more than a string.
+"""
+
+from typing import Final
+
+GROUP: Final = "berth.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+CATEGORY: Final = "berth"
+
+SCHEDULER_NAME: Final = "berth-scheduler"
+
+# Plurals, as they stand in URLs.
+DEVICES: Final = "devices"
+GPU_PODS: Final = "gpupods"
+POLICIES: Final = "placementpolicies"
+DEFAULT_POLICY: Final = "default"
+
+# Where Berth itself lives, and who it is there.
+SYSTEM_NAMESPACE: Final = "berth-system"
+NODES_NAMESPACE: Final = "berth-nodes"
+LEADER_LEASE: Final = "berth-operator"
+OPERATOR_ACCOUNT: Final = "berth-operator"
+AGENT_ACCOUNT: Final = "berth-agent"
+OPERATOR_MANAGER: Final = "berth-operator"
+AGENT_MANAGER: Final = "berth-agent"
+
+# Asking, by resources of a container.
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+NVIDIA_MIG_PREFIX: Final = "nvidia.com/mig-"
+GPU: Final = f"{GROUP}/gpu"
+GPU_CORE: Final = f"{GROUP}/gpu-core"
+GPU_MEMORY: Final = f"{GROUP}/gpu-memory"
+GPU_MEMORY_RATIO: Final = f"{GROUP}/gpu-memory-ratio"
+GPU_SHARED: Final = f"{GROUP}/gpu.shared"
+RDMA: Final = f"{GROUP}/rdma"
+FPGA: Final = f"{GROUP}/fpga"
+
+# Asking, by annotations of the pod.
+MODEL: Final = f"{GROUP}/model"
+MODEL_PATTERN: Final = f"{GROUP}/model-pattern"
+AVOID_MODEL: Final = f"{GROUP}/avoid-model"
+UUIDS: Final = f"{GROUP}/uuids"
+AVOID_UUIDS: Final = f"{GROUP}/avoid-uuids"
+MEMORY_AT_LEAST: Final = f"{GROUP}/memory-at-least"
+SCOPE: Final = f"{GROUP}/scope"
+SCOPE_POLICY: Final = f"{GROUP}/scope-policy"
+STRATEGY: Final = f"{GROUP}/strategy"
+JOINT: Final = f"{GROUP}/joint"
+GANG: Final = f"{GROUP}/gang"
+GANG_SIZE: Final = f"{GROUP}/gang-size"
+
+# Answering: written by the Binding alone, never changed afterwards.
+ALLOCATION: Final = f"{GROUP}/allocation"
+MINORS: Final = f"{GROUP}/minors"
+TERM: Final = f"{GROUP}/term"
+FENCED_LABEL: Final = f"{GROUP}/fenced"
+
+
+def container_key(container: str, field: str) -> str:
+    """Name the annotation that feeds one container's environment through fieldRef."""
+    return f"{container}.devices.{GROUP}/{field}"

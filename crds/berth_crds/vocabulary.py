@@ -1,0 +1,93 @@
+"""The words of the contract that may take one of a few values.
+
+Each enum here is the single spelling used in code, fields, metrics and
+documents. Adding a value is an API change; the schema lists these values.
+"""
+
+from enum import StrEnum
+
+
+class DeviceType(StrEnum):
+    """Kinds of device that Berth itself knows; the field stays open for plug-ins."""
+
+    GPU = "gpu"
+    RDMA = "rdma"
+    FPGA = "fpga"
+
+
+class Health(StrEnum):
+    """The agent's verdict on one card."""
+
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
+    UNKNOWN = "Unknown"
+
+
+class Recovery(StrEnum):
+    """What it takes to bring an unhealthy card back."""
+
+    NONE = "none"
+    RESET = "reset"
+    REBOOT = "reboot"
+    DRAIN = "drain"
+    REPLACE = "replace"
+
+
+class LinkKind(StrEnum):
+    """How two cards of a node reach each other, nearest first."""
+
+    NVLINK = "nvlink"
+    PCIE_SWITCH = "pcie-switch"
+    PCIE_HOST = "pcie-host"
+    NUMA = "numa"
+    SYSTEM = "system"
+
+
+class SharingStrategy(StrEnum):
+    """How one card serves several pods at once."""
+
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+
+
+class Strategy(StrEnum):
+    """How nodes are ranked when several fit."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class DeviceCondition(StrEnum):
+    """Condition types of a Device: the first is the operator's, the others are the agent's."""
+
+    READY = "Ready"
+    NVML_READY = "NVMLReady"
+    POD_RESOURCES_READY = "PodResourcesReady"
+
+
+class GpuPodCondition(StrEnum):
+    """Condition types of a GpuPod."""
+
+    VERIFIED = "Verified"
+
+
+class PolicyCondition(StrEnum):
+    """Condition types of a PlacementPolicy."""
+
+    ACCEPTED = "Accepted"
+
+
+class Truth(StrEnum):
+    """The three values of a Kubernetes condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class GrantSource(StrEnum):
+    """Who says that a container really holds a card."""
+
+    POD_RESOURCES = "podresources"
+    NVML = "nvml"
+    SIMULATED = "simulated"

@@ -1,0 +1,69 @@
+"""The few requests that the testbed itself sends to the API server and to etcd.
+
+It is a handful of JSON posts, so it is the standard library and nothing else: the client under test must not be the client
+that judges it. Proxy settings of the environment are deliberately not read; both servers are on this machine.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+
+FIRST_ERROR_CODE = 400
+
+
+class ApiError(Exception):
+    """A request was answered with an error; `code` is the HTTP status."""
+
+    def __init__(self, code: int, message: str) -> None:
+        """Keep the status for callers who accept some of them."""
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One server on 127.0.0.1; with TLS where `tls` is given."""
+
+    port: int
+    tls: ssl.SSLContext | None = None
+    timeout: float = 10.0
+
+    def get(self, path: str) -> str:
+        """Return the text behind `path`."""
+        return self._exchange("GET", path, None)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Send `body` and return the answer."""
+        answer: dict[str, Any] = json.loads(self._exchange("POST", path, json.dumps(body)))
+        return answer
+
+    def create(self, path: str, body: dict[str, Any]) -> None:
+        """Create an object, or be content that it exists."""
+        try:
+            self.post(path, body)
+        except ApiError as error:
+            if error.code != http.client.CONFLICT:
+                raise
+
+    def _exchange(self, method: str, path: str, body: str | None) -> str:
+        connection = self._connection()
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json", "User-Agent": "testbed"})
+            response = connection.getresponse()
+            text = response.read().decode()
+        finally:
+            connection.close()
+        if response.status >= FIRST_ERROR_CODE:
+            raise ApiError(response.status, text)
+        return text
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=self.timeout, context=self.tls)

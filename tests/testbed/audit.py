@@ -1,0 +1,101 @@
+"""Reads the API server's audit log: who wrote what, when, and how the server answered.
+
+The log is the only witness that no client can fool, so it is how tests count the writes for each pod and how benchmarks
+take their times. The policy below drops reads (they would be most of the log) and keeps one line for each finished
+write. The server writes that line just after it has answered: a test that looks for it must wait for it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted, Panic]
+omitManagedFields: true
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: None
+  nonResourceURLs: ["/*"]
+- level: Metadata
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """One finished write."""
+
+    user: str
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    received: datetime.datetime
+    time: datetime.datetime
+    user_agent: str
+
+
+def read(path: Path) -> list[AuditEvent]:
+    """Parse the log; a last line that is still being written is left for the next time."""
+    if not path.exists():
+        return []
+    *lines, _unfinished = path.read_bytes().split(b"\n")
+    return [_event(json.loads(line)) for line in lines if line]
+
+
+def writes_by(events: Iterable[AuditEvent], user: str) -> list[AuditEvent]:
+    """Keep the writes of one user, refused ones included."""
+    return [event for event in events if event.user == user]
+
+
+def writes_to(
+    events: Iterable[AuditEvent],
+    resource: str,
+    *,
+    subresource: str | None = None,
+    namespace: str | None = None,
+    name: str | None = None,
+) -> list[AuditEvent]:
+    """Keep the writes to one kind of object; `None` means any, an empty subresource means the object itself."""
+    wanted = {"resource": resource, "subresource": subresource, "namespace": namespace, "name": name}
+    given = {field: value for field, value in wanted.items() if value is not None}
+    return [event for event in events if all(getattr(event, field) == value for field, value in given.items())]
+
+
+def accepted(events: Iterable[AuditEvent]) -> list[AuditEvent]:
+    """Keep the writes that the server carried out."""
+    return [event for event in events if event.code < 300]  # noqa: PLR2004 - success is 2xx, as in every HTTP table
+
+
+def refused(events: Iterable[AuditEvent]) -> list[AuditEvent]:
+    """Keep the writes that the server turned down."""
+    return [event for event in events if event.code >= 300]  # noqa: PLR2004 - success is 2xx, as in every HTTP table
+
+
+def _event(line: dict[str, Any]) -> AuditEvent:
+    target = line.get("objectRef", {})
+    return AuditEvent(
+        user=line["user"]["username"],
+        verb=line["verb"],
+        group=target.get("apiGroup", ""),
+        resource=target.get("resource", ""),
+        subresource=target.get("subresource", ""),
+        namespace=target.get("namespace", ""),
+        name=target.get("name", ""),
+        code=line.get("responseStatus", {}).get("code", 0),
+        received=datetime.datetime.fromisoformat(line["requestReceivedTimestamp"]),
+        time=datetime.datetime.fromisoformat(line["stageTimestamp"]),
+        user_agent=line.get("userAgent", ""),
+    )

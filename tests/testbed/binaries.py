@@ -1,0 +1,160 @@
+"""Finds the programs of a real control plane, and builds those that are missing.
+
+Tests run against the API server that users run, not against a stub, and that must work on a fresh clone without a
+container engine. So each program is looked for where people keep such things (`KUBEBUILDER_ASSETS`, then `PATH`), then in
+the user's cache, and is otherwise built from pinned Go modules (`go/go.mod`, `go/go.sum`), once. A program that is found
+is asked for its version first: last year's kubectl on the `PATH` is not what the tests are about.
+
+Another program is another line in `PROGRAMS`, and a `tool` line in `go.mod`. A package written as `path@version` is built
+by its own `go.mod` instead. The cache is keyed by everything that decides what a build gives; builds happen under a lock
+and appear under their name only when they are whole, so that parallel runs neither build twice nor see half a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed import builder, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MODULE = Path(__file__).with_name("go")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """How to build one program and how to recognise it."""
+
+    package: str
+    module: str  # The module whose version the program reports.
+    usual_seconds: int  # On two cores, with nothing compiled yet but what the table builds before it.
+    probe: tuple[str, ...] = ("--version",)
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a program is, and why that one."""
+
+    path: Path
+    origin: str
+
+
+def _kubernetes(name: str, usual_seconds: int, *probe: str) -> Program:
+    return Program(f"k8s.io/kubernetes/cmd/{name}", "k8s.io/kubernetes", usual_seconds, probe or ("--version",))
+
+
+PROGRAMS = {
+    "etcd": Program("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", 40),
+    "kube-apiserver": _kubernetes("kube-apiserver", 180),
+    "kubectl": _kubernetes("kubectl", 20, "version", "--client"),
+    "kube-controller-manager": _kubernetes("kube-controller-manager", 50),
+    "kube-scheduler": _kubernetes("kube-scheduler", 5),
+}
+
+
+def cache() -> Path:
+    """Return the directory for everything that outlives a run."""
+    if chosen := os.environ.get("BERTH_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "berth"
+
+
+def ensure(names: Iterable[str], *, tell: Callable[[str], None] = progress.tell) -> dict[str, Path]:
+    """Return the path of each program, building what is missing; raise `builder.Unavailable` if that is impossible."""
+    paths = {}
+    for name in names:
+        found = locate(name)
+        if found:
+            tell(f"{name}: {found.origin}, {found.path}")
+        paths[name] = found.path if found else _build(name, tell)
+    return paths
+
+
+def locate(name: str) -> Found | None:
+    """Find a program without building it."""
+    for origin, directory in _outside():
+        candidate = shutil.which(name, path=directory)
+        if candidate and _is_right(name, Path(candidate)):
+            return Found(Path(candidate), origin)
+    built = cached(name)
+    return Found(built, "cached") if built.exists() else None
+
+
+def cached(name: str) -> Path:
+    """Return where this checkout's build of a program lies, built or not."""
+    program = PROGRAMS[name]
+    inputs = [(MODULE / "go.mod").read_bytes(), (MODULE / "go.sum").read_bytes()]
+    words = [*flags(program), program.package.partition("@")[2], platform.system(), platform.machine()]
+    inputs += [word.encode() for word in words]
+    digest = hashlib.sha256(b"\0".join(inputs)).hexdigest()
+    return cache() / "bin" / digest[:16] / name
+
+
+def version(program: Program) -> str:
+    """Return the version of a program that the pins ask for, without its `v`."""
+    pinned = program.package.partition("@")[2] or _pins()[program.module]
+    return pinned.removeprefix("v")
+
+
+def flags(program: Program) -> tuple[str, ...]:
+    """Return the flags of `go install`; without the stamps a Kubernetes program would call itself v0.0.0."""
+    kubernetes = _pins()["k8s.io/kubernetes"]
+    major, minor, _patch = kubernetes.removeprefix("v").split(".")
+    stamps = {"gitVersion": kubernetes, "gitMajor": major, "gitMinor": minor}
+    package = "k8s.io/component-base/version"
+    linker = " ".join(["-s -w", *(f"-X {package}.{key}={value}" for key, value in stamps.items())])
+    return ("-trimpath", "-buildvcs=false", "-ldflags", linker, *program.flags)
+
+
+def _outside() -> list[tuple[str, str]]:
+    """Return the places outside the cache, as (what to call it, search path)."""
+    places = [
+        ("from KUBEBUILDER_ASSETS", os.environ.get("KUBEBUILDER_ASSETS", "")),
+        ("from PATH", os.environ.get("PATH", "")),
+    ]
+    return [place for place in places if place[1]]
+
+
+def _is_right(name: str, candidate: Path) -> bool:
+    """Ask a program for its version; another patch of the same minor release is as good as ours."""
+    program = PROGRAMS[name]
+    try:
+        command = [str(candidate), *program.probe]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    release = ".".join(version(program).split(".")[:2])
+    return re.search(rf"\bv?{re.escape(release)}\.\d", result.stdout) is not None
+
+
+def _build(name: str, tell: Callable[[str], None]) -> Path:
+    program = PROGRAMS[name]
+    order = builder.Order(
+        name=name,
+        package=program.package,
+        version=version(program),
+        flags=flags(program),
+        usual_seconds=program.usual_seconds,
+        module=MODULE,
+        target=cached(name),
+        cache=cache(),
+    )
+    return builder.build(order, tell)
+
+
+@functools.cache
+def _pins() -> dict[str, str]:
+    """Return the version of each module that `go.mod` requires."""
+    required = re.findall(r"^\s*(?:require )?(\S+/\S+) (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    return dict(required)

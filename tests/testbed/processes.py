@@ -1,0 +1,152 @@
+"""Starts the programs of a cluster so that none of them can outlive its owner.
+
+A test run ends in many ways: normally, by Ctrl-C, by a signal, by SIGKILL. Only the first few let Python clean up, so two
+things here hold in every case. Each program asks the kernel to be killed when the thread that started it dies; since
+that is the *thread*, not the process, all of them are started by one thread that lives as long as the process. And the
+temporary directory is made and removed by a tiny shell process, the janitor, which waits on a pipe that only the owner
+holds open: however the owner ends, the kernel closes the pipe. Programs get a session of their own, so that Ctrl-C in a
+terminal reaches only the owner, which then stops them in the right order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+PR_SET_PDEATHSIG = 1
+
+# Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence the retries.
+JANITOR = """
+trap '' INT TERM HUP
+mkdir -m 700 -- "$1" || exit 1
+echo made
+cat >/dev/null
+for attempt in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" 2>/dev/null && exit 0; sleep 0.2; done
+exit 1
+"""
+
+
+class CannotStart(Exception):
+    """A program of the cluster could not be started, or died before it was ready; the message shows its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A started program: its name for people, its log, and the process."""
+
+    name: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def alive(self) -> bool:
+        """Tell whether the process still runs; collects its exit status if not."""
+        return self.process.poll() is None
+
+    def stop(self, *, grace: float) -> None:
+        """Ask it to end, and kill it when `grace` seconds have passed."""
+        self.process.terminate()
+        try:
+            self.process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+
+def start(name: str, command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | None = None) -> Program:
+    """Start a program whose output is appended to `log` and which dies with this process."""
+    with log.open("ab") as output:
+        launch = functools.partial(
+            subprocess.Popen,
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+            preexec_fn=_death_pact(),
+        )
+        return Program(name=name, log=log, process=_launched(launch))
+
+
+def tail(log: Path, *, lines: int = 15) -> str:
+    """Return the last lines of a log, for error messages."""
+    try:
+        text = log.read_text(errors="replace")
+    except FileNotFoundError:
+        return "(no log)"
+    return "\n".join(text.splitlines()[-lines:]) or "(empty log)"
+
+
+class Janitor:
+    """Owns a temporary directory and removes it when told to, or when this process is gone."""
+
+    def __init__(self, prefix: str) -> None:
+        """Make a new directory whose name starts with `prefix`."""
+        self.directory = Path(tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(4)}"
+        self._process = subprocess.Popen(  # The script is a constant, its argument is a path of our own.
+            ["/bin/sh", "-c", JANITOR, "janitor", str(self.directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        if not (self._process.stdout and self._process.stdout.readline()):
+            message = f"cannot make the temporary directory {self.directory}"
+            raise CannotStart(message)
+
+    def sweep(self) -> None:
+        """Remove the directory with all that is in it."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def _launched(launch: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Run `launch` in the immortal thread; an interrupt while waiting for it must not lose the process."""
+    future = _spawner().submit(launch)
+    try:
+        return future.result()
+    except BaseException:
+        future.add_done_callback(_kill_result)
+        raise
+
+
+def _kill_result(future: futures.Future[subprocess.Popen[bytes]]) -> None:
+    if future.exception() is None:
+        future.result().kill()
+
+
+@functools.cache
+def _spawner() -> futures.ThreadPoolExecutor:
+    return futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="testbed-spawner")
+
+
+def _death_pact() -> Callable[[], None] | None:
+    """Return what a child runs before exec to be killed with its parent; other systems than Linux have no such call."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+
+    def sign() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # The parent died before the pact was signed.
+            os._exit(1)
+
+    return sign

@@ -1,0 +1,48 @@
+"""Waits for conditions, never for time.
+
+A test that sleeps is either slow or flaky. Here every wait names what it waits for, ends as soon as the condition holds,
+and when its deadline passes says what was missing. `until` serves plain code, `eventually` serves coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+PAUSE = 0.05
+
+
+class TimedOut(AssertionError):
+    """A condition did not become true before its deadline."""
+
+
+def until(condition: Callable[[], T | None], *, what: str, seconds: float = 15.0) -> T:
+    """Call `condition` until it returns something true, and return that."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if result := condition():
+            return result
+        if time.monotonic() > deadline:
+            raise TimedOut(_sentence(what, seconds))
+        time.sleep(PAUSE)
+
+
+async def eventually(condition: Callable[[], Awaitable[T | None]], *, what: str, seconds: float = 15.0) -> T:
+    """Await `condition` until it returns something true, and return that."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if result := await condition():
+            return result
+        if time.monotonic() > deadline:
+            raise TimedOut(_sentence(what, seconds))
+        await asyncio.sleep(PAUSE)
+
+
+def _sentence(what: str, seconds: float) -> str:
+    return f"waited {seconds:g} s in vain for {what}"
