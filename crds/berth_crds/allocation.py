@@ -1,64 +1,62 @@
-"""The annotation protocol: how the cards of a pod are written on it, and read back.
+"""The annotation protocol: how the devices of a pod are written on it, and read back.
 
 The Binding that gives a pod its node also writes, in the same revision, which devices
 each of its containers holds. This module is the only one that knows the text of that
-record. What it promises: `decode(encode(a)) == a`; the same allocation always gives the
-same text; and `decode` never raises, whatever the text. A record that cannot be trusted
-to the last field comes back as `Unreadable`, because the ledger must fail closed on it:
-a share that was skipped would look free and be promised twice.
+record. What it promises: `decode(encode(a)) == a`; equal allocations give equal text;
+and `decode` never raises, whatever the text. A record that cannot be trusted to its
+last field comes back as `Unreadable`, because the ledger must fail closed on it: a
+share that was skipped would look free and be promised twice.
 
-Order is meaning here (containers as in the pod, devices in the order in which the
-container sees them), so it is kept both ways. Fields that a newer Berth may add within
-version 1 are ignored; anything else unexpected is not. Whether the cards exist, and
-whether the node is the pod's, is for the reader of the allocation to judge.
+Order is meaning (containers as in the pod, devices as the container sees them), so it
+is kept both ways. Fields that a newer Berth adds within version 1 are ignored; nothing
+else unexpected is. Whether the devices exist, and whether the node is the pod's, is
+for the reader of the allocation to judge.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
 from berth_crds import names, vocabulary
 
 FORMAT: Final = 1
-
-WHOLE_DEVICE: Final = 100
+WHOLE_DEVICE: Final = 100  # core, in percent
 MOST_MINOR: Final = 2**31 - 1
 MOST_BYTES: Final = 2**63 - 1
 
 # No commas, spaces or quotes: these words are joined by commas and land in environments.
-_UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}", re.ASCII)
-_NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
-_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-_OPTIONAL: Final = re.compile(r"[A-Za-z0-9._:+-]{0,64}", re.ASCII)
+_UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
+_NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_OPTIONAL: Final = re.compile(r"[A-Za-z0-9._:+-]{0,64}")
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
-    """What one container holds of one device."""
+    """What one container holds of one device.
+
+    `uuid` and `minor` are the device's; a MIG instance has a uuid of its own and the
+    minor of its card. `core` is whole percent of the device, `memory` is bytes (0 for a
+    device that has none), `profile` names the MIG profile, and `vf` is the bus id of the
+    virtual function where not the device itself is given.
+    """
 
     uuid: str
-    """Of the device; of the MIG instance where `profile` is set."""
     minor: int
-    """Of the device, for people; a MIG instance has that of its card."""
     core: int
-    """Whole percent of the device's compute: 100 is all of it."""
     memory: int
-    """Bytes of the device's memory; 0 for devices that have none."""
     profile: str = ""
-    """MIG profile of the instance; empty for a device that is not cut."""
     vf: str = ""
-    """Bus id of the virtual function; empty where the device itself is given."""
 
 
-type_ = str  # a device type, as in `vocabulary.DeviceType`, open for plug-ins
-Types = tuple[tuple[str, tuple[Share, ...]], ...]
+SharesByType = tuple[tuple[str, tuple[Share, ...]], ...]
 
 
 class Entry(NamedTuple):
-    """One share, with the container that holds it and the type of its device."""
+    """One share, the container that holds it, and the type of its device."""
 
     container: str
     type: str
@@ -66,19 +64,240 @@ class Entry(NamedTuple):
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """Which devices of which node the containers of one pod hold."""
+    """Which devices of which node the containers of one pod hold; build it with `of`."""
 
     node: str
-    containers: tuple[tuple[str, Types], ...]
-    """Container name, then device type, then shares; `of` builds it from mappings."""
+    containers: tuple[tuple[str, SharesByType], ...]
 
-    def __iter__(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[Entry]:
         """Walk over every share, in the order written."""
         for container, types in self.containers:
             for kind, shares in types:
                 for share in shares:
                     yield Entry(container, kind, share)
 
-    def shares(self, kind: str) -> tuple[Share, ...]:
-        """Give the pod's shares of one device type, over all containers."""
-        return tuple(entry.share for entry in self if entry.type == kind)
+
+class Fault(StrEnum):
+    """Why a record is unreadable."""
+
+    NOT_JSON = "NotJson"
+    DUPLICATE_KEY = "DuplicateKey"
+    UNKNOWN_VERSION = "UnknownVersion"
+    WRONG_SHAPE = "WrongShape"
+    OUT_OF_RANGE = "OutOfRange"
+    DUPLICATE_DEVICE = "DuplicateDevice"
+    EMPTY = "Empty"
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A record that must not be acted on; `detail` is one line of ASCII for people."""
+
+    reason: Fault
+    detail: str
+
+
+def of(node: str, containers: Mapping[str, Mapping[str, Iterable[Share]]]) -> Allocation:
+    """Build an allocation from mappings: container, then device type, then shares."""
+    return Allocation(
+        node,
+        tuple(
+            (container, tuple((kind, tuple(shares)) for kind, shares in types.items()))
+            for container, types in containers.items()
+        ),
+    )
+
+
+# ---------------------------------------------------------------- writing
+
+
+def encode(allocation: Allocation) -> str:
+    """Write an allocation as compact JSON, the same text for equal allocations."""
+    containers = {
+        container: {kind: [_written(share) for share in shares] for kind, shares in types}
+        for container, types in allocation.containers
+    }
+    record = {"v": FORMAT, "node": allocation.node, "containers": containers}
+    return json.dumps(record, separators=(",", ":"))
+
+
+def _written(share: Share) -> dict[str, str | int]:
+    # Zeros are always written: a record that drops minor 0 cannot be told from a damaged one.
+    written: dict[str, str | int] = {
+        "uuid": share.uuid,
+        "minor": share.minor,
+        "core": share.core,
+        "memory": share.memory,
+    }
+    if share.profile:
+        written["profile"] = share.profile
+    if share.vf:
+        written["vf"] = share.vf
+    return written
+
+
+def annotations(allocation: Allocation, *, term: str) -> dict[str, str]:
+    """Give every annotation that the Binding carries; `term` names the leader who decided."""
+    answer = {names.ALLOCATION: encode(allocation), names.TERM: term}
+    if minors := gpu_minors(allocation):
+        answer[names.MINORS] = minors
+    for container, types in allocation.containers:
+        for kind, shares in types:
+            if kind == vocabulary.DeviceType.GPU:
+                answer |= _lists(container, shares)
+    return answer
+
+
+def gpu_minors(allocation: Allocation) -> str:
+    """List the minors of the pod's GPUs for people: sorted, each once, such as `0,1`."""
+    gpus = {entry.share.minor for entry in allocation.entries() if entry.type == vocabulary.DeviceType.GPU}
+    return _joined(sorted(gpus))
+
+
+def _lists(container: str, shares: tuple[Share, ...]) -> dict[str, str]:
+    # GPUs alone: the lists become the environment of the GPU runtime, which knows no NIC.
+    columns: dict[str, Iterable[object]] = {
+        "uuids": (share.uuid for share in shares),
+        "minors": (share.minor for share in shares),
+        "memory": (share.memory for share in shares),
+        "core": (share.core for share in shares),
+    }
+    return {names.container_key(container, field): _joined(column) for field, column in columns.items()}
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def decode(text: str) -> Allocation | Unreadable:
+    """Read an allocation back, or say why it cannot be read; never raises."""
+    try:
+        return _allocation(_parsed(text))
+    except _RefusedError as refusal:
+        return Unreadable(refusal.reason, refusal.detail)
+
+
+class _RefusedError(Exception):
+    """Carries the first fault from the field where it is up to `decode`."""
+
+    def __init__(self, reason: Fault, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def _refuse(reason: Fault, detail: str) -> NoReturn:
+    raise _RefusedError(reason, detail)
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+    except RecursionError:
+        _refuse(Fault.NOT_JSON, "nested too deep")
+    except ValueError as error:  # also for numbers of thousands of digits
+        _refuse(Fault.NOT_JSON, ascii(str(error))[1:-1])
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # JSON parsers disagree on which of two equal keys holds; one of the readings
+    # would free a device that is in use.
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        _refuse(Fault.DUPLICATE_KEY, "a field is written twice in one object")
+    return fields
+
+
+def _no_constant(name: str) -> NoReturn:
+    _refuse(Fault.NOT_JSON, f"{name} is not JSON")
+
+
+def _allocation(record: object) -> Allocation:
+    fields = _mapping(record, "the record")
+    _version(fields.get("v"))
+    node = _word(fields, "node", pattern=_NODE, path="")
+    containers = _mapping(fields.get("containers"), "containers")
+    allocation = Allocation(node, tuple(_container(name, types) for name, types in containers.items()))
+    if next(allocation.entries(), None) is None:
+        _refuse(Fault.EMPTY, "containers: no device is named")
+    return allocation
+
+
+def _version(version: object) -> None:
+    if type(version) is not int:
+        _refuse(Fault.WRONG_SHAPE, f"v: expected a whole number, found {_shown(version)}")
+    if version != FORMAT:
+        _refuse(Fault.UNKNOWN_VERSION, f"v: this Berth reads version {FORMAT}, found {_shown(version)}")
+
+
+def _container(name: str, types: object) -> tuple[str, SharesByType]:
+    path = f"containers.{_label(name, 'containers')}"
+    by_type = _mapping(types, path)
+    return name, tuple(
+        (_label(kind, path), _shares(listed, f"{path}.{kind}")) for kind, listed in by_type.items()
+    )
+
+
+def _shares(listed: object, path: str) -> tuple[Share, ...]:
+    if not isinstance(listed, list):
+        _refuse(Fault.WRONG_SHAPE, f"{path}: expected a list, found {_shown(listed)}")
+    shares = tuple(_share(fields, f"{path}[{at}]") for at, fields in enumerate(listed))
+    if len({(share.uuid, share.vf) for share in shares}) < len(shares):
+        _refuse(Fault.DUPLICATE_DEVICE, f"{path}: a device is named twice")
+    return shares
+
+
+def _share(listed: object, path: str) -> Share:
+    fields = _mapping(listed, path)
+    return Share(
+        uuid=_word(fields, "uuid", pattern=_UUID, path=path),
+        minor=_whole(fields, "minor", most=MOST_MINOR, path=path),
+        core=_whole(fields, "core", most=WHOLE_DEVICE, path=path),
+        memory=_whole(fields, "memory", most=MOST_BYTES, path=path),
+        profile=_word({"profile": ""} | fields, "profile", pattern=_OPTIONAL, path=path),
+        vf=_word({"vf": ""} | fields, "vf", pattern=_OPTIONAL, path=path),
+    )
+
+
+def _mapping(value: object, path: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        _refuse(Fault.WRONG_SHAPE, f"{path}: expected an object, found {_shown(value)}")
+    return value
+
+
+def _whole(fields: Mapping[str, object], name: str, *, most: int, path: str) -> int:
+    value = fields.get(name)
+    if type(value) is not int:  # not isinstance: true is an int to Python
+        _refuse(Fault.WRONG_SHAPE, f"{path}.{name}: expected a whole number, found {_shown(value)}")
+    if not 0 <= value <= most:
+        _refuse(Fault.OUT_OF_RANGE, f"{path}.{name}: expected 0 to {most}, found {_shown(value)}")
+    return value
+
+
+def _word(fields: Mapping[str, object], name: str, *, pattern: re.Pattern[str], path: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        where = f"{path}.{name}" if path else name
+        _refuse(Fault.WRONG_SHAPE, f"{where}: not a well-formed name: {_shown(value)}")
+    return value
+
+
+def _label(name: str, path: str) -> str:
+    if not _LABEL.fullmatch(name):
+        _refuse(Fault.WRONG_SHAPE, f"{path}: not a well-formed name: {_shown(name)}")
+    return name
+
+
+_LONGEST_SHOWN: Final = 60
+
+
+def _shown(value: object) -> str:
+    """Show a value in one short line of ASCII; nested ones by their kind alone."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    shown = ascii(value)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."

@@ -71,6 +71,16 @@ class GpuPodCondition(StrEnum):
     VERIFIED = "Verified"
 
 
+class PodPhase(StrEnum):
+    """Where a pod is in its life, in the words of Kubernetes."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
 class PolicyCondition(StrEnum):
     """Condition types of a PlacementPolicy."""
 

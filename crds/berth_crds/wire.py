@@ -159,6 +159,7 @@ class SpecSummary(Struct, frozen=True):
 
     models: str
     gpus: int
+    sharing: str = ""
 
 
 class DeviceSpec(Struct, frozen=True):
@@ -235,6 +236,7 @@ class HeldCard(Struct, frozen=True):
     memory: int
     model: str = ""
     profile: str = ""
+    vf: str = ""
 
 
 class HoldingContainer(Struct, frozen=True):

@@ -1,18 +1,17 @@
 """The few requests that the testbed itself sends to the API server and to etcd.
 
-It is a handful of JSON posts, so it is the standard library and nothing else: the client under test must not be the client
-that judges it. Proxy settings of the environment are deliberately not read; both servers are on this machine.
+It is a handful of JSON posts, so it is the standard library and nothing else: the client under test must
+not be the client that judges it. Proxy settings of the environment are deliberately not read; both servers
+are on this machine.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import ssl
+from typing import Any
 
 FIRST_ERROR_CODE = 400
 
@@ -54,7 +53,9 @@ class Api:
     def _exchange(self, method: str, path: str, body: str | None) -> str:
         connection = self._connection()
         try:
-            connection.request(method, path, body, {"Content-Type": "application/json", "User-Agent": "testbed"})
+            connection.request(
+                method, path, body, {"Content-Type": "application/json", "User-Agent": "testbed"}
+            )
             response = connection.getresponse()
             text = response.read().decode()
         finally:

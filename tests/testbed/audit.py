@@ -1,20 +1,19 @@
 """Reads the API server's audit log: who wrote what, when, and how the server answered.
 
-The log is the only witness that no client can fool, so it is how tests count the writes for each pod and how benchmarks
-take their times. The policy below drops reads (they would be most of the log) and keeps one line for each finished
-write. The server writes that line just after it has answered: a test that looks for it must wait for it.
+The log is the only witness that no client can fool, so it is how tests count the writes for each pod and
+how benchmarks take their times. The policy below drops reads (they would be most of the log) and keeps one
+line for each finished write. The server writes that line just after it has answered: a test that looks for
+it must wait for it.
 """
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 POLICY = """\
 apiVersion: audit.k8s.io/v1
@@ -42,8 +41,8 @@ class AuditEvent:
     namespace: str
     name: str
     code: int
-    received: datetime.datetime
-    time: datetime.datetime
+    received: dt.datetime
+    time: dt.datetime
     user_agent: str
 
 
@@ -68,20 +67,22 @@ def writes_to(
     namespace: str | None = None,
     name: str | None = None,
 ) -> list[AuditEvent]:
-    """Keep the writes to one kind of object; `None` means any, an empty subresource means the object itself."""
+    """Keep the writes to one kind of object; `None` means any, an empty subresource the object itself."""
     wanted = {"resource": resource, "subresource": subresource, "namespace": namespace, "name": name}
     given = {field: value for field, value in wanted.items() if value is not None}
-    return [event for event in events if all(getattr(event, field) == value for field, value in given.items())]
+    return [
+        event for event in events if all(getattr(event, field) == value for field, value in given.items())
+    ]
 
 
 def accepted(events: Iterable[AuditEvent]) -> list[AuditEvent]:
     """Keep the writes that the server carried out."""
-    return [event for event in events if event.code < 300]  # noqa: PLR2004 - success is 2xx, as in every HTTP table
+    return [event for event in events if event.code < 300]
 
 
 def refused(events: Iterable[AuditEvent]) -> list[AuditEvent]:
     """Keep the writes that the server turned down."""
-    return [event for event in events if event.code >= 300]  # noqa: PLR2004 - success is 2xx, as in every HTTP table
+    return [event for event in events if event.code >= 300]
 
 
 def _event(line: dict[str, Any]) -> AuditEvent:
@@ -95,7 +96,7 @@ def _event(line: dict[str, Any]) -> AuditEvent:
         namespace=target.get("namespace", ""),
         name=target.get("name", ""),
         code=line.get("responseStatus", {}).get("code", 0),
-        received=datetime.datetime.fromisoformat(line["requestReceivedTimestamp"]),
-        time=datetime.datetime.fromisoformat(line["stageTimestamp"]),
+        received=dt.datetime.fromisoformat(line["requestReceivedTimestamp"]),
+        time=dt.datetime.fromisoformat(line["stageTimestamp"]),
         user_agent=line.get("userAgent", ""),
     )

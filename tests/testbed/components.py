@@ -1,25 +1,21 @@
 """The command lines of a control plane: which program runs with which options, and why.
 
-Nothing is started here; these functions only turn files and ports into words. Where an option differs from a production
-cluster the reason stands beside it.
+Nothing is started here; these functions only turn files and ports into words. Where an option differs from
+a production cluster the reason stands beside it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from testbed import audit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from testbed import pki
+from testbed import audit, pki
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 
-# These two call a node lost when nobody renews its Lease. The nodes of tests have no kubelet, and would all be lost.
+# These two call a node lost when nobody renews its Lease. The nodes of tests have no kubelet, and would all
+# be lost.
 NOT_FOR_FAKE_NODES = ("node-lifecycle-controller", "taint-eviction-controller")
 
 
@@ -34,7 +30,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What every component is told: where the cluster's files are, on which ports it listens, and its programs."""
+    """What every component is told: where the files are, which ports are ours, and which programs."""
 
     directory: Path
     ports: Ports
@@ -59,7 +55,7 @@ def etcd(site: Site) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=testbed={peer}",
-        "--unsafe-no-fsync",  # The data is thrown away; waiting for the disk would only slow every write down.
+        "--unsafe-no-fsync",  # The data is thrown away; waiting for the disk would only cost time.
         "--socket-reuse-port",  # The port is reserved by a socket of ours.
         "--log-level=warn",
     ]
@@ -85,12 +81,12 @@ def apiserver(site: Site, *, serving: pki.Pair, signing_key: Path, extra: Sequen
         "--service-cluster-ip-range=10.0.0.0/24",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
-        "--endpoint-reconciler-type=none",  # A loopback address may not be an endpoint; nobody asks for it here.
+        "--endpoint-reconciler-type=none",  # A loopback address may not be an endpoint.
         "--allow-privileged=true",
         "--kubelet-preferred-address-types=InternalIP",
         f"--audit-policy-file={policy}",
         f"--audit-log-path={site.audit_log}",
-        "--audit-log-maxsize=10000",  # Megabytes: a log that rotates in the middle of a test would lose its first half.
+        "--audit-log-maxsize=10000",  # Megabytes, so that no log rotates in the middle of a test.
         *extra,
     ]
 
@@ -114,7 +110,7 @@ def scheduler(site: Site, *, kubeconfig: Path) -> list[str]:
 
 
 def _component(kubeconfig: Path) -> list[str]:
-    """Return what the controller manager and the scheduler have in common: no peers, and no port of their own."""
+    """Return what the controller manager and the scheduler share: no peers, no port of their own."""
     return [
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from testbed import pki
+from testbed import pki
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,10 @@ class Endpoint:
 
 def with_certificate(path: Path, endpoint: Endpoint, *, client: pki.Pair) -> Path:
     """Write a kubeconfig whose user is a client certificate."""
-    user = {"client-certificate-data": _embedded(client.certificate), "client-key-data": _embedded(client.key)}
+    user = {
+        "client-certificate-data": _embedded(client.certificate),
+        "client-key-data": _embedded(client.key),
+    }
     return _write(path, endpoint, user=user)
 
 

@@ -1,29 +1,27 @@
 """The certificate authority of one cluster, and everything it signs.
 
-A Kubernetes API server knows people and components by client certificates: the common name is the user, the organisation
-is the group. Each cluster gets a fresh authority that lives as long as its temporary directory. Keys are elliptic
-(P-256), since making RSA keys would take longer than starting the server.
+A Kubernetes API server knows people and components by client certificates: the common name is the user, the
+organisation is the group. Each cluster gets a fresh authority that lives as long as its temporary
+directory. Keys are elliptic (P-256), since making RSA keys would take longer than starting the server.
 """
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-if TYPE_CHECKING:
-    from pathlib import Path
+LIFETIME = dt.timedelta(days=7)
+CLOCK_SLACK = dt.timedelta(hours=1)
 
-LIFETIME = datetime.timedelta(days=7)
-CLOCK_SLACK = datetime.timedelta(hours=1)
-
-# All names under which clients in tests reach the server, directly or through the proxy, and those real clusters use.
+# All names under which clients in tests reach the server, directly or through the proxy, and those real
+# clusters use.
 SERVER_NAMES = (
     x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
     x509.IPAddress(ipaddress.ip_address("10.0.0.1")),
@@ -95,11 +93,10 @@ class Authority:
     def _write_key(self, key: ec.EllipticCurvePrivateKey, *, file: str) -> Path:
         path = self._directory / f"{file}.key"
         path.touch(mode=0o600)
-        path.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        # The old format, since the API server cannot read the public half for service accounts out of the
+        # new one.
+        layout = serialization.PrivateFormat.TraditionalOpenSSL
+        path.write_bytes(key.private_bytes(serialization.Encoding.PEM, layout, serialization.NoEncryption()))
         return path
 
 
@@ -110,8 +107,10 @@ def _name(user: str, group: str | None = None) -> x509.Name:
     return x509.Name(words)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

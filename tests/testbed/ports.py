@@ -1,8 +1,9 @@
 """Reserves ports so that nobody can take them between choosing and using them.
 
-Asking the kernel for a free port and closing the socket again is a race with everything else on the machine. Here the
-socket stays open for the life of the cluster, bound but never listening, with SO_REUSEPORT; etcd and the API server share
-the port with it (both have an option for that), also when they are restarted, and connections reach only them.
+Asking the kernel for a free port and closing the socket again is a race with everything else on the
+machine. Here the socket stays open for the life of the cluster, bound but never listening, with
+SO_REUSEPORT; etcd and the API server share the port with it (both have an option for that), also when they
+are restarted, and connections reach only them.
 """
 
 from __future__ import annotations

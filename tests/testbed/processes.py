@@ -1,34 +1,40 @@
 """Starts the programs of a cluster so that none of them can outlive its owner.
 
-A test run ends in many ways: normally, by Ctrl-C, by a signal, by SIGKILL. Only the first few let Python clean up, so two
-things here hold in every case. Each program asks the kernel to be killed when the thread that started it dies; since
-that is the *thread*, not the process, all of them are started by one thread that lives as long as the process. And the
-temporary directory is made and removed by a tiny shell process, the janitor, which waits on a pipe that only the owner
-holds open: however the owner ends, the kernel closes the pipe. Programs get a session of their own, so that Ctrl-C in a
-terminal reaches only the owner, which then stops them in the right order.
+A test run ends in many ways: normally, by Ctrl-C, by a signal, by SIGKILL. Only the first few let Python
+clean up, so two things here hold in every case. Each program asks the kernel to be killed when the thread
+that started it dies; since that is the *thread*, not the process, all of them are started by one thread
+that lives as long as the process. And the temporary directory is made and removed by a tiny shell process,
+the janitor, which waits on a pipe that only the owner holds open: however the owner ends, the kernel closes
+the pipe. Programs get a session of their own, so that Ctrl-C in a terminal reaches only the owner, which
+then stops them in the right order.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
+# Runs between fork and exec, as a program of its own: a Python function in that place (`preexec_fn`) may
+# deadlock where there are threads. The second line is for an owner that died before the first one took
+# effect.
+DEATH_PACT = """
+import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]): os._exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 
-# Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence the retries.
+# Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence
+# the retries.
 JANITOR = """
 trap '' INT TERM HUP
 mkdir -m 700 -- "$1" || exit 1
@@ -40,7 +46,7 @@ exit 1
 
 
 class CannotStart(Exception):
-    """A program of the cluster could not be started, or died before it was ready; the message shows its last words."""
+    """A program could not be started, or died before it was ready; the message has its last words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +75,24 @@ class Program:
         self.process.wait()
 
 
-def start(name: str, command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | None = None) -> Program:
+def start(
+    name: str, command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | None = None
+) -> Program:
     """Start a program whose output is appended to `log` and which dies with this process."""
     with log.open("ab") as output:
-        launch = functools.partial(
-            subprocess.Popen,
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=None if env is None else dict(env),
-            start_new_session=True,
-            preexec_fn=_death_pact(),
-        )
+        words = [*_death_pact(), *(str(word) for word in command)]
+        environment = None if env is None else dict(env)
+
+        def launch() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
         return Program(name=name, log=log, process=_launched(launch))
 
 
@@ -112,9 +123,7 @@ class Janitor:
 
     def sweep(self) -> None:
         """Remove the directory with all that is in it."""
-        if self._process.stdin:
-            self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()  # Closes the pipe, which is the signal, and collects the process.
 
 
 def _launched(launch: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
@@ -137,16 +146,8 @@ def _spawner() -> futures.ThreadPoolExecutor:
     return futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="testbed-spawner")
 
 
-def _death_pact() -> Callable[[], None] | None:
-    """Return what a child runs before exec to be killed with its parent; other systems than Linux have no such call."""
+def _death_pact() -> list[str]:
+    """Return the words before a command that tie its life to ours, which only Linux can do."""
     if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def sign() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # The parent died before the pact was signed.
-            os._exit(1)
-
-    return sign
+        return []
+    return [sys.executable, "-I", "-S", "-c", DEATH_PACT, str(os.getpid())]

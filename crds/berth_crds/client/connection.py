@@ -42,6 +42,8 @@ class Connection:
     authorization: Authorization = _nobody
     origin: str = "given directly"
     namespace: str = "default"
+    server_name: str | None = None  # What the certificate says, where it is not the host of the URL.
+    proxy: str | None = None
 
 
 def load(kubeconfig: str | Path | None = None, *, context: str | None = None) -> Connection:
@@ -134,6 +136,8 @@ def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None = None) -> C
         authorization=_authorization(user, origin=origin),
         origin=f"{origin}, context {chosen}",
         namespace=str(entry.get("namespace") or "default"),
+        server_name=cluster.get("tls-server-name"),
+        proxy=cluster.get("proxy-url"),
     )
 
 

@@ -1,0 +1,271 @@
+"""The probe without hardware: cards made up from the catalogue, the same at every start.
+
+A shape such as `8xA100-SXM4-80GB` names cards as a usual machine with them would have
+them: NUMA nodes, PCIe roots, NVLinks and partitions follow the board in the catalogue.
+Uuids are derived from the node's name and the minor, so an agent that is started again
+publishes what it published before. A file of faults, looked at anew for each sample,
+breaks single cards or the whole source, so that people and tests can watch what Berth
+makes of it. What a broken card means is left to `describe`, as for real ones.
+"""
+
+import dataclasses
+import itertools
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from berth_agent import probe
+from berth_crds import catalog, names, vocabulary
+
+MOST_CARDS: Final = 64  # The schema takes no more, of cards and of partitions.
+PARTITION_SIZES: Final = (8, 4, 2, 1)
+BUSES_PER_ROOT: Final = 4
+NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, names.GROUP)
+DRIVER: Final = probe.Driver(version="simulated")
+
+_PART: Final = re.compile(r"([0-9]{1,3})\s*x\s*(.+)", re.IGNORECASE)
+
+
+class BadShape(Exception):
+    """A shape that cannot be made; the message is one sentence for a person."""
+
+
+# ---------------------------------------------------------------- shapes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one card sits: on which of the machine's boards, at which place of it, under which root."""
+
+    minor: int
+    model: catalog.Model
+    board: int
+    place: int
+    root: int
+    lane: int
+
+    @property
+    def numa_node(self) -> int:
+        """NUMA node of the card; every board spreads over the same ones."""
+        return self.model.board.numa_node(self.place)
+
+
+def parse(shape: str) -> tuple[tuple[int, catalog.Model], ...]:
+    """Read a shape: how many cards of which models, in order."""
+    parts = tuple(_part(text.strip(), shape) for text in shape.split("+"))
+    total = sum(count for count, _ in parts)
+    if not 1 <= total <= MOST_CARDS:
+        raise BadShape(f"The shape {shape!r} has {total} cards; a node may have 1 to {MOST_CARDS}.")
+    return parts
+
+
+def _part(text: str, shape: str) -> tuple[int, catalog.Model]:
+    match = _PART.fullmatch(text)
+    if not match:
+        raise BadShape(f"The shape {shape!r} is not COUNTxMODEL, such as 8xA100-SXM4-80GB or 2xT4+1xL4.")
+    count, name = match.groups()
+    model = catalog.find(name)
+    if model is None:
+        known = ", ".join(each.normal_name for each in catalog.MODELS)
+        raise BadShape(f"There is no GPU model {name!r} in the catalogue; known are {known}.")
+    return int(count), model
+
+
+def _slots(parts: tuple[tuple[int, catalog.Model], ...]) -> Iterator[Slot]:
+    """Seat the cards: models one after the other, each on as many boards as it takes."""
+    minors, boards, roots = itertools.count(), itertools.count(), 0
+    for count, model in parts:
+        for start in range(0, count, model.board.cards):
+            board, seated = next(boards), min(model.board.cards, count - start)
+            yield from _on_board(
+                model, board=board, first_root=roots, minors=list(itertools.islice(minors, seated))
+            )
+            roots += model.board.pcie_root(seated - 1) + 1
+
+
+def _on_board(model: catalog.Model, *, board: int, first_root: int, minors: list[int]) -> Iterator[Slot]:
+    roots = [model.board.pcie_root(place) for place in range(len(minors))]
+    for place, minor in enumerate(minors):
+        lane = roots[:place].count(roots[place])
+        yield Slot(minor, model, board, place, root=first_root + roots[place], lane=lane)
+
+
+# ---------------------------------------------------------------- machines
+
+
+def machine(node: str, shape: str) -> probe.Sample:
+    """Make up a whole healthy node."""
+    slots = tuple(_slots(parse(shape)))
+    return probe.Sample(
+        driver=DRIVER,
+        boot_id=_identity(node, "boot"),
+        cards=tuple(_card(node, slot, slots) for slot in slots),
+        partitions=tuple(itertools.islice(_partitions(node, slots), MOST_CARDS)),
+    )
+
+
+def _identity(node: str, what: object) -> str:
+    return str(uuid.uuid5(NAMESPACE, f"{node}/{what}"))
+
+
+def _uuid(node: str, slot: Slot) -> str:
+    return f"GPU-{_identity(node, slot.minor)}"
+
+
+def _card(node: str, slot: Slot, slots: tuple[Slot, ...]) -> probe.Card:
+    model = slot.model
+    return probe.Card(
+        uuid=_uuid(node, slot),
+        minor=slot.minor,
+        index=slot.minor,
+        model=model.name,
+        memory=model.memory,
+        compute_capability=model.compute_capability,
+        # Cards on a baseboard have numbered places; a card in a PCIe slot has none.
+        module_id=None if model.board.nvlinks is catalog.Nvlinks.NONE else slot.minor + 1,
+        place=_place(slot),
+        links=tuple(_link(node, slot, peer) for peer in slots if peer is not slot),
+        mig=probe.Mig(enabled=False) if model.mig else None,
+    )
+
+
+def _place(slot: Slot) -> probe.Place:
+    bus = slot.root * BUSES_PER_ROOT
+    return probe.Place(
+        numa_node=slot.numa_node,
+        pcie_root=f"pci0000:{bus:02x}",
+        bus_id=f"0000:{bus + 1 + slot.lane:02x}:00.0",
+    )
+
+
+def _link(node: str, slot: Slot, peer: Slot) -> probe.Link:
+    """Name the nearest way between two cards."""
+    if count := slot.model.board.links(slot.place, peer.place) if slot.board == peer.board else 0:
+        return probe.Link(_uuid(node, peer), vocabulary.LinkKind.NVLINK, count)
+    if slot.root == peer.root:
+        return probe.Link(_uuid(node, peer), vocabulary.LinkKind.PCIE_SWITCH)
+    if slot.numa_node == peer.numa_node:
+        return probe.Link(_uuid(node, peer), vocabulary.LinkKind.NUMA)
+    return probe.Link(_uuid(node, peer), vocabulary.LinkKind.SYSTEM)
+
+
+def _partitions(node: str, slots: tuple[Slot, ...]) -> Iterator[probe.Partition]:
+    """Cut every full board with an NVLink switch into groups, the largest first."""
+    boards = {key: tuple(group) for key, group in itertools.groupby(slots, key=lambda slot: slot.board)}
+    switched = tuple(
+        seated
+        for seated in boards.values()
+        if seated[0].model.board.nvlinks is catalog.Nvlinks.FULL
+        and len(seated) == seated[0].model.board.cards
+    )
+    for size, seated in itertools.product(PARTITION_SIZES, switched):
+        for start in range(0, len(seated), size):
+            yield _partition(node, seated[start : start + size])
+
+
+def _partition(node: str, seated: tuple[Slot, ...]) -> probe.Partition:
+    several = len(seated) > 1
+    return probe.Partition(
+        members=tuple(_uuid(node, slot) for slot in seated),
+        link=vocabulary.LinkKind.NVLINK if several else None,
+        score=seated[0].model.board.count if several else 0,
+    )
+
+
+# ---------------------------------------------------------------- faults
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a file of faults may say of one card, or of a node's whole source."""
+
+    health: vocabulary.Health = vocabulary.Health.UNHEALTHY
+    reason: Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,127}$")] = "SimulatedFault"
+    xid: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    message: Annotated[str, msgspec.Meta(max_length=1024)] = "broken by the file of faults"
+    recovery: vocabulary.Recovery | None = None
+    lost: bool = False
+    hang: bool = False
+
+
+Faults = Mapping[str, Fault]  # by minor, or "source"
+
+SOURCE: Final = "source"
+WELL: Final[Faults] = {}
+
+_decoder = msgspec.json.Decoder(dict[str, dict[str, Fault]])
+
+
+class FaultFile:
+    """A file that breaks simulated cards of one node; without a file all is well."""
+
+    def __init__(self, path: Path | None, node: str) -> None:
+        self._path = path
+        self._node = node
+
+    def read(self) -> Faults | probe.SourceFailed:
+        """Read what is broken now; a file that cannot be read is a failed source, not a healthy one."""
+        if self._path is None:
+            return WELL
+        try:
+            return _decoder.decode(self._path.read_bytes()).get(self._node, WELL)
+        except FileNotFoundError:
+            return WELL
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            return probe.SourceFailed(
+                "FaultsUnreadable", f"The file of faults {self._path} cannot be used: {error}."
+            )
+
+
+def broken(sample: probe.Sample, faults: Faults) -> probe.Outcome:
+    """Apply faults to a healthy sample."""
+    if source := faults.get(SOURCE):
+        return probe.SourceFailed(source.reason, source.message)
+    if unknown := faults.keys() - {str(card.minor) for card in sample.read()}:
+        return probe.SourceFailed(
+            "FaultsUnreadable", f"The file of faults names minor {min(unknown)}, which is not there."
+        )
+    return dataclasses.replace(
+        sample, cards=tuple(_broken(card, faults.get(str(card.minor))) for card in sample.read())
+    )
+
+
+def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.Lost:
+    if fault is None:
+        return card
+    if fault.lost:
+        return probe.Lost(card.index, reason=fault.reason, message=fault.message)
+    if fault.health is vocabulary.Health.HEALTHY:
+        return card
+    health = probe.Health(fault.health, fault.reason, fault.xid, fault.message, fault.recovery)
+    return dataclasses.replace(card, health=health)
+
+
+# ---------------------------------------------------------------- the probe
+
+
+def nap() -> None:
+    """Let a tenth of a second pass."""
+    threading.Event().wait(0.1)
+
+
+class SimulatedProbe:
+    """Looks at cards that are not there."""
+
+    def __init__(self, healthy: probe.Sample, faults: FaultFile, *, nap: Callable[[], None] = nap) -> None:
+        self._healthy = healthy
+        self._faults = faults
+        self._nap = nap
+
+    def sample(self) -> probe.Outcome:
+        """Look once; hangs for as long as the file of faults says so."""
+        while not isinstance(faults := self._faults.read(), probe.SourceFailed):
+            source = faults.get(SOURCE)
+            if source is None or not source.hang:
+                return broken(self._healthy, faults)
+            self._nap()
+        return faults

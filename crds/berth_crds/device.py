@@ -1,0 +1,396 @@
+"""Device: all cards of one node. This model is the source of its CRD.
+
+A Device is where the agent of a node writes what is there (spec) and how it fares
+(status), where people write which cards to spare (`spec.cordon`), and where the
+operator writes what follows from it. One bad card is one bad entry here, never a list
+that lacks the good ones: that is why verdicts stand in a list of their own.
+
+The docstrings are the manual: `kubectl explain device.spec` prints them.
+"""
+
+from typing import Annotated
+
+import pydantic
+
+from berth_crds import shapes, vocabulary
+
+
+class Driver(shapes.Model):
+    """What runs the cards."""
+
+    version: Annotated[str, shapes.text(64)] | None = None
+    """Version of the kernel driver, such as "550.107.02". Absent: unknown."""
+
+    cuda: Annotated[str, shapes.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
+    """Newest CUDA version that the driver supports, such as "12.4". Absent: unknown, or not a CUDA
+    driver."""
+
+
+class Topology(shapes.Model):
+    """Where a device sits in its node. What is unknown is absent, never zero."""
+
+    numa_node: Annotated[int, shapes.whole(0, 1023)] | None = None
+    """NUMA node that the device is attached to. Absent: unknown, or the node has only one."""
+
+    pcie_root: Annotated[str, shapes.text(16, r"^pci[0-9a-f]{4,8}:[0-9a-f]{2}$")] | None = None
+    """PCIe root complex above the device, such as "pci0000:3a"; devices with the same one are
+    close. Absent: unknown."""
+
+    bus_id: shapes.BusId | None = pydantic.Field(default=None, alias="busID")
+    """PCI address in the spelling of sysfs: lowercase, such as "0000:3b:00.0". Absent: unknown."""
+
+
+class Link(shapes.Model):
+    """One device's nearest way to one other device of the node."""
+
+    peer: shapes.Uuid
+    """Uuid of the device at the other end; it must be listed in spec.devices too."""
+
+    kind: vocabulary.LinkKind
+    """What the way leads through, nearest first: nvlink, pcie-switch, pcie-host (one host bridge),
+    numa (one NUMA node), system (between sockets)."""
+
+    count: Annotated[int, shapes.whole(1, 64)] | None = None
+    """How many NVLinks join the two. Absent for all other kinds, and where unknown."""
+
+
+class MigPlacement(shapes.Model):
+    """Which memory slices of its card a MIG instance occupies."""
+
+    start: Annotated[int, shapes.whole(0, 63)]
+    """First slice, counted from 0. Always written, also when it is 0."""
+
+    size: Annotated[int, shapes.whole(1, 64)]
+    """Number of slices."""
+
+
+class MigInstance(shapes.Model):
+    """One MIG instance: a part of a card that containers use as a card of its own."""
+
+    uuid: shapes.Uuid
+    """Identity of the instance, such as "MIG-3f2c…"; what a container that holds it is given."""
+
+    profile: shapes.MigProfile
+    """MIG profile, such as "1g.10gb"; asked for as nvidia.com/mig-1g.10gb."""
+
+    memory: shapes.Bytes
+    """Memory of the instance, in bytes."""
+
+    gi: Annotated[int, shapes.whole(0, 255)] | None = None
+    """Id of its GPU instance on the card. Absent: unknown."""
+
+    ci: Annotated[int, shapes.whole(0, 255)] | None = None
+    """Id of its compute instance within the GPU instance. Absent: unknown."""
+
+    placement: MigPlacement | None = None
+    """Which slices of the card it occupies. Absent: unknown."""
+
+
+class Mig(shapes.Model):
+    """MIG mode of a card, and the instances it is cut into."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                "self.enabled || !has(self.instances) || self.instances.size() == 0",
+                "mig.instances may be listed only while mig.enabled is true",
+            )
+        )
+    )
+
+    enabled: shapes.Flag
+    """Whether the card is in MIG mode; it then serves MIG profiles and nothing else. Always written."""
+
+    instances: Annotated[tuple[MigInstance, ...], shapes.keyed("uuid")] = ()
+    """The instances that exist on the card. Absent or empty: none, or not in MIG mode."""
+
+
+class Sharing(shapes.Model):
+    """How one card serves several pods at once."""
+
+    strategy: vocabulary.SharingStrategy
+    """How the pods take turns: time-slicing (no isolation of memory), or mps (NVIDIA's
+    Multi-Process Service)."""
+
+    replicas: Annotated[int, shapes.whole(1, 1024)]
+    """How many pods may hold the card at the same time."""
+
+
+class Vf(shapes.Model):
+    """One virtual function of a device."""
+
+    minor: shapes.Minor
+    """Number of the virtual function, for people. Always written, also when it is 0; it need not be
+    unique."""
+
+    bus_id: shapes.BusId | None = pydantic.Field(default=None, alias="busID")
+    """PCI address of the virtual function, lowercase; this is its identity. Absent: it cannot be
+    given out."""
+
+
+class VfGroup(shapes.Model):
+    """Virtual functions of one device that share labels."""
+
+    labels: shapes.Labels = pydantic.Field(default_factory=dict)
+    """Labels by which a request may choose among the groups."""
+
+    vfs: Annotated[tuple[Vf, ...], shapes.whole_list(at_most=256)] = ()
+    """The virtual functions of the group."""
+
+
+class Card(shapes.Model):
+    """One device of the node: a GPU, a network card, an FPGA."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                "self.type != 'gpu' || has(self.memory)", "memory must be given for a device of type gpu"
+            ),
+            shapes.Rule(
+                "!has(self.links) || !self.links.exists(link, link.peer == self.uuid)",
+                "links must lead to other devices, not back to the device itself",
+            ),
+        )
+    )
+
+    uuid: shapes.Uuid
+    """Identity of the device, such as "GPU-6cf3bbc0-…" or "rdma-0000:1f:00.0". Allocations name
+    devices by it."""
+
+    type: shapes.DeviceType
+    """What kind of device it is: gpu, rdma, fpga, or the word of a plug-in."""
+
+    minor: shapes.Minor
+    """Number of the device file: N in /dev/nvidiaN. It is for people (uuid is identity), unique
+    among the devices of one type, and always written, also when it is 0."""
+
+    vendor: Annotated[str, shapes.text(63, r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
+    """Who made it, in lowercase, such as "nvidia". Absent: unknown."""
+
+    model: Annotated[str, shapes.text(128)] | None = None
+    """Product name as the driver reports it, such as "NVIDIA A100-SXM4-80GB". Absent: unknown."""
+
+    index: Annotated[int, shapes.whole(0, 1023)] | None = None
+    """Place in the driver's own order (the number that nvidia-smi shows). It may change on reboot;
+    nothing is decided by it. Absent: unknown."""
+
+    module_id: Annotated[int, shapes.whole(0, 1023)] | None = pydantic.Field(default=None, alias="moduleID")
+    """Number of the physical slot on the board. Absent: unknown."""
+
+    memory: Annotated[int, shapes.whole(1, 2**63 - 1)] | None = None
+    """Memory of the whole device, in bytes, as the driver reports it. Required for type gpu; absent
+    for devices without memory of their own."""
+
+    compute_capability: Annotated[str, shapes.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
+    """CUDA compute capability, such as "8.0". Absent: unknown, or not a CUDA card."""
+
+    topology: Topology | None = None
+    """Where the device sits in its node. Absent: unknown."""
+
+    links: Annotated[tuple[Link, ...], shapes.keyed("peer")] = ()
+    """Its ways to other devices of the node, one for each peer. A peer that is missing here is
+    taken to be as far away as the topology of the two says."""
+
+    mig: Mig | None = None
+    """MIG mode and instances. Absent: the card cannot do MIG."""
+
+    sharing: Sharing | None = None
+    """How the card is shared by several pods. Absent: it is given out whole or by fractions."""
+
+    vf_groups: Annotated[tuple[VfGroup, ...], shapes.whole_list()] = ()
+    """Virtual functions of the device, by group. Absent: the device is given out as a whole."""
+
+    labels: shapes.Labels = pydantic.Field(default_factory=dict)
+    """Further facts by which a request may choose, such as {"fabric": "a"}."""
+
+
+class Partition(shapes.Model):
+    """A group of cards that share a ring: a good choice for a pod that asks for as many."""
+
+    members: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_least=1)]
+    """Uuids of the cards in the group; each must be listed in spec.devices too."""
+
+    link: vocabulary.LinkKind | None = None
+    """What joins the members. Absent: unknown."""
+
+    score: Annotated[int, shapes.whole(0, 1_000_000)] = 0
+    """How good the group is compared with others of its size; higher is better. Absent: 0."""
+
+
+class SpecSummary(shapes.Model):
+    """The inventory in a few words, because the columns of kubectl can neither count nor join."""
+
+    models: Annotated[str, shapes.text(256, least=0)]
+    """Models and how many of each, such as "A100-SXM4-80GB x8"; several are joined by ", "."""
+
+    gpus: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    """Number of devices of type gpu, healthy or not."""
+
+    sharing: Annotated[str, shapes.text(256)] | None = None
+    """How the cards are shared or cut, such as "time-slicing x4" or "mig 1g.10gb x7". Absent: none
+    is."""
+
+
+class DeviceSpec(shapes.Model):
+    """What the node has. The agent of the node writes it, except `cordon`, which belongs to people."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                "!has(self.devices) || self.devices.all(a, "
+                "self.devices.exists_one(b, b.minor == a.minor && b.type == a.type))",
+                "devices of one type must have different minors",
+            ),
+            # The list of one list is a variable: looking the uuids up anew for each link costs more
+            # than the server allows to a Device of 64 cards that are all linked to each other.
+            shapes.Rule(
+                "!has(self.devices) || [self.devices.map(device, device.uuid)].all(uuids, "
+                "self.devices.all(device, !has(device.links) || device.links.all(link, link.peer in uuids)))",
+                "the peer of every link must be the uuid of a device in spec.devices",
+            ),
+            shapes.Rule(
+                "!has(self.partitions) || [has(self.devices) ? self.devices.map(device, device.uuid) : []]"
+                ".all(uuids, self.partitions.all(group, group.members.all(uuid, uuid in uuids)))",
+                "the members of every partition must be uuids of devices in spec.devices",
+            ),
+            shapes.Rule(
+                "!has(self.summary) || self.summary.gpus == "
+                "(has(self.devices) ? self.devices.filter(device, device.type == 'gpu').size() : 0)",
+                "summary.gpus must be the number of devices of type gpu",
+            ),
+        )
+    )
+
+    node: shapes.NodeName
+    """Name of the node that has these cards; it equals metadata.name."""
+
+    boot_id: Annotated[str, shapes.text(64)] | None = pydantic.Field(default=None, alias="bootID")
+    """Boot id of the node's kernel when the agent last looked; another one means a reboot. Absent:
+    unknown."""
+
+    driver: Driver | None = None
+    """What runs the cards. Absent: no driver answered."""
+
+    devices: Annotated[tuple[Card, ...], shapes.keyed("uuid")] = ()
+    """Every device of the node, the bad ones included, at most 64. Absent or empty: the node has
+    none."""
+
+    partitions: Annotated[tuple[Partition, ...], shapes.whole_list()] = ()
+    """Groups of cards that share a ring, at most 64. Absent: none are known, and links decide."""
+
+    summary: SpecSummary | None = None
+    """The inventory in a few words, for the columns of kubectl."""
+
+    cordon: Annotated[tuple[Annotated[str, shapes.text(64)], ...], shapes.distinct()] = ()
+    """Written by people, never by the agent: uuids of devices that get no new pod. Pods that hold
+    them are left alone. A uuid that is not on this node has no effect. Absent or empty: no card is
+    cordoned."""
+
+
+class Occupant(shapes.Model):
+    """A process on a card that nobody gave it."""
+
+    pid: Annotated[int, shapes.whole(1, 2**31 - 1)]
+    """Process id on the node."""
+
+    memory: shapes.Bytes | None = None
+    """Memory of the card that it uses, in bytes. Absent: unknown."""
+
+    namespace: Annotated[str, shapes.text(63)] | None = None
+    """Namespace of the pod that the process belongs to. Absent: it belongs to none that is known."""
+
+    pod: Annotated[str, shapes.text(253)] | None = None
+    """Name of the pod that the process belongs to. Absent: it belongs to none that is known."""
+
+
+class CardStatus(shapes.Model):
+    """The agent's verdict on one card."""
+
+    uuid: shapes.Uuid
+    """Which card, by the uuid it has in spec.devices."""
+
+    health: vocabulary.Health
+    """Healthy, Unhealthy, or Unknown. A card that is not Healthy gets no new pod. Always written."""
+
+    reason: shapes.Reason | None = None
+    """One CamelCase word on why, such as "XidCritical". Absent: nothing is wrong."""
+
+    xid: Annotated[int, shapes.whole(1, 65535)] | None = None
+    """Number of the NVIDIA error (XID) that led to the verdict. Absent: none did."""
+
+    message: shapes.Sentence = ""
+    """A sentence for people on what was seen."""
+
+    since: shapes.Moment | None = None
+    """When the card came to have this health. Absent: unknown."""
+
+    recovery: vocabulary.Recovery | None = None
+    """What it takes to bring the card back: none (it recovers by itself), reset, reboot, drain,
+    replace. Absent: unknown, or nothing is wrong."""
+
+    occupants: Annotated[tuple[Occupant, ...], shapes.whole_list(at_most=256)] = ()
+    """Processes on the card that nobody gave it; the memory they use is not free. Absent or empty:
+    none."""
+
+
+class StatusSummary(shapes.Model):
+    """The cards of type gpu, counted by the operator: a little late, for people, never for decisions."""
+
+    free: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    """Cards of which no pod holds anything and which may get one. Always written."""
+
+    used: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    """Cards of which a pod holds something. Always written."""
+
+    healthy: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    """Cards whose health is Healthy. Always written."""
+
+    reason: shapes.Sentence = ""
+    """Why cards of this node get no new pods, such as "1 card unhealthy". Absent or empty: all may."""
+
+
+class DeviceStatus(shapes.Model):
+    """How the cards fare: verdicts and sources from the agent, liveness and counts from the operator."""
+
+    devices: Annotated[tuple[CardStatus, ...], shapes.keyed("uuid", at_most=128)] = ()
+    """The agent's verdict on each card. A card without an entry is plainly healthy."""
+
+    conditions: shapes.Conditions = ()
+    """Ready (the operator's: is the agent of this node alive), NVMLReady and PodResourcesReady (the
+    agent's: does the source answer). While Ready or NVMLReady is not True the node gets no new
+    pods. A source that is not configured has no condition."""
+
+    summary: StatusSummary | None = None
+    """The operator's count of the cards. Absent: not counted yet."""
+
+
+class Device(shapes.Model):
+    """All cards of one node: what is there, how it fares, and which cards people want spared.
+
+    There is one Device for each node with cards; it has the node's name and goes when the node goes.
+    """
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                "self.metadata.name == self.spec.node",
+                "spec.node must equal metadata.name: a Device has the name of its node",
+            )
+        )
+    )
+
+    api_version: str = ""
+    """API group and version of this object: berth.dev/v1alpha1."""
+
+    kind: str = ""
+    """Kind of this object: Device."""
+
+    metadata: shapes.Metadata
+    """Standard object metadata."""
+
+    spec: DeviceSpec
+    """What the node has. The agent of the node writes it, except `cordon`, which belongs to people."""
+
+    status: DeviceStatus = pydantic.Field(default_factory=DeviceStatus)
+    """How the cards fare: verdicts and sources from the agent, liveness and counts from the
+    operator."""

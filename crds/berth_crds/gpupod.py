@@ -1,0 +1,138 @@
+"""GpuPod: which cards one pod was given, and which it really holds. Source of its CRD.
+
+The allocation stands on the pod itself, written once by the Binding. The agent of the
+pod's node copies it here, beside what the kubelet and the driver say, so that people and
+programs can see at a glance whether the two agree. A GpuPod is owned by its pod, by uid:
+a pod that is deleted and made again is a new record.
+
+The docstrings are the manual: `kubectl explain gpupod.spec` prints them.
+"""
+
+from typing import Annotated
+
+import pydantic
+
+from berth_crds import shapes, vocabulary
+
+ContainerName = Annotated[str, shapes.text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+
+
+class HeldCard(shapes.Model):
+    """What one container was given of one device."""
+
+    uuid: shapes.Uuid
+    """Identity of the device; of the MIG instance where a profile is given."""
+
+    minor: shapes.Minor
+    """Number of the device file: N in /dev/nvidiaN. For people; always written, also when it is 0."""
+
+    type: shapes.DeviceType
+    """What kind of device it is: gpu, rdma, fpga, or the word of a plug-in."""
+
+    core: Annotated[int, shapes.whole(0, 100)]
+    """Share of the device's compute in percent: 100 is the whole device. Always written."""
+
+    memory: shapes.Bytes
+    """Memory of the device that was given, in bytes. Always written; 0 for devices without memory."""
+
+    model: Annotated[str, shapes.text(128)] | None = None
+    """Product name as the driver reports it. Absent: unknown."""
+
+    profile: shapes.MigProfile | None = None
+    """MIG profile, such as "1g.10gb". Absent: not a MIG instance."""
+
+    vf: shapes.BusId | None = None
+    """PCI address of the virtual function that was given. Absent: the device itself was."""
+
+
+class HoldingContainer(shapes.Model):
+    """A container and what it was given."""
+
+    name: ContainerName
+    """Name of the container in its pod."""
+
+    devices: Annotated[tuple[HeldCard, ...], shapes.whole_list()] = ()
+    """What it was given, in the order in which the container sees it."""
+
+
+class GpuPodSpec(shapes.Model):
+    """What the pod was given, as its allocation says. The agent of the pod's node writes it."""
+
+    node: Annotated[
+        shapes.NodeName,
+        pydantic.Field(
+            json_schema_extra=shapes.ruled(
+                shapes.Rule("self == oldSelf", "spec.node cannot change: a pod never moves to another node")
+            )
+        ),
+    ]
+    """Name of the node that the pod is bound to."""
+
+    pod_uid: Annotated[
+        str,
+        shapes.text(64),
+        pydantic.Field(
+            alias="podUID",
+            json_schema_extra=shapes.ruled(
+                shapes.Rule("self == oldSelf", "spec.podUID cannot change: a pod made again is a new record")
+            ),
+        ),
+    ]
+    """Uid of the pod, which tells it from an earlier pod of the same name."""
+
+    containers: Annotated[tuple[HoldingContainer, ...], shapes.keyed("name")] = ()
+    """The containers that were given something. Absent or empty: the allocation could not be read."""
+
+
+class Grant(shapes.Model):
+    """What one container is seen to hold, by one source."""
+
+    container: ContainerName
+    """Name of the container in its pod."""
+
+    uuids: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list()]
+    """Uuids of the devices that it holds. Empty: the source says that it holds none. Always written."""
+
+    source: vocabulary.GrantSource
+    """Who says so: podresources (the kubelet), nvml (the driver), or simulated."""
+
+
+class GpuPodStatus(shapes.Model):
+    """What the pod really holds, and whether that is what it was given. The agent writes it."""
+
+    phase: vocabulary.PodPhase | None = None
+    """Phase of the pod, copied so that it stands beside its cards. Absent: not seen yet."""
+
+    minors: Annotated[str, shapes.text(512, r"^([0-9]+(,[0-9]+)*)?$", least=0)] = ""
+    """Minors of the GPUs that the pod was given, sorted, such as "0,1". Absent or empty: it has
+    none."""
+
+    granted: Annotated[tuple[Grant, ...], shapes.keyed("container", "source", at_most=128)] = ()
+    """What each source says that each container holds. Absent or empty: no source has said anything
+    yet."""
+
+    conditions: shapes.Conditions = ()
+    """Verified: "True" when what is held is what was given; "False" with reason Mismatch and both
+    lists in the message; "Unknown" while no source can say."""
+
+
+class GpuPod(shapes.Model):
+    """Which cards one pod was given, and which it really holds.
+
+    It has the name and namespace of its pod and goes when the pod goes. Berth writes it; people read it.
+    """
+
+    api_version: str = ""
+    """API group and version of this object: berth.dev/v1alpha1."""
+
+    kind: str = ""
+    """Kind of this object: GpuPod."""
+
+    metadata: shapes.Metadata
+    """Standard object metadata."""
+
+    spec: GpuPodSpec
+    """What the pod was given, as its allocation says. The agent of the pod's node writes it."""
+
+    status: GpuPodStatus = pydantic.Field(default_factory=GpuPodStatus)
+    """What the pod really holds, and whether that is what it was given. The agent writes it."""

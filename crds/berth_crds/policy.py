@@ -1,0 +1,148 @@
+"""PlacementPolicy: the rules of placement that people set. Source of its CRD.
+
+Only the policy named `default` is in force. It is read live: a good change holds from
+the next decision on, a bad one is refused here by the schema or reported in the
+condition Accepted, while the last good one stays in force.
+
+Defaults are part of the schema, so that `kubectl get` shows every rule that holds, also
+those that nobody wrote.
+"""
+
+from typing import Annotated
+
+import pydantic
+
+from berth_crds import shapes, vocabulary
+
+Weight = Annotated[int, shapes.whole(0, 100)]
+Xids = Annotated[tuple[Annotated[int, shapes.whole(1, 65535)], ...], shapes.distinct()]
+
+
+class Weights(shapes.Model):
+    """How much each resource counts when nodes and cards are ranked; only the proportion matters."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                # Guarded although both have defaults: the server judges the default `{}` itself first.
+                "!has(self.core) || !has(self.memory) || self.core + self.memory > 0",
+                "at least one of the weights must be above 0",
+            )
+        )
+    )
+
+    core: Weight = 1
+    """Weight of compute, from 0 (does not count) to 100."""
+
+    memory: Weight = 1
+    """Weight of the cards' memory, from 0 (does not count) to 100."""
+
+
+class Agents(shapes.Model):
+    """When the agent of a node counts as silent."""
+
+    grace_seconds: Annotated[int, shapes.whole(1, 86400)] = 40
+    """Seconds without a sign of life from a node's agent after which its cards get no new pod.
+    Agents report every 10 seconds by default; give them at least three chances."""
+
+
+class HealthRules(shapes.Model):
+    """Which errors condemn a card beyond Berth's own table of errors, and how it comes back."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                "!has(self.criticalXids) || !has(self.ignoredXids) || "
+                "!self.criticalXids.exists(xid, xid in self.ignoredXids)",
+                "an XID cannot stand in both criticalXids and ignoredXids",
+            )
+        )
+    )
+
+    ignored_xids: Xids = ()
+    """NVIDIA error numbers (XIDs) that never make a card unhealthy, whatever Berth's own table
+    says. Absent or empty: the table decides."""
+
+    critical_xids: Xids = ()
+    """NVIDIA error numbers (XIDs) that always make a card unhealthy, whatever Berth's own table
+    says. Absent or empty: the table decides."""
+
+    cool_down_seconds: Annotated[int, shapes.whole(0, 86400)] = 300
+    """Seconds that must pass after the last error before a card may count as healthy again."""
+
+    clean_probes: Annotated[int, shapes.whole(1, 1000)] = 3
+    """How many probes in a row must find nothing before a card counts as healthy again."""
+
+
+class SharingRules(shapes.Model):
+    """What may be shared by several pods."""
+
+    fractions: shapes.Flag = True
+    """Whether pods may ask for a part of a card (berth.dev/gpu below 100, berth.dev/gpu-memory and
+    so on). False: such pods are refused with this reason; those that run are left alone."""
+
+    replicas: shapes.Flag = True
+    """Whether cards that their node shares by time-slicing or MPS are given to several pods. False:
+    such a card is given to one pod at a time."""
+
+
+class PolicySpec(shapes.Model):
+    """The rules. Everything is optional; what is left out has the default shown."""
+
+    strategy: vocabulary.Strategy = vocabulary.Strategy.BINPACK
+    """How nodes are ranked when several fit: binpack fills the fullest first and keeps whole nodes
+    free, spread takes the emptiest first. A pod may choose otherwise by the annotation
+    berth.dev/strategy."""
+
+    weights: Weights = Weights()
+    """How much each resource counts when nodes and cards are ranked."""
+
+    agents: Agents = Agents()
+    """When the agent of a node counts as silent."""
+
+    health: HealthRules = HealthRules()
+    """Which errors condemn a card, and how it comes back."""
+
+    models: Annotated[dict[str, Annotated[str, shapes.text(128)]], pydantic.Field(max_length=256)] = (
+        pydantic.Field(default_factory=dict)
+    )
+    """Other names for models of cards, from the name that pods ask for to the name that drivers
+    report, such as {"a100": "NVIDIA A100-SXM4-80GB"}. Case and outer spaces are ignored."""
+
+    sharing: SharingRules = SharingRules()
+    """What may be shared by several pods."""
+
+
+class PolicyStatus(shapes.Model):
+    """Whether the policy is in force. The operator writes it."""
+
+    observed_generation: Annotated[int, shapes.whole(0, 2**63 - 1)] = 0
+    """The metadata.generation that the operator has judged; a lower one means that the last change
+    is still to be read."""
+
+    conditions: shapes.Conditions = ()
+    """Accepted: "True" when these rules are the ones in force; "False" with the reason when they
+    are not, and then the last good ones stay in force."""
+
+
+class PlacementPolicy(shapes.Model):
+    """The rules of placement.
+
+    The one named `default` is in force; others have no effect. It is read live: a change holds from the
+    next decision on.
+    """
+
+    api_version: str = ""
+    """API group and version of this object: berth.dev/v1alpha1."""
+
+    kind: str = ""
+    """Kind of this object: PlacementPolicy."""
+
+    metadata: shapes.Metadata
+    """Standard object metadata."""
+
+    spec: PolicySpec = PolicySpec()
+    """The rules. Everything is optional; what is left out has the default shown."""
+
+    status: PolicyStatus = pydantic.Field(default_factory=PolicyStatus)
+    """Whether the policy is in force. The operator writes it."""

@@ -1,0 +1,180 @@
+"""What the models of all three kinds have in common.
+
+The pydantic models in `device`, `gpupod` and `policy` are the source of the CRDs: a
+docstring under a field becomes its description in `kubectl explain`, a constraint
+becomes part of the schema, and what pydantic has no words for (lists that are maps,
+rules across fields) is attached with the helpers below, in the words of the API server.
+
+Three habits keep the schema acceptable to the server. Every string and list is bounded,
+because the cost of a rule is reckoned from those bounds. An optional field is absent,
+never null. And a list with an identity names its key, so that server-side apply merges
+it entry by entry and refuses an identity listed twice.
+"""
+
+from typing import Annotated, Any, Final, NamedTuple
+
+import pydantic
+from pydantic import alias_generators
+
+from berth_crds import vocabulary
+
+MOST_ENTRIES: Final = 64
+"""Bound of every list under a rule; with more, the server refuses what the rule may cost."""
+
+VALIDATIONS: Final = "x-kubernetes-validations"
+LIST_TYPE: Final = "x-kubernetes-list-type"
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+
+
+class Model(pydantic.BaseModel):
+    """Base of all models: immutable, camelCase outside, docstrings as descriptions.
+
+    Unknown fields are ignored, so that an older reader survives a newer writer.
+    """
+
+    model_config = pydantic.ConfigDict(
+        alias_generator=alias_generators.to_camel,
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class Rule(NamedTuple):
+    """A rule that spans fields, in CEL, and the sentence that a person reads when it fails."""
+
+    rule: str
+    message: str
+
+
+def ruled(*rules: Rule) -> dict[str, Any]:
+    """Attach rules to a model or a field, as its `json_schema_extra`."""
+    return {VALIDATIONS: [rule._asdict() for rule in rules]}
+
+
+def keyed(*keys: str, at_most: int = MOST_ENTRIES) -> Any:
+    """Describe a list whose entries have an identity: the server merges it as a map."""
+    return pydantic.Field(max_length=at_most, json_schema_extra={LIST_TYPE: "map", LIST_KEYS: list(keys)})
+
+
+def distinct(at_most: int = MOST_ENTRIES) -> Any:
+    """Describe a list of plain values, each at most once."""
+    return pydantic.Field(max_length=at_most, json_schema_extra={LIST_TYPE: "set"})
+
+
+def whole_list(at_most: int = MOST_ENTRIES, at_least: int = 0) -> Any:
+    """Describe a list that has one writer and is replaced as a whole."""
+    return pydantic.Field(
+        min_length=at_least or None, max_length=at_most, json_schema_extra={LIST_TYPE: "atomic"}
+    )
+
+
+def text(most: int, pattern: str | None = None, *, least: int = 1) -> Any:
+    """Describe a bounded string; an optional one is absent rather than empty."""
+    return pydantic.StringConstraints(min_length=least or None, max_length=most, pattern=pattern)
+
+
+def whole(least: int, most: int) -> Any:
+    """Describe a whole number within bounds; true and 1.0 are not numbers here."""
+    return pydantic.Field(ge=least, le=most, strict=True)
+
+
+# The leading and trailing characters of an identity are those of every uuid seen so far:
+# GPU-…, MIG-GPU-…/7/0, rdma-0000:1f:00.0. A comma would break the lists made of them.
+Uuid = Annotated[str, text(64, r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$")]
+NodeName = Annotated[str, text(253, r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+DeviceType = Annotated[str, text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+MigProfile = Annotated[str, text(32, r"^([1-9]c\.)?[1-9]g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)*)*$")]
+BusId = Annotated[str, text(16, r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+Reason = Annotated[str, text(128, r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+Sentence = Annotated[str, text(1024, least=0)]
+Flag = Annotated[bool, pydantic.Field(strict=True)]
+Minor = Annotated[int, whole(0, 2**31 - 1)]
+Bytes = Annotated[int, whole(0, 2**63 - 1)]
+Labels = Annotated[dict[str, Annotated[str, text(253, least=0)]], pydantic.Field(max_length=64)]
+Moment = Annotated[
+    str,
+    pydantic.StringConstraints(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+    ),
+    pydantic.WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+class OwnerReference(Model):
+    """Who owns an object, so that it goes when the owner goes."""
+
+    api_version: str
+    """API group and version of the owner."""
+
+    kind: str
+    """Kind of the owner."""
+
+    name: str
+    """Name of the owner."""
+
+    uid: str
+    """Uid of the owner: another object of the same name does not own this one."""
+
+    controller: Flag = False
+    """Whether the owner manages this object."""
+
+
+class Metadata(Model):
+    """The part of the standard object metadata that Berth reads or writes."""
+
+    name: str = ""
+    """Name of the object."""
+
+    namespace: str = ""
+    """Namespace of the object; absent on kinds that belong to the whole cluster."""
+
+    uid: str = ""
+    """Identity of this very object, given by the server."""
+
+    resource_version: str = ""
+    """Version of the stored object, given by the server."""
+
+    generation: Annotated[int, pydantic.Field(strict=True)] = 0
+    """Rises whenever spec changes; given by the server."""
+
+    creation_timestamp: str = ""
+    """When the object was made; given by the server."""
+
+    deletion_timestamp: str | None = None
+    """When its deletion was asked for; absent while nobody has."""
+
+    labels: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Labels of the object."""
+
+    annotations: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Annotations of the object."""
+
+    owner_references: tuple[OwnerReference, ...] = ()
+    """Owners of the object."""
+
+
+class Condition(Model):
+    """One aspect of the object, as its writer last found it."""
+
+    type: Annotated[str, text(316, r"^[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?$")]
+    """Name of the aspect, in CamelCase; there is one entry for each."""
+
+    status: vocabulary.Truth
+    """Whether it is so: "True", "False", or "Unknown" where the writer could not find out."""
+
+    reason: Reason | None = None
+    """One CamelCase word, for programs, on why the status is what it is."""
+
+    message: Annotated[str, text(32768, least=0)] = ""
+    """A sentence, for people, on why the status is what it is."""
+
+    last_transition_time: Moment | None = None
+    """When the status last changed from one value to another; not when it was last checked."""
+
+    observed_generation: Annotated[int, whole(0, 2**63 - 1)] = 0
+    """The metadata.generation that the writer looked at; absent where spec plays no part."""
+
+
+Conditions = Annotated[tuple[Condition, ...], keyed("type", at_most=32)]

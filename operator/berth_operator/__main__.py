@@ -1,0 +1,28 @@
+"""The program `berth-operator`: settings, logging, and one line when something is wrong."""
+
+import asyncio
+import logging
+import sys
+
+from berth_crds.client import errors
+from berth_operator import app, settings
+
+
+def main() -> None:
+    """Run the operator."""
+    chosen = settings.parse()
+    logging.basicConfig(
+        level=chosen.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    # Kopf and its helpers narrate every object they see.
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    try:
+        asyncio.run(app.main(chosen))
+    except errors.Unusable as error:
+        sys.exit(f"berth-operator: {error}")
+    except OSError as error:
+        sys.exit(f"berth-operator: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The wiring: every part is made and started here, readable from top to bottom.
+
+The order of a life: log in, follow the cluster, campaign; once leading, wait out what a
+predecessor may still have under way, read everything anew, then decide. On SIGTERM the
+binds under way are finished and the Lease is given up; on losing the lead the process
+ends at once, before it can write again.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+import gc
+import logging
+import os
+import secrets
+import signal
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from berth_crds.client import api
+from berth_operator import settings as settings_
+from berth_operator.engine import ledger, loop, summaries, watchdog
+from berth_operator.http_api import server
+from berth_operator.kube import elector, events, feeds, login, reconciler, tellers, writer
+
+log = logging.getLogger(__name__)
+
+AGENT: Final = "berth-operator"
+SUMMARY_SECONDS: Final = 0.5
+DRAIN_SECONDS: Final = 5.0
+EXIT_LOST: Final = 3
+
+
+def wall() -> dt.datetime:
+    """Give the time of day, for records that people read."""
+    return dt.datetime.now(dt.UTC)
+
+
+class Operator:
+    """All parts of one operator, and their life."""
+
+    def __init__(self, session: api.Api, chosen: settings_.Settings) -> None:
+        clock = time.monotonic
+        identity = f"{chosen.name}_{secrets.token_hex(4)}"
+        timing = elector.Timing(chosen.lease_duration, chosen.renew_deadline, chosen.retry_period)
+        self._session = session
+        self._chosen = chosen
+        self._clock = clock
+        self._book = ledger.Ledger(clock)
+        self._dog = watchdog.Watchdog(self._book, clock=clock)
+        self._events = events.Events(session, wall=wall, instance=identity)
+        self._teller = tellers.Teller(session, self._events, wall=wall)
+        self._feeds = feeds.Feeds(session, self._book, self._dog, self._teller)
+        self._elector = elector.Elector(session, identity, clock=clock, wall=wall, timing=timing)
+        self._reconciler = reconciler.Reconciler(session.link, agent=AGENT, wall=wall)
+        self._leading = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Live until stopped."""
+        async with (
+            server.serve(self._chosen.listen, ready=lambda: self._feeds.synced, state=self.state),
+            tasks(self._feeds.run(), self._dog.run(), self._events.run(), self._teller.run()) as background,
+        ):
+            await until(stop, self._feeds.wait_synced(), *background)
+            if not stop.is_set():
+                log.info("the picture is complete: %r", self._book)
+                await self._lead_when_elected(stop, background)
+
+    def state(self) -> str:
+        """Tell the state in words."""
+        role = "leading" if self._leading else "standing by"
+        return f"{role}; {self._book!r}"
+
+    async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
+        async with tasks(self._elector.campaign()) as campaign:
+            await until(stop, *campaign, *background)
+            if not campaign[0].done():
+                return
+        await self._lead(campaign[0].result(), stop, background)
+
+    async def _lead(
+        self, term: elector.Term, stop: asyncio.Event, background: list[asyncio.Task[Any]]
+    ) -> None:
+        log.info("leading, term %s", term.name)
+        async with tasks(self._elector.hold()) as holding:
+            with exit_when_lost(holding[0]):
+                await until(stop, self._take_over(term), *holding, *background)
+                if not stop.is_set():
+                    await self._decide(term, stop, [*holding, *background])
+                await self._step_down()
+
+    async def _take_over(self, term: elector.Term) -> None:
+        """Let the old leader's last binds land, then read everything anew, after they have."""
+        if not term.clean:
+            await asyncio.sleep(self._chosen.renew_deadline)
+        await self._feeds.refresh()
+        # What was just read stays: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+
+    async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
+        limits = loop.Limits(binds_at_once=self._chosen.binds_at_once, bind_deadline=writer.SERVER_SECONDS)
+        hand = writer.Writer(self._session, term=term.name)
+        rounds = loop.Loop(self._book, hand, self._teller, clock=self._clock, limits=limits)
+        self._reconciler.start()
+        self._leading = True
+        async with tasks(rounds.run(), self._summarise()) as deciding:
+            log.info("deciding: %r", self._book)
+            await until(stop, *deciding, *others)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await rounds.drain()
+
+    async def _summarise(self) -> None:
+        self._book.touched.update(row.name for row in self._book.picture.each())
+        while True:
+            touched, self._book.touched = self._book.touched, set()
+            self._reconciler.want(summaries.take(self._book.picture, touched))
+            await asyncio.sleep(SUMMARY_SECONDS)
+
+    async def _step_down(self) -> None:
+        self._leading = False
+        await self._events.drain(1.0)
+        await asyncio.to_thread(self._reconciler.stop)
+        await self._elector.release()
+
+
+@contextlib.contextmanager
+def exit_when_lost(holding: asyncio.Task[Any]) -> Any:
+    """End the process the moment the lead is lost, so that no write can follow."""
+
+    def end(task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            log.error("leadership lost: %s", task.exception())
+            logging.shutdown()
+            os._exit(EXIT_LOST)
+
+    holding.add_done_callback(end)
+    yield
+
+
+@contextlib.asynccontextmanager
+async def tasks(*work: Coroutine[Any, Any, Any]) -> Any:
+    """Run coroutines beside the block, and end them with it."""
+    started = [asyncio.ensure_future(one) for one in work]
+    try:
+        yield started
+    finally:
+        for task in started:
+            task.cancel()
+        await asyncio.gather(*started, return_exceptions=True)
+
+
+async def until(stop: asyncio.Event, *work: Any) -> None:
+    """Wait until we are asked to stop or one of these ends; if it ended badly, so do we."""
+    stopping = asyncio.ensure_future(stop.wait())
+    mine = [asyncio.ensure_future(one) for one in work]
+    given = {one for one in work if isinstance(one, asyncio.Task)}
+    try:
+        done, _ = await asyncio.wait([stopping, *mine], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        stopping.cancel()
+        for task in mine:
+            if task not in given:
+                task.cancel()
+
+
+async def main(chosen: settings_.Settings) -> None:
+    """Run an operator until a signal comes."""
+    stop = asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, stop.set)
+    link = await login.connect(chosen.kubeconfig, context=chosen.context)
+    log.info("talking to %s (%s)", link.server, link.origin)
+    async with api.Api(link, agent=AGENT) as session:
+        await Operator(session, chosen).run(stop)
+    log.info("stopped")

@@ -1,0 +1,1 @@
+"""The engine: events in, decisions made, writes out. Asynchronous, still without Kubernetes."""

@@ -1,0 +1,210 @@
+"""The memory that events feed: who waits, who holds what, what the nodes have.
+
+The life of a hold:
+
+        assume            confirm             release
+    free ----> assumed ------------> confirmed ------> free
+                  |                     ^
+                  |  forget / release   |  confirm (bound before we came, or by somebody else)
+                  +------> free --------+
+
+`assume` is done before a Binding is sent, so that no later decision gives the same cards
+away; the watch confirms it, a clear refusal forgets it. The transitions are the table
+below; any other raises and changes nothing. All of this is derivable: rebuilt from the
+pods, nodes and Devices of the API it is the same again.
+"""
+
+import asyncio
+import enum
+import logging
+from typing import Final
+
+from berth_operator.engine import ports
+from berth_operator.scheduling import backlog, cycle, decisions, holds, inventory, policy
+from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.nodes import facts
+
+log = logging.getLogger(__name__)
+
+
+class State(enum.Enum):
+    """Where the hold of a pod stands."""
+
+    FREE = "free"
+    ASSUMED = "assumed"
+    CONFIRMED = "confirmed"
+
+
+class Step(enum.Enum):
+    """What happens to the hold of a pod."""
+
+    ASSUME = "assume"
+    CONFIRM = "confirm"
+    FORGET = "forget"
+    RELEASE = "release"
+
+
+TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
+    (State.FREE, Step.ASSUME): State.ASSUMED,
+    (State.FREE, Step.CONFIRM): State.CONFIRMED,
+    (State.ASSUMED, Step.CONFIRM): State.CONFIRMED,
+    (State.ASSUMED, Step.FORGET): State.FREE,
+    (State.ASSUMED, Step.RELEASE): State.FREE,
+    (State.CONFIRMED, Step.CONFIRM): State.CONFIRMED,
+    (State.CONFIRMED, Step.RELEASE): State.FREE,
+}
+
+
+class IllegalStep(Exception):
+    """A hold was asked to do what its state does not allow."""
+
+
+class Ledger:
+    """Everything the operator knows, kept up to date by events."""
+
+    def __init__(self, clock: ports.Clock) -> None:
+        self.picture = inventory.Inventory()
+        self.waiting = backlog.Backlog()
+        self.rules = policy.Policy()
+        self.wake = asyncio.Event()
+        self.touched: set[str] = set()  # Nodes whose summary may have changed.
+        self._clock = clock
+        self._states: dict[str, State] = {}
+        self._assumed: dict[str, tuple[backlog.Candidate, int]] = {}  # With the attempts so far.
+        self._gated: set[str] = set()
+
+    def __repr__(self) -> str:
+        """Tell the state in words."""
+        assumed, held = len(self._assumed), len(self._states)
+        return f"<Ledger: {self.picture!r}, {self.waiting!r}, {held - assumed} confirmed, {assumed} assumed>"
+
+    def state(self, uid: str) -> State:
+        """Tell where the hold of a pod stands."""
+        return self._states.get(uid, State.FREE)
+
+    # ------------------------------------------------------------ the life of a hold
+
+    def assume(self, decision: decisions.Bind) -> backlog.Candidate:
+        """Charge a placement before its Binding is sent."""
+        self._step(decision.uid, Step.ASSUME)
+        attempts = self.waiting.attempts(decision.uid)
+        candidate = self.waiting.remove(decision.uid)
+        if candidate is None:
+            del self._states[decision.uid]
+            raise IllegalStep(f"{decision.uid} does not wait")
+        self._assumed[decision.uid] = candidate, attempts
+        self._charge(cycle.hold_for(candidate, decision.placement))
+        return candidate
+
+    def forget(self, uid: str) -> None:
+        """Take an assumed hold back: the pod surely is not bound by it, and waits again."""
+        self._step(uid, Step.FORGET)
+        candidate, attempts = self._assumed.pop(uid)
+        self._release(uid)
+        self.waiting.restore(candidate, attempts=attempts + 1, now=self._clock())
+        self.wake.set()
+
+    def _step(self, uid: str, step: Step) -> None:
+        state = self.state(uid)
+        after = TRANSITIONS.get((state, step))
+        if after is None:
+            raise IllegalStep(f"cannot {step.value} the hold of {uid}: it is {state.value}")
+        if after is State.FREE:
+            del self._states[uid]
+        else:
+            self._states[uid] = after
+
+    def _charge(self, hold: holds.Hold) -> None:
+        self.picture.charge(hold)
+        self.touched.add(hold.node)
+
+    def _release(self, uid: str) -> None:
+        hold = self.picture.release(uid)
+        self.touched.add(hold.node)
+        self._help(Help.CAPACITY_FREED)
+
+    def _help(self, change: Help) -> None:
+        self.waiting.helped((change,))
+        self.wake.set()
+
+    # ------------------------------------------------------------ what events say of pods
+
+    def pod_waiting(self, candidate: backlog.Candidate, *, gated: bool) -> None:
+        """A pod of ours asks to be placed; while our bind of it is under way this is old news."""
+        uid = candidate.uid
+        if self.state(uid) is State.ASSUMED:
+            self._assumed[uid] = candidate, self._assumed[uid][1]
+            return
+        if self.state(uid) is State.CONFIRMED:
+            # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
+            self.pod_over(uid)
+        if gated:
+            self.waiting.remove(uid)
+        else:
+            self.waiting.push(candidate)
+            self.wake.set()
+
+    def pod_bound(self, hold: holds.Hold) -> None:
+        """A pod is on a node and holds this."""
+        known = self.picture.hold(hold.uid)
+        if known == hold and self.state(hold.uid) is State.CONFIRMED:
+            return
+        self._step(hold.uid, Step.CONFIRM)
+        self.waiting.remove(hold.uid)
+        self._assumed.pop(hold.uid, None)
+        if known == hold:
+            return
+        if known is not None:
+            self._release(hold.uid)
+        self._charge(hold)
+
+    def pod_over(self, uid: str) -> None:
+        """A pod is gone or finished: it waits for nothing and holds nothing."""
+        self.waiting.remove(uid)
+        if self.state(uid) is State.FREE:
+            return
+        self._step(uid, Step.RELEASE)
+        self._assumed.pop(uid, None)
+        self._release(uid)
+
+    # ------------------------------------------------------------ what events say of nodes
+
+    def node_seen(self, node: facts.Node) -> None:
+        """A node is new or changed."""
+        row = self.picture.row(node.name)
+        if row is None or row.node != node:
+            self.picture.put_node(node)
+            self._help(Help.NODE_CHANGED)
+
+    def node_gone(self, name: str) -> None:
+        """A node is gone."""
+        self.picture.drop_node(name)
+
+    def device_seen(self, device: inventory.Device) -> None:
+        """A Device is new or changed."""
+        row = self.picture.row(device.node)
+        if row is None or row.device != device:
+            self.picture.put_device(device)
+            self.touched.add(device.node)
+            self._help(Help.DEVICE_CHANGED)
+
+    def device_gone(self, node: str) -> None:
+        """A Device is gone, and its cards with it."""
+        self.picture.drop_device(node)
+        self.touched.discard(node)
+
+    def agent_silent(self, node: str, *, silent: bool) -> None:
+        """An agent fell silent, or speaks again."""
+        row = self.picture.row(node)
+        if row is None or row.silent == silent:
+            return
+        self.picture.set_silent(node, silent)
+        self.touched.add(node)
+        if not silent:
+            self._help(Help.DEVICE_CHANGED)
+
+    def policy_seen(self, rules: policy.Policy) -> None:
+        """A policy is in force."""
+        if rules != self.rules:
+            self.rules = rules
+            self._help(Help.POLICY_CHANGED)

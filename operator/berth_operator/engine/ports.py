@@ -1,0 +1,63 @@
+"""What the engine needs from the world: who writes, who tells people, what time it is.
+
+The edges implement these protocols; tests and the simulator do so in memory.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+from berth_operator.scheduling import backlog, decisions
+
+Clock = Callable[[], float]  # Monotonic seconds.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bound:
+    """The bind was accepted; the watch will show it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """The server said no, and the pod is not bound by this."""
+
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gone:
+    """The pod does not exist any more."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unknown:
+    """Only the pod itself can tell; `open` says that the bind may yet happen before the server's deadline."""
+
+    message: str
+    open: bool = True
+
+
+Outcome = Bound | Refused | Gone | Unknown
+
+
+class Writer(Protocol):
+    """Who carries decisions out."""
+
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Outcome:
+        """Send one Binding."""
+
+    async def look(self, candidate: backlog.Candidate) -> Outcome:
+        """Read the pod by quorum read: Bound, Gone, Refused (not bound), or Unknown if it cannot be read."""
+
+
+class Teller(Protocol):
+    """Who tells people."""
+
+    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        """Tell that a pod has its node and cards."""
+
+    def refused(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> None:
+        """Tell that a pod does not fit, and why."""
+
+    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+        """Tell that the server refused a bind."""

@@ -1,0 +1,66 @@
+"""The lifecycle controller's judgement: which agents are silent.
+
+It is told of every Lease and Device, judges once a second and at each sign of life, and
+tells the ledger. What becomes of it in the API (the Device's Ready condition) is made
+from the ledger's summaries by the reconciler.
+"""
+
+import asyncio
+from typing import Final
+
+from berth_operator.engine import ledger, ports
+from berth_operator.scheduling import liveness
+
+INTERVAL_SECONDS: Final = 1.0
+
+
+class Watchdog:
+    """Judges the liveness of agents."""
+
+    def __init__(self, book: ledger.Ledger, *, clock: ports.Clock) -> None:
+        self._book = book
+        self._clock = clock
+        self._signs: dict[str, liveness.Sign] = {}
+        self._condemned: dict[str, bool] = {}  # For each Device, whether it was not Ready when last read.
+
+    async def run(self) -> None:
+        """Judge for ever."""
+        while True:
+            self.judge()
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    def lease_seen(self, node: str, renewal: str) -> None:
+        """A Lease is new or changed."""
+        if liveness.note(self._signs, node, renewal, self._clock()):
+            self._judge_one(node)
+
+    def lease_gone(self, node: str) -> None:
+        """A Lease is gone: no sign of life is left."""
+        self._signs.pop(node, None)
+        self._judge_one(node)
+
+    def device_seen(self, node: str, *, condemned: bool) -> None:
+        """A Device is new or changed; `condemned` tells that its agent was found silent before."""
+        if node not in self._condemned:
+            self._condemned[node] = condemned
+            self._judge_one(node)
+
+    def device_gone(self, node: str) -> None:
+        """A Device is gone."""
+        self._condemned.pop(node, None)
+
+    def judge(self) -> None:
+        """Judge every node that has a Device."""
+        for node in list(self._condemned):
+            self._judge_one(node)
+
+    def _judge_one(self, node: str) -> None:
+        if node not in self._condemned:
+            return
+        silent = liveness.silent(
+            self._signs.get(node),
+            now=self._clock(),
+            grace=self._book.rules.grace_seconds,
+            condemned=self._condemned[node],
+        )
+        self._book.agent_silent(node, silent=silent)

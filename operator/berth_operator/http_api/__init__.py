@@ -1,0 +1,1 @@
+"""The edge to people and programs: what the operator answers over HTTP."""

@@ -1,0 +1,143 @@
+"""Kubernetes Events: what happened to a pod, for `kubectl describe` and `kubectl get events`.
+
+They are the least important writes there are: posted behind everything else by one
+worker, the same one told again only raises its count, and when too many pile up the
+oldest are dropped and counted. An Event that cannot be posted is never an error.
+"""
+
+import asyncio
+import collections
+import dataclasses
+import datetime as dt
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from berth_crds import names
+from berth_crds.client import api, errors, lease, resources
+
+log = logging.getLogger(__name__)
+
+MOST_QUEUED: Final = 4096
+MOST_REMEMBERED: Final = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """The pod an Event is about."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """One thing to tell; equal notes are the same Event, told again."""
+
+    subject: Subject
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Posted:
+    """An Event that exists, and how often its note was told."""
+
+    name: str
+    count: int = 1
+
+
+class Events:
+    """Posts notes as Events."""
+
+    def __init__(self, session: api.Api, *, wall: Callable[[], dt.datetime], instance: str) -> None:
+        self._session = session
+        self._wall = wall
+        self._instance = instance
+        self._queue: collections.deque[Note] = collections.deque(maxlen=MOST_QUEUED)
+        self._news = asyncio.Event()
+        self._posted: collections.OrderedDict[Note, Posted] = collections.OrderedDict()
+        self.dropped = 0
+
+    def tell(self, note: Note) -> None:
+        """Queue a note."""
+        if len(self._queue) == MOST_QUEUED:
+            self.dropped += 1
+        self._queue.append(note)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Post for ever."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._queue:
+                await self._post(self._queue.popleft())
+
+    async def drain(self, seconds: float) -> None:
+        """Post what is left, within a time."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._queue:
+                    await self._post(self._queue.popleft())
+        except TimeoutError:
+            log.info("%d events were not posted before the end", len(self._queue))
+
+    async def _post(self, note: Note) -> None:
+        try:
+            known = self._posted.get(note)
+            if known is None:
+                self._remember(note, await self._create(note))
+            else:
+                await self._repeat(note, known)
+        except errors.NotFound:
+            self._posted.pop(note, None)
+        except errors.ClientError as error:
+            log.debug("an event was not posted: %s", error)
+
+    async def _create(self, note: Note) -> Posted:
+        name = f"{note.subject.name[:230]}.{secrets.token_hex(8)}"
+        thing = event(note, name, moment=lease.second(self._wall()), instance=self._instance)
+        await self._session.create(resources.EVENTS, thing, namespace=note.subject.namespace)
+        return Posted(name)
+
+    async def _repeat(self, note: Note, known: Posted) -> None:
+        known.count += 1
+        body = {"count": known.count, "lastTimestamp": lease.second(self._wall())}
+        path = resources.EVENTS.path(known.name, namespace=note.subject.namespace)
+        await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.MERGE_PATCH)
+
+    def _remember(self, note: Note, posted: Posted) -> None:
+        self._posted[note] = posted
+        if len(self._posted) > MOST_REMEMBERED:
+            self._posted.popitem(last=False)
+
+
+def event(note: Note, name: str, *, moment: str, instance: str) -> dict[str, Any]:
+    """Make the Event object of a note."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": note.subject.namespace},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": note.subject.namespace,
+            "name": note.subject.name,
+            "uid": note.subject.uid,
+        },
+        "type": "Warning" if note.warning else "Normal",
+        "reason": note.reason,
+        "message": note.message[:1024],
+        "count": 1,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "source": {"component": names.SCHEDULER_NAME},
+        "reportingComponent": names.SCHEDULER_NAME,
+        "reportingInstance": instance,
+    }

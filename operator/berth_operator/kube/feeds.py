@@ -1,0 +1,172 @@
+"""Informers to ledger: every event that feeds decisions comes through here.
+
+Each sink reads one kind through `translate` and tells the ledger (or the watchdog) in
+the core's words. Nothing is awaited on the way.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from berth_crds import names, vocabulary, wire
+from berth_crds.client import api, informer, lease, resources
+from berth_operator.engine import ledger, watchdog
+from berth_operator.kube import tellers
+from berth_operator.translate import devices, nodes, pods, policies, raw
+
+log = logging.getLogger(__name__)
+
+# Finished pods hold nothing, and leave the watch as a delete the moment they finish.
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class PodSink:
+    """Pods: who waits and who holds."""
+
+    def __init__(self, book: ledger.Ledger, teller: tellers.Teller) -> None:
+        self._book = book
+        self._teller = teller
+        self._faulty: dict[str, str] = {}
+
+    def upserted(self, thing: raw.Pod) -> None:
+        """Take a pod's new state."""
+        match pods.view(thing):
+            case pods.Waiting(candidate, gated):
+                self._teller.saw(thing)
+                self._book.pod_waiting(candidate, gated=gated)
+            case pods.Bound(hold, fault):
+                self._teller.done(hold.uid)
+                self._report(hold.uid, hold.title, fault)
+                self._book.pod_bound(hold)
+            case pods.Over(uid):
+                self._over(uid)
+
+    def deleted(self, thing: raw.Pod) -> None:
+        """Take note that a pod is gone."""
+        self._over(thing.metadata.uid)
+
+    def _over(self, uid: str) -> None:
+        self._faulty.pop(uid, None)
+        self._teller.done(uid)
+        self._book.pod_over(uid)
+
+    def _report(self, uid: str, title: str, fault: str) -> None:
+        if fault and self._faulty.get(uid) != fault:
+            log.warning("%s withholds cards of its node: %s", title, fault)
+            self._faulty[uid] = fault
+
+
+class NodeSink:
+    """Nodes: what they can give and whom they take."""
+
+    def __init__(self, book: ledger.Ledger) -> None:
+        self._book = book
+
+    def upserted(self, thing: raw.Node) -> None:
+        """Take a node's new state."""
+        self._book.node_seen(nodes.node(thing))
+
+    def deleted(self, thing: raw.Node) -> None:
+        """Take note that a node is gone."""
+        self._book.node_gone(thing.metadata.name)
+
+
+class DeviceSink:
+    """Devices: the cards, and whether their agent was found silent before."""
+
+    def __init__(self, book: ledger.Ledger, dog: watchdog.Watchdog) -> None:
+        self._book = book
+        self._dog = dog
+
+    def upserted(self, thing: wire.Device) -> None:
+        """Take what an agent published."""
+        self._book.device_seen(devices.device(thing))
+        self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
+
+    def deleted(self, thing: wire.Device) -> None:
+        """Take note that a Device is gone."""
+        self._dog.device_gone(thing.metadata.name)
+        self._book.device_gone(thing.metadata.name)
+
+
+class LeaseSink:
+    """Leases of the agents: their signs of life."""
+
+    def __init__(self, dog: watchdog.Watchdog) -> None:
+        self._dog = dog
+
+    def upserted(self, thing: lease.Lease) -> None:
+        """Take a renewal."""
+        self._dog.lease_seen(thing.metadata.name, thing.spec.renew_time or "")
+
+    def deleted(self, thing: lease.Lease) -> None:
+        """Take note that a Lease is gone."""
+        self._dog.lease_gone(thing.metadata.name)
+
+
+class PolicySink:
+    """Policies: the default one is in force, and its last good state stays so."""
+
+    def __init__(self, book: ledger.Ledger) -> None:
+        self._book = book
+
+    def upserted(self, thing: wire.PlacementPolicy) -> None:
+        """Take a policy's new state."""
+        if thing.metadata.name != names.DEFAULT_POLICY:
+            return
+        rules = policies.rules(thing)
+        if isinstance(rules, str):
+            log.warning("the default policy is not taken: %s; the last good one stays in force", rules)
+        else:
+            self._book.policy_seen(rules)
+
+    def deleted(self, thing: wire.PlacementPolicy) -> None:
+        """Fall back to the built-in rules when the default policy is gone."""
+        if thing.metadata.name == names.DEFAULT_POLICY:
+            self._book.policy_seen(policies.BUILT_IN)
+
+
+def condemned(thing: wire.Device) -> bool:
+    """Tell whether the Device says that its agent was found silent."""
+    ready = vocabulary.DeviceCondition.READY
+    return any(one.type == ready and one.status == vocabulary.Truth.FALSE for one in thing.status.conditions)
+
+
+class Feeds:
+    """All informers together."""
+
+    def __init__(
+        self, session: api.Api, book: ledger.Ledger, dog: watchdog.Watchdog, teller: tellers.Teller
+    ) -> None:
+        pods_scope = informer.Scope(fields=UNFINISHED)
+        agents = informer.Scope(namespace=names.NODES_NAMESPACE)
+        follow = informer.Informer
+        # Nodes and Devices before pods: a decision never sees a pod on a node it does not know.
+        self._all: tuple[informer.Informer[Any], ...] = (
+            follow(session, resources.NODES, raw.Node, NodeSink(book)),
+            follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog)),
+            follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
+            follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book)),
+            follow(session, resources.PODS, raw.Pod, PodSink(book, teller), scope=pods_scope),
+        )
+
+    async def run(self) -> None:
+        """Follow everything for ever."""
+        async with asyncio.TaskGroup() as group:
+            for one in self._all:
+                group.create_task(one.run())
+
+    async def wait_synced(self) -> None:
+        """Wait until everything has been read once."""
+        for one in self._all:
+            await one.wait_synced()
+
+    async def refresh(self) -> None:
+        """Read everything anew by quorum reads that start now, pods last."""
+        for one in self._all:
+            await one.refresh()
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything has been read once."""
+        return all(one.synced for one in self._all)

@@ -1,0 +1,33 @@
+"""Kopf handlers for our own kinds: thin, level-based, and each returns None.
+
+They are registered by a function that closes over what they need. Nothing here touches
+pods or nodes: those feed the ledger through the informers.
+"""
+
+from typing import Any
+
+import kopf
+
+from berth_crds import names
+from berth_operator.kube import statuses
+
+
+def register(registry: kopf.OperatorRegistry, desk: statuses.Statuses) -> None:
+    """Register all handlers."""
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.DEVICES, id="device", registry=registry)
+    async def device(*, type: str, name: str, status: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
+        if type == "DELETED":
+            desk.lost_device(name)
+        else:
+            desk.saw_device(name, plain(status))
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.POLICIES, id="policy", registry=registry)
+    async def policy(*, type: str, body: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
+        if type != "DELETED":
+            desk.saw_policy(plain(body))
+
+
+def plain(view: Any) -> dict[str, Any]:
+    """Copy one of Kopf's read-only views into a dict."""
+    return {key: view[key] for key in view}

@@ -1,0 +1,184 @@
+"""Kopf, in a thread and loop of its own.
+
+Kopf hooks signals in the main thread, cancels tasks that it did not start, and ends on
+several API errors; none of that may touch the loop that binds pods. So it gets its own
+thread, is started again with a growing pause whenever it ends, and what it missed
+meanwhile is made good by the next re-list and by the periodic flush. The ledger reaches
+this thread only as summaries, which are plain values.
+"""
+
+import asyncio
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiohttp
+import kopf
+
+from berth_crds.client import api, connection
+from berth_operator.engine import summaries
+from berth_operator.kube import handlers, statuses
+
+log = logging.getLogger(__name__)
+
+FLUSH_SECONDS: Final = 0.5
+PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)
+STOP_SECONDS: Final = 5.0
+
+
+class Reconciler:
+    """Runs Kopf beside the engine."""
+
+    def __init__(self, link: connection.Connection, *, agent: str, wall: Callable[[], dt.datetime]) -> None:
+        self._link = link
+        self._agent = agent
+        self._wall = wall
+        self._thread = threading.Thread(target=self._main, name="reconciler", daemon=True)
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._desk: statuses.Statuses | None = None
+        self._stop: asyncio.Event | None = None
+
+    def start(self) -> None:
+        """Start the thread and wait until it takes news."""
+        self._thread.start()
+        self._ready.wait()
+
+    def want(self, news: list[summaries.Summary]) -> None:
+        """Hand over the ledger's newest summaries, from any thread."""
+        if news and self._loop is not None and self._desk is not None:
+            self._loop.call_soon_threadsafe(self._desk.want, news)
+
+    def stop(self) -> None:
+        """End the thread, within a few seconds."""
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(STOP_SECONDS)
+
+    # ------------------------------------------------------------ inside the thread
+
+    def _main(self) -> None:
+        asyncio.run(self._work())
+
+    async def _work(self) -> None:
+        async with api.Api(self._link, agent=self._agent) as session:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._desk = statuses.Statuses(session, wall=self._wall)
+            # Before Kopf starts: it cancels every task of its loop that is younger than itself.
+            flushing = asyncio.create_task(self._flush(self._desk), name="flush statuses")
+            self._ready.set()
+            await self._keep_kopf(self._desk, self._stop)
+            flushing.cancel()
+            await asyncio.wait([flushing])
+
+    async def _flush(self, desk: statuses.Statuses) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            try:
+                await desk.flush()
+            except Exception:
+                log.exception("statuses were not flushed")
+
+    async def _keep_kopf(self, desk: statuses.Statuses, stop: asyncio.Event) -> None:
+        attempt = 0
+        while not stop.is_set():
+            try:
+                await run_kopf(desk, self._link, stop)
+            except Exception as error:  # noqa: BLE001  Kopf ends with whatever the API gave it
+                log.warning("Kopf ended: %s", error)
+            if not stop.is_set():
+                pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
+                attempt += 1
+                log.info("Kopf starts again in %g s", pause)
+                await _either(stop.wait(), asyncio.sleep(pause))
+
+
+async def _either(*waits: Any) -> None:
+    tasks = [asyncio.ensure_future(one) for one in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+async def run_kopf(desk: statuses.Statuses, link: connection.Connection, stop: asyncio.Event) -> None:
+    """Run Kopf once, until it is stopped or gives up."""
+    registry = kopf.OperatorRegistry()
+    handlers.register(registry, desk)
+
+    @kopf.on.login(id="berth", registry=registry)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(
+            server=link.server, default_namespace=link.namespace, aiohttp_session=session_for(link)
+        )
+
+    await kopf.operator(
+        registry=registry, settings=settings(), standalone=True, clusterwide=True, stop_flag=stop
+    )
+
+
+def session_for(link: connection.Connection) -> aiohttp.ClientSession:
+    """Make a session that is always logged in, because each request asks for its header anew."""
+
+    async def authorize(
+        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if header := await link.authorization():
+            request.headers["Authorization"] = header
+        return await handler(request)
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=link.trust or True), middlewares=(authorize,)
+    )
+
+
+def settings() -> kopf.OperatorSettings:
+    """Configure Kopf for a quiet reader: no scanning, no posting, no annotations, no finalizers."""
+    chosen = kopf.OperatorSettings()
+    chosen.scanning.disabled = True  # The CRDs exist before the operator starts; less RBAC, fewer watches.
+    chosen.posting.enabled = False  # Events go through our own aggregator.
+    chosen.peering.standalone = True  # Leadership is ours: Kopf's peering is no election.
+    chosen.networking.request_timeout = 30
+    chosen.networking.connect_timeout = 5
+    chosen.watching.server_timeout = 600
+    chosen.watching.chunk_size = 500
+    chosen.queueing.exit_timeout = 2
+    chosen.execution.max_workers = 2  # All handlers are asynchronous.
+    chosen.persistence.progress_storage = NoProgress()
+    chosen.persistence.diffbase_storage = NoDiffBase()
+    return chosen
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Progress is never stored: event handlers have none."""
+
+    def fetch(self, **_: Any) -> None:
+        """Find nothing."""
+
+    def store(self, **_: Any) -> None:
+        """Keep nothing."""
+
+    def purge(self, **_: Any) -> None:
+        """Remove nothing."""
+
+    def touch(self, **_: Any) -> None:
+        """Write nothing."""
+
+    def clear(self, *, essence: Any) -> Any:
+        """Give the object back as it is, without the deep copy that would cost most of an event's time."""
+        return essence
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """The last handled state is never stored: our handlers are level-based."""
+
+    def build(self, **_: Any) -> Any:
+        """Remember nothing of an object."""
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        """Find nothing."""
+
+    def store(self, **_: Any) -> None:
+        """Keep nothing."""

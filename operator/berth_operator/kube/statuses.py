@@ -1,0 +1,179 @@
+"""What our own kinds should show, and making the API agree.
+
+The operator owns a few fields of each Device (the Ready condition and the summary) and
+of each PlacementPolicy (the Accepted condition). They are made from the ledger's
+summaries and from the policy itself, compared with what the object shows, and applied
+where they differ. This is level-based and slow on purpose: it runs in Kopf's thread,
+behind the binds, and a burst of changes to one node is one write.
+"""
+
+import datetime as dt
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from berth_crds import names, vocabulary, wire
+from berth_crds.client import api, errors, lease, resources
+from berth_operator.engine import summaries
+from berth_operator.translate import policies
+
+log = logging.getLogger(__name__)
+
+Shown = dict[str, Any]
+
+# Parts of a policy that are checked and kept, but that nothing acts upon yet.
+DORMANT: Final = ("weights", "health", "models", "sharing")
+
+
+class Statuses:
+    """Keeps the operator's part of Device and PlacementPolicy status right."""
+
+    def __init__(self, session: api.Api, *, wall: Callable[[], dt.datetime]) -> None:
+        self._session = session
+        self._wall = wall
+        self._wanted: dict[str, summaries.Summary] = {}
+        self._shown: dict[str, Shown] = {}
+        self._dirty: set[str] = set()
+        self._policies: dict[str, Shown] = {}
+
+    # ------------------------------------------------------------ Devices
+
+    def want(self, news: list[summaries.Summary]) -> None:
+        """Take the ledger's newest summaries."""
+        for one in news:
+            if self._wanted.get(one.node) != one:
+                self._wanted[one.node] = one
+                self._dirty.add(one.node)
+
+    def saw_device(self, name: str, status: Shown) -> None:
+        """Take what a Device shows; somebody may have edited it."""
+        self._shown[name] = status
+        self._dirty.add(name)
+
+    def lost_device(self, name: str) -> None:
+        """Forget a Device that is gone."""
+        self._shown.pop(name, None)
+        self._dirty.discard(name)
+
+    async def flush(self) -> None:
+        """Apply what differs; what fails stays due."""
+        for name in sorted(self._dirty):
+            self._dirty.discard(name)
+            wanted, shown = self._wanted.get(name), self._shown.get(name)
+            if wanted is not None and shown is not None:
+                await self._apply_device(wanted, shown)
+        for name in sorted(self._policies):
+            await self._judge(name, self._policies.pop(name))
+
+    async def _apply_device(self, wanted: summaries.Summary, shown: Shown) -> None:
+        status = device_status(wanted, shown, moment=lease.second(self._wall()))
+        if shows(shown, status):
+            return
+        thing = {"metadata": {"name": wanted.node}, "status": status}
+        try:
+            await self._session.apply(resources.DEVICES, thing, manager=names.OPERATOR_MANAGER, sub="status")
+        except errors.NotFound:
+            self.lost_device(wanted.node)
+        except errors.ClientError as error:
+            log.warning("the status of Device %s was not written: %s", wanted.node, error)
+            self._dirty.add(wanted.node)
+
+    # ------------------------------------------------------------ policies
+
+    def saw_policy(self, body: Shown) -> None:
+        """Take a policy as it is; whether it can be in force is said at the next flush."""
+        self._policies[body["metadata"]["name"]] = body
+
+    async def _judge(self, name: str, body: Shown) -> None:
+        status = policy_status(body, moment=lease.second(self._wall()))
+        if shows(body.get("status") or {}, status):
+            return
+        thing = {"metadata": {"name": name}, "status": status}
+        try:
+            await self._session.apply(resources.POLICIES, thing, manager=names.OPERATOR_MANAGER, sub="status")
+        except errors.NotFound:
+            log.debug("policy %s is gone", name)
+        except errors.ClientError as error:
+            log.warning("the status of policy %s was not written: %s", name, error)
+            self._policies.setdefault(name, body)
+
+
+# ---------------------------------------------------------------- what should be there
+
+
+def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> dict[str, Any]:
+    """Make the operator's part of a Device's status."""
+    if wanted.silent:
+        ready = _condition(
+            vocabulary.DeviceCondition.READY,
+            vocabulary.Truth.FALSE,
+            "AgentSilent",
+            "The agent of this node has not renewed its Lease within the grace period; "
+            "its cards get no new pod.",
+        )
+    else:
+        ready = _condition(
+            vocabulary.DeviceCondition.READY,
+            vocabulary.Truth.TRUE,
+            "AgentAlive",
+            "The agent renews its Lease.",
+        )
+    summary: dict[str, Any] = {"free": wanted.free, "used": wanted.used, "healthy": wanted.healthy}
+    if wanted.reason:
+        summary["reason"] = wanted.reason
+    return {"conditions": [_timed(ready, shown, moment)], "summary": summary}
+
+
+def policy_status(body: Shown, *, moment: str) -> dict[str, Any]:
+    """Make the status of a policy."""
+    truth, reason, message = _judgement(body)
+    generation = body["metadata"].get("generation", 0)
+    condition = _condition(vocabulary.PolicyCondition.ACCEPTED, truth, reason, message)
+    condition["observedGeneration"] = generation
+    return {
+        "observedGeneration": generation,
+        "conditions": [_timed(condition, body.get("status") or {}, moment)],
+    }
+
+
+def _judgement(body: Shown) -> tuple[vocabulary.Truth, str, str]:
+    try:
+        rules = policies.rules(msgspec.convert(body, wire.PlacementPolicy))
+    except msgspec.ValidationError as error:
+        rules = str(error)
+    if isinstance(rules, str):
+        return vocabulary.Truth.FALSE, "Invalid", f"{rules}; the last good policy stays in force."
+    if body["metadata"]["name"] != names.DEFAULT_POLICY:
+        message = f"Only the policy named {names.DEFAULT_POLICY} is in force; this one is valid and rests."
+        return vocabulary.Truth.FALSE, "NotDefault", message
+    dormant = [part for part in DORMANT if (body.get("spec") or {}).get(part)]
+    note = f" Not acted upon yet: {', '.join(dormant)}." if dormant else ""
+    return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{note}"
+
+
+def _condition(kind: str, truth: str, reason: str, message: str) -> dict[str, Any]:
+    return {"type": str(kind), "status": str(truth), "reason": reason, "message": message}
+
+
+def _timed(condition: dict[str, Any], shown: Shown, moment: str) -> dict[str, Any]:
+    """Keep the time of the last transition while the truth stays the same."""
+    old = _shown_condition(shown, condition["type"])
+    same = old.get("status") == condition["status"] and old.get("lastTransitionTime")
+    return condition | {"lastTransitionTime": old["lastTransitionTime"] if same else moment}
+
+
+def _shown_condition(shown: Shown, kind: str) -> Shown:
+    return next((one for one in shown.get("conditions") or () if one.get("type") == kind), {})
+
+
+def shows(shown: Shown, status: Shown) -> bool:
+    """Tell whether an object's status already says all that it should."""
+    for key, value in status.items():
+        if key == "conditions":
+            if any(_shown_condition(shown, one["type"]) != one for one in value):
+                return False
+        elif shown.get(key) != value:
+            return False
+    return True

@@ -1,0 +1,176 @@
+"""Telling people: the PodScheduled condition of a pod that waits, and Events.
+
+A condition is written only when what it says changes, behind the binds, and never over
+a pod that was bound meanwhile: the write names the very revision that was judged, so
+that the server refuses it once the pod has moved on.
+"""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from berth_crds import vocabulary
+from berth_crds.client import api, errors, lease, resources
+from berth_operator.kube import events
+from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.translate import raw
+
+log = logging.getLogger(__name__)
+
+SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"  # The word on which cluster autoscalers act.
+RETRY_SECONDS: Final = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a pod waits: a machine's word and a sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """What the API shows of a waiting pod: its revision, and the verdict on it."""
+
+    version: str
+    verdict: Verdict | None
+
+
+class Teller:
+    """Writes verdicts and posts Events."""
+
+    def __init__(self, session: api.Api, notes: events.Events, *, wall: Callable[[], dt.datetime]) -> None:
+        self._session = session
+        self._notes = notes
+        self._wall = wall
+        self._shown: dict[str, Shown] = {}
+        self._due: dict[str, tuple[backlog.Candidate, Verdict]] = {}
+        self._news = asyncio.Event()
+
+    # ------------------------------------------------------------ what the feeds see
+
+    def saw(self, pod: raw.Pod) -> None:
+        """Remember what a waiting pod shows now."""
+        self._shown[pod.metadata.uid] = Shown(pod.metadata.resource_version, shown_verdict(pod))
+
+    def done(self, uid: str) -> None:
+        """Forget a pod that waits no more."""
+        self._shown.pop(uid, None)
+        self._due.pop(uid, None)
+
+    # ------------------------------------------------------------ what the engine tells
+
+    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        """Tell that a pod has its node and cards."""
+        self._due.pop(candidate.uid, None)
+        self._note(candidate, "Scheduled", placed_sentence(candidate, placement), warning=False)
+
+    def refused(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> None:
+        """Tell that a pod does not fit, if that is news."""
+        verdict = Verdict(reason(answer), explain.sentence(candidate, answer))
+        shown = self._shown.get(candidate.uid)
+        if shown is not None and shown.verdict == verdict:
+            self._due.pop(candidate.uid, None)
+            return
+        if self._due.get(candidate.uid, (None, None))[1] == verdict:
+            return
+        self._due[candidate.uid] = candidate, verdict
+        self._news.set()
+        self._note(candidate, "FailedScheduling", verdict.message, warning=True)
+
+    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+        """Tell that the server refused a bind."""
+        self._note(candidate, "FailedBinding", f"The bind was refused: {message}", warning=True)
+
+    def _note(self, candidate: backlog.Candidate, word: str, message: str, *, warning: bool) -> None:
+        subject = events.Subject(candidate.namespace, candidate.name, candidate.uid)
+        self._notes.tell(events.Note(subject, word, message, warning))
+
+    # ------------------------------------------------------------ writing verdicts
+
+    async def run(self) -> None:
+        """Write verdicts for ever, one at a time."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            for uid in list(self._due):
+                await self._write(uid)
+            if self._due:
+                await asyncio.sleep(RETRY_SECONDS)
+                self._news.set()
+
+    async def _write(self, uid: str) -> None:
+        due, shown = self._due.get(uid), self._shown.get(uid)
+        if due is None or shown is None:
+            self._due.pop(uid, None)
+            return
+        candidate, verdict = due
+        body = patch(candidate, verdict, shown, moment=lease.second(self._wall()))
+        path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
+        try:
+            await self._session.send(
+                "PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH
+            )
+        except errors.ClientError as error:
+            self._keep_or_drop(uid, error)
+        else:
+            self._drop(uid, verdict)
+            if (now := self._shown.get(uid)) is not None and now == shown:
+                self._shown[uid] = Shown(shown.version, verdict)
+
+    def _keep_or_drop(self, uid: str, error: errors.ClientError) -> None:
+        match error:
+            case errors.NotFound():
+                self._due.pop(uid, None)
+            case errors.Conflict() | errors.Unreachable() | errors.Unavailable() | errors.Throttled():
+                # A newer revision is on its way to us, or the server is; both are soon.
+                log.debug("a verdict waits: %s", error)
+            case _:
+                log.warning("a verdict cannot be written: %s", error)
+                self._due.pop(uid, None)
+
+    def _drop(self, uid: str, verdict: Verdict) -> None:
+        """Take a written verdict off the list, unless a newer one came meanwhile."""
+        if self._due.get(uid, (None, None))[1] == verdict:
+            del self._due[uid]
+
+
+def shown_verdict(pod: raw.Pod) -> Verdict | None:
+    """Read the verdict that a pod shows, if any."""
+    for one in pod.status.conditions or ():
+        if one.type == SCHEDULED and one.status == vocabulary.Truth.FALSE:
+            return Verdict(one.reason, one.message)
+    return None
+
+
+def reason(answer: decisions.Wait | decisions.Reject) -> str:
+    """Name a refusal in one word: only what more or other nodes could cure is Unschedulable."""
+    return UNSCHEDULABLE if isinstance(answer, decisions.Wait) else answer.refusals[0].reason
+
+
+def placed_sentence(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
+    """Say where a pod went."""
+    minors = ",".join(str(share.minor) for share in placement.shares)
+    cards = f" with cards {minors}" if minors else ""
+    return f"Assigned {candidate.title} to {placement.node}{cards}"
+
+
+def patch(candidate: backlog.Candidate, verdict: Verdict, shown: Shown, *, moment: str) -> dict[str, Any]:
+    """Make the status patch of a verdict, good for exactly the revision that was judged."""
+    condition = {
+        "type": SCHEDULED,
+        "status": vocabulary.Truth.FALSE,
+        "reason": verdict.reason,
+        "message": verdict.message[:4096],
+    }
+    if shown.verdict is None:
+        condition["lastTransitionTime"] = moment
+    meta = {"uid": candidate.uid, "resourceVersion": shown.version}
+    return {"metadata": meta, "status": {"conditions": [condition]}}

@@ -1,0 +1,112 @@
+"""The writer: one Binding for each placement, and a look at the pod when the answer is unclear.
+
+The Binding carries the node, the pod's uid as a precondition, every annotation of the
+answer and the label that the fence selects by, so that all of it is one revision in
+etcd and `patch pods` is never needed.
+"""
+
+import logging
+from typing import Any, Final
+
+import msgspec
+
+from berth_crds import allocation, names, vocabulary
+from berth_crds.client import api, errors, resources
+from berth_operator.engine import ports
+from berth_operator.scheduling import backlog, decisions
+from berth_operator.translate import raw
+
+log = logging.getLogger(__name__)
+
+SERVER_SECONDS: Final = 3  # The server gives a bind up after this long, so that it cannot happen later.
+CLIENT_SECONDS: Final = 4.0
+
+
+class Writer:
+    """Carries decisions out under one term."""
+
+    def __init__(self, session: api.Api, *, term: str) -> None:
+        self._session = session
+        self._term = term
+
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Outcome:
+        """Send one Binding and tell what became of it."""
+        path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
+        body = msgspec.json.encode(binding(candidate, placement, term=self._term))
+        params = {"timeout": f"{SERVER_SECONDS}s"}
+        try:
+            await self._session.send("POST", path, params=params, body=body, deadline=CLIENT_SECONDS)
+        except errors.ClientError as error:
+            return outcome(error)
+        return ports.Bound()
+
+    async def look(self, candidate: backlog.Candidate) -> ports.Outcome:
+        """Read the pod as it is now."""
+        try:
+            pod = await self._session.get(
+                resources.PODS, candidate.name, into=raw.Pod, namespace=candidate.namespace
+            )
+        except errors.NotFound:
+            return ports.Gone()
+        except (errors.ClientError, msgspec.DecodeError) as error:
+            return ports.Unknown(str(error))
+        if pod.metadata.uid != candidate.uid:
+            return ports.Gone()
+        return ports.Bound() if pod.spec.node_name else ports.Refused("the bind did not take place")
+
+
+def outcome(error: errors.ClientError) -> ports.Outcome:
+    """Tell what a failed bind means for the pod."""
+    match error:
+        case errors.NotFound():
+            return ports.Gone()
+        case errors.Conflict():
+            # Perhaps it was our own earlier bind that won: the pod itself knows.
+            return ports.Unknown(error.message, open=False)
+        case errors.Unreachable(ambiguous=False) | errors.Throttled():
+            return ports.Refused(str(error))
+        case errors.Unreachable() | errors.Unavailable():
+            return ports.Unknown(str(error))
+        case errors.ApiError():
+            return ports.Refused(error.message)
+        case _:
+            return ports.Refused(str(error))
+
+
+def binding(candidate: backlog.Candidate, placement: decisions.Placement, *, term: str) -> dict[str, Any]:
+    """Make the Binding that says everything at once."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": candidate.name,
+            "namespace": candidate.namespace,
+            "uid": candidate.uid,
+            "labels": {names.FENCED_LABEL: "true"},
+            "annotations": annotations(placement, term=term),
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
+    }
+
+
+def annotations(placement: decisions.Placement, *, term: str) -> dict[str, str]:
+    """Write the answer; a pod that asked for no card has no allocation, only its term."""
+    if not placement.grants:
+        return {names.TERM: term}
+    return allocation.annotations(record(placement), term=term)
+
+
+def record(placement: decisions.Placement) -> allocation.Allocation:
+    """Turn a placement into the record that the annotation holds."""
+    return allocation.of(
+        placement.node,
+        {
+            grant.container: {
+                vocabulary.DeviceType.GPU: [
+                    allocation.Share(share.uuid, share.minor, share.core, share.memory)
+                    for share in grant.shares
+                ]
+            }
+            for grant in placement.grants
+        },
+    )

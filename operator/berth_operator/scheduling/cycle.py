@@ -1,0 +1,62 @@
+"""One round of decisions: the table of contents of the whole scheduler.
+
+`decide` is a function of what it is given. While it runs it charges each placement to
+the inventory, so that the next pod sees it, and gives everything back before it
+returns: the engine then assumes what it really sends.
+"""
+
+from berth_operator.scheduling import backlog, decisions, explain, holds, inventory, policy
+from berth_operator.scheduling.devices import allocator
+
+
+def decide(
+    picture: inventory.Inventory,
+    waiting: backlog.Backlog,
+    now: float,
+    rules: policy.Policy,
+    *,
+    limit: int = 256,
+) -> list[decisions.Decision]:
+    """Decide for the pods whose turn it is, at most `limit` of them.
+
+    1. Take the ready pods in order.  2. Refuse what cannot be served.
+    3. Find a place, or say why there is none.  4. Charge it for the pods behind.
+    """
+    answers: list[decisions.Decision] = []
+    charged: list[str] = []
+    try:
+        for candidate in waiting.ready(now)[:limit]:
+            answer = answer_for(picture, candidate, rules)
+            answers.append(answer)
+            if isinstance(answer, decisions.Bind):
+                picture.charge(hold_for(candidate, answer.placement))
+                charged.append(candidate.uid)
+    finally:
+        for uid in reversed(charged):
+            picture.release(uid)
+    return answers
+
+
+def answer_for(
+    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy
+) -> decisions.Decision:
+    """Decide for one pod."""
+    if candidate.faults:
+        return decisions.Reject(candidate.uid, candidate.faults)
+    placement = allocator.place(picture, candidate, rules)
+    if placement is not None:
+        return decisions.Bind(candidate.uid, placement)
+    refusals = explain.refusals(picture, candidate)
+    return decisions.Wait(candidate.uid, refusals, decisions.wants(refusals))
+
+
+def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:
+    """Say what a pod will hold once it is placed."""
+    demand = candidate.demand
+    return holds.Hold(
+        uid=candidate.uid,
+        title=candidate.title,
+        node=placement.node,
+        amounts=demand.amounts + demand.served,
+        shares=placement.shares,
+    )

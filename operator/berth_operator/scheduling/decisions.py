@@ -1,0 +1,141 @@
+"""The answers: what to do with a pod, and for what reason not.
+
+A decision is one of a closed union; the engine matches on it and acts. A refusal is
+data: a reason from an enum and its subject. Sentences are made of it in `explain`.
+"""
+
+import dataclasses
+import enum
+
+
+class Reason(enum.StrEnum):
+    """Why a node, a card or a whole request is refused."""
+
+    # The request itself is at fault: only an edit of the pod can help.
+    INVALID_REQUEST = "InvalidRequest"
+    UNSUPPORTED_REQUEST = "UnsupportedRequest"
+    UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
+    # The node, apart from its cards.
+    UNSCHEDULABLE = "Unschedulable"
+    TAINTED = "Tainted"
+    SELECTOR_MISMATCH = "SelectorMismatch"
+    INSUFFICIENT_RESOURCE = "InsufficientResource"
+    # The node's cards.
+    NO_DEVICE = "NoDevice"
+    SILENT = "Silent"
+    SOURCE_FAILED = "SourceFailed"
+    TOO_FEW_CARDS = "TooFewCards"
+    MODEL_MISMATCH = "ModelMismatch"
+    UNHEALTHY = "Unhealthy"
+    CORDONED = "Cordoned"
+    OCCUPIED = "Occupied"
+    MIG_MODE = "MigMode"
+    WITHHELD = "Withheld"
+    FULL = "Full"
+    # The cluster.
+    NO_NODES = "NoNodes"
+
+
+class Help(enum.StrEnum):
+    """A change that may let a refused pod fit after all."""
+
+    CAPACITY_FREED = "CapacityFreed"
+    NODE_CHANGED = "NodeChanged"
+    DEVICE_CHANGED = "DeviceChanged"
+    POLICY_CHANGED = "PolicyChanged"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """One no: why, on which node, about which card or resource, with the figures that matter."""
+
+    reason: Reason
+    node: str = ""
+    device: str = ""
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """A part of one card, or the whole of it: core in percent, memory in bytes."""
+
+    uuid: str
+    minor: int
+    core: int
+    memory: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grant:
+    """The cards of one container."""
+
+    container: str
+    shares: tuple[Share, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placement:
+    """A node and, for each container that asked, its very cards."""
+
+    node: str
+    grants: tuple[Grant, ...] = ()
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Every card of the pod once; init containers use the same cards as the running ones."""
+        unique = {share.uuid: share for grant in self.grants for share in grant.shares}
+        return tuple(unique.values())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bind:
+    """The pod fits: write this."""
+
+    uid: str
+    placement: Placement
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wait:
+    """The pod does not fit now: which nodes said no, and which changes could help."""
+
+    uid: str
+    refusals: tuple[Refusal, ...]
+    wants: frozenset[Help]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reject:
+    """The request cannot be understood or served: only an edit of the pod can help."""
+
+    uid: str
+    refusals: tuple[Refusal, ...]
+
+
+Decision = Bind | Wait | Reject
+
+# Which changes may lift which refusal. A reason that is missing here is lifted only by an edit of the pod.
+HELPED_BY: dict[Reason, frozenset[Help]] = {
+    Reason.UNSCHEDULABLE: frozenset({Help.NODE_CHANGED}),
+    Reason.TAINTED: frozenset({Help.NODE_CHANGED}),
+    Reason.SELECTOR_MISMATCH: frozenset({Help.NODE_CHANGED}),
+    Reason.INSUFFICIENT_RESOURCE: frozenset({Help.NODE_CHANGED, Help.CAPACITY_FREED}),
+    Reason.NO_DEVICE: frozenset({Help.DEVICE_CHANGED}),
+    Reason.SILENT: frozenset({Help.DEVICE_CHANGED}),
+    Reason.SOURCE_FAILED: frozenset({Help.DEVICE_CHANGED}),
+    Reason.TOO_FEW_CARDS: frozenset({Help.DEVICE_CHANGED}),
+    Reason.MODEL_MISMATCH: frozenset({Help.DEVICE_CHANGED, Help.POLICY_CHANGED}),
+    Reason.UNHEALTHY: frozenset({Help.DEVICE_CHANGED}),
+    Reason.CORDONED: frozenset({Help.DEVICE_CHANGED}),
+    Reason.MIG_MODE: frozenset({Help.DEVICE_CHANGED}),
+    Reason.OCCUPIED: frozenset({Help.DEVICE_CHANGED, Help.CAPACITY_FREED}),
+    Reason.WITHHELD: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.FULL: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_NODES: frozenset({Help.NODE_CHANGED}),
+}
+
+
+def wants(refusals: tuple[Refusal, ...]) -> frozenset[Help]:
+    """Collect the changes worth waiting for; a new node may always help, whatever the others said."""
+    helps = {help_ for refusal in refusals for help_ in HELPED_BY.get(refusal.reason, frozenset())}
+    return frozenset(helps | {Help.NODE_CHANGED}) if refusals else frozenset()

@@ -1,0 +1,29 @@
+"""What a pod has: its node, its share of the node's resources, its cards.
+
+A Hold is made of an assumed decision or of a bound pod, and is the same value in both
+cases; only the ledger knows which of the two it is.
+"""
+
+import dataclasses
+from typing import Final
+
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.nodes import facts
+
+ALL_CARDS: Final = 1 << 16  # More than any node has: withholds whatever is not held by name.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """What one pod takes from one node.
+
+    `withheld` counts cards that the pod surely has but that nobody can name, because
+    its allocation is missing or cannot be read.
+    """
+
+    uid: str
+    title: str
+    node: str
+    amounts: facts.Amounts = ()
+    shares: tuple[decisions.Share, ...] = ()
+    withheld: int = 0

@@ -1,0 +1,1 @@
+"""Which nodes, apart from cards: the questions that every scheduler must ask."""

@@ -1,0 +1,102 @@
+"""What the core knows of a node, and what a pod demands of it: plain values.
+
+Quantities are whole numbers: cpu in thousandths, everything else in its own unit,
+demands rounded up and supplies rounded down where they were read.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+
+Amounts = tuple[tuple[str, int], ...]
+
+
+class Effect(enum.StrEnum):
+    """What a taint does to a pod that does not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration of a pod; empty fields match everything, as in Kubernetes."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Condition:
+    """One expression about a label (or a field): key, operator, values."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Term:
+    """Conditions on labels and on the node's name that must all hold."""
+
+    labels: tuple[Condition, ...] = ()
+    fields: tuple[Condition, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """One node: labels, taints, and what it can give."""
+
+    name: str
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Amounts = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Where:
+    """The nodes a pod may run on: selector, required affinity (one term must hold), tolerations."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+ANYWHERE: Final = Where()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Demand:
+    """What a pod asks of a node apart from cards.
+
+    `amounts` must be left on the node. `served` are amounts of names that Berth serves
+    by the Device: they are asked of the node only where it advertises the same name.
+    `where` is the part that depends on the node's labels, taints and name alone, so
+    that pods of one kind share one answer.
+    """
+
+    amounts: Amounts = ()
+    served: Amounts = ()
+    where: Where = ANYWHERE
+
+
+NO_DEMAND: Final = Demand()

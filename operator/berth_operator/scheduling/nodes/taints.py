@@ -1,0 +1,34 @@
+"""Taints and tolerations, by Kubernetes' rules."""
+
+from berth_operator.scheduling.nodes import facts
+
+KEPT_AWAY = (facts.Effect.NO_SCHEDULE, facts.Effect.NO_EXECUTE)
+
+
+def tolerates(toleration: facts.Toleration, taint: facts.Taint) -> bool:
+    """Tell whether one toleration covers one taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "Equal" | "":
+            return bool(toleration.key) and toleration.value == taint.value
+        case _:  # An operator we do not know tolerates nothing.
+            return False
+
+
+def untolerated(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> facts.Taint | None:
+    """Find the first taint that keeps the pod away, if any."""
+    for taint in node.taints:
+        if taint.effect in KEPT_AWAY and not any(tolerates(one, taint) for one in tolerations):
+            return taint
+    return None
+
+
+def may_schedule(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> bool:
+    """Tell whether a cordoned node still takes the pod, as one tolerating that taint may ask."""
+    mark = facts.Taint(facts.UNSCHEDULABLE_TAINT, "", facts.Effect.NO_SCHEDULE)
+    return not node.unschedulable or any(tolerates(one, mark) for one in tolerations)

@@ -1,0 +1,109 @@
+"""The operator's settings: flags, each with an environment variable behind it.
+
+Defaults suit a cluster; a bad value ends the program with one sentence.
+"""
+
+import argparse
+import dataclasses
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """What a person may choose."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    name: str = "berth-operator"
+    listen: str = ""
+    lease_duration: float = 6.0
+    renew_deadline: float = 4.0
+    retry_period: float = 1.0
+    binds_at_once: int = 64
+    log_level: str = "info"
+
+
+def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read the command line; `--help` and mistakes end the program as argparse does."""
+    parser = _parser(environ)
+    chosen = Settings(**vars(parser.parse_args(argv)))
+    if not chosen.retry_period < chosen.renew_deadline < chosen.lease_duration:
+        parser.error(
+            "the retry period must be shorter than the renew deadline, "
+            "and the renew deadline shorter than the lease duration"
+        )
+    return chosen
+
+
+def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="berth-operator",
+        description="Binds pods with schedulerName berth-scheduler to a node and to chosen cards, and marks "
+        "the Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for flag, kind, default, text in FLAGS:
+        variable = "BERTH_" + flag.upper().replace("-", "_")
+        parser.add_argument(
+            f"--{flag}",
+            type=kind,
+            default=environ.get(variable) or default,
+            metavar=flag.rsplit("-", maxsplit=1)[-1].upper(),
+            help=f"{text} [{variable}]" + (f" (default: {default})" if default not in {None, ""} else ""),
+        )
+    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _level(text: str) -> str:
+    if text.lower() not in LEVELS:
+        raise argparse.ArgumentTypeError(f"{text} is not one of {', '.join(LEVELS)}")
+    return text.lower()
+
+
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if text and not (colon and port.isdigit() and int(port) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
+    return f"{host or '0.0.0.0'}:{port}" if text else ""
+
+
+FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
+    (
+        "kubeconfig",
+        str,
+        None,
+        "the kubeconfig to use; without it $KUBECONFIG, the pod's own account, ~/.kube/config",
+    ),
+    ("context", str, None, "the context of that kubeconfig"),
+    (
+        "name",
+        str,
+        socket.gethostname(),
+        "this replica's name in the leader's Lease; in a pod, the pod's name",
+    ),
+    ("listen", _address, "", "serve /healthz and /readyz at HOST:PORT; nothing is served by default"),
+    ("lease-duration", _seconds, 6.0, "seconds after which a silent leader may be replaced"),
+    ("renew-deadline", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
+    ("retry-period", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),
+    ("binds-at-once", _count, 64, "Bindings under way at the same time"),
+    ("log-level", _level, "info", "debug, info, warning or error"),
+)

@@ -1,0 +1,84 @@
+"""What a pod demands of a node apart from cards: amounts, and where it may run.
+
+The amounts follow Kubernetes' own rule: containers and sidecars together, or the
+largest init container beside the sidecars already started, whichever is more; then the
+pod's overhead. Amounts set for the pod as a whole take the place of the sum.
+"""
+
+import collections
+from collections.abc import Iterable, Mapping
+
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import asks, quantities, raw
+
+
+def demand(spec: raw.PodSpec) -> facts.Demand:
+    """Read a pod's whole demand."""
+    total = amounts(spec)
+    return facts.Demand(
+        amounts=tuple((name, amount) for name, amount in total if not asks.served(name)),
+        served=tuple((name, amount) for name, amount in total if asks.served(name)),
+        where=where(spec),
+    )
+
+
+def amounts(spec: raw.PodSpec) -> facts.Amounts:
+    """Read a pod's effective requests, sorted by name, nothing that is zero."""
+    running: collections.Counter[str] = collections.Counter()
+    peak: Mapping[str, int] = {}
+    for container, runs in asks.each_container(spec):
+        own = read(asks.asked(container.resources))
+        peak = larger(peak, plus(running, own))
+        if runs:
+            running.update(own)
+    total = dict(larger(peak, running)) | read(asks.asked(spec.resources))
+    total = plus(total, read(spec.overhead or {}))
+    total[facts.PODS] = 1
+    return tuple(sorted((name, amount) for name, amount in total.items() if amount))
+
+
+def read(resources: raw.Resources) -> dict[str, int]:
+    """Read amounts; one that cannot be read is taken as more than any node has."""
+    return {name: _amount(name, value) for name, value in resources.items()}
+
+
+def _amount(name: str, value: raw.Quantity) -> int:
+    try:
+        return quantities.demand(str(value), thousandths=name == facts.CPU)
+    except ValueError:
+        return quantities.LARGEST
+
+
+def plus(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Add two sets of amounts."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Take the larger of two sets of amounts, name by name."""
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def where(spec: raw.PodSpec) -> facts.Where:
+    """Read selector, required node affinity and tolerations."""
+    return facts.Where(
+        selector=tuple(sorted((spec.node_selector or {}).items())),
+        affinity=_affinity(spec.affinity),
+        tolerations=tuple(
+            facts.Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()
+        ),
+    )
+
+
+def _affinity(affinity: raw.Affinity | None) -> tuple[facts.Term, ...] | None:
+    node = affinity.node_affinity if affinity else None
+    if node is None or node.required is None:
+        return None
+    terms = node.required.node_selector_terms or ()
+    return tuple(
+        facts.Term(_conditions(term.match_expressions), _conditions(term.match_fields)) for term in terms
+    )
+
+
+def _conditions(expressions: Iterable[raw.Expression] | None) -> tuple[facts.Condition, ...]:
+    return tuple(facts.Condition(one.key, one.operator, one.values or ()) for one in expressions or ())

@@ -1,0 +1,19 @@
+"""PlacementPolicies as the core uses them, or the reason why one cannot be in force."""
+
+from typing import Final
+
+from berth_crds import vocabulary, wire
+from berth_operator.scheduling import policy
+
+BUILT_IN: Final = policy.Policy()
+
+
+def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
+    """Read a policy; a sentence comes back when it makes no sense."""
+    spec = thing.spec
+    if spec.strategy not in set(vocabulary.Strategy):
+        known = ", ".join(vocabulary.Strategy)
+        return f"spec.strategy {spec.strategy!r} is not known (known: {known})"
+    if spec.agents.grace_seconds <= 0:
+        return f"spec.agents.graceSeconds must be positive, not {spec.agents.grace_seconds}"
+    return policy.Policy(vocabulary.Strategy(spec.strategy), float(spec.agents.grace_seconds))

@@ -1,0 +1,56 @@
+"""Kubernetes quantities as whole numbers.
+
+`500m`, `1Gi`, `1e3` and `0.5` are all legal. Demands are rounded up and supplies down,
+so that rounding never promises what is not there.
+"""
+
+import fractions
+import functools
+import re
+from typing import Final
+
+SUFFIXES: Final[dict[str, fractions.Fraction]] = {
+    "n": fractions.Fraction(1, 10**9),
+    "u": fractions.Fraction(1, 10**6),
+    "m": fractions.Fraction(1, 10**3),
+    "": fractions.Fraction(1),
+    "k": fractions.Fraction(10**3),
+    "M": fractions.Fraction(10**6),
+    "G": fractions.Fraction(10**9),
+    "T": fractions.Fraction(10**12),
+    "P": fractions.Fraction(10**15),
+    "E": fractions.Fraction(10**18),
+    "Ki": fractions.Fraction(2**10),
+    "Mi": fractions.Fraction(2**20),
+    "Gi": fractions.Fraction(2**30),
+    "Ti": fractions.Fraction(2**40),
+    "Pi": fractions.Fraction(2**50),
+    "Ei": fractions.Fraction(2**60),
+}
+PATTERN: Final = re.compile(
+    r"(?P<number>[+-]?(\d+(\.\d*)?|\.\d+))(?:[eE](?P<power>[+-]?\d{1,2})|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)",
+    re.ASCII,
+)
+LARGEST: Final = 2**62  # Leaves room to add two of them in 64 bits.
+
+
+@functools.lru_cache(maxsize=4096)
+def exact(text: str) -> fractions.Fraction:
+    """Read a quantity; raise ValueError on what is none."""
+    match = PATTERN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity")
+    power = fractions.Fraction(10) ** int(match["power"] or 0)
+    return fractions.Fraction(match["number"]) * power * SUFFIXES[match["suffix"] or ""]
+
+
+def demand(text: str | int, *, thousandths: bool = False) -> int:
+    """Read what is asked for, rounded up."""
+    value = exact(str(text)) * (1000 if thousandths else 1)
+    return min(-(-value.numerator // value.denominator), LARGEST)
+
+
+def supply(text: str | int, *, thousandths: bool = False) -> int:
+    """Read what is there, rounded down."""
+    value = exact(str(text)) * (1000 if thousandths else 1)
+    return max(0, min(value.numerator // value.denominator, LARGEST))

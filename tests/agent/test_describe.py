@@ -1,0 +1,243 @@
+"""What a Device says follows from one look and from what was said before."""
+
+import dataclasses
+import datetime as dt
+
+import msgspec
+import pytest
+
+from berth_agent import describe, probe, simulated
+from berth_crds import vocabulary, wire
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+LATER = NOON + dt.timedelta(minutes=5)
+NOTHING = wire.DeviceStatus()
+
+PAIR = simulated.machine("n1", "2xA100-SXM4-80GB")
+FAILED = probe.SourceFailed("DriverNotLoaded", "The driver is not loaded.")
+SICK = probe.Health(
+    vocabulary.Health.UNHEALTHY, "XidCritical", 79, "fallen off the bus", vocabulary.Recovery.RESET
+)
+SICKER = probe.Health(vocabulary.Health.UNHEALTHY, "RowRemapFailed", message="no spare rows")
+
+
+def with_health(health: probe.Health, *, minor: int = 1) -> probe.Sample:
+    """Give the pair of cards with one of them in this health."""
+    cards = tuple(
+        dataclasses.replace(card, health=health) if card.minor == minor else card for card in PAIR.read()
+    )
+    return dataclasses.replace(PAIR, cards=cards)
+
+
+def without(minor: int, *, uuid: str = "") -> probe.Sample:
+    """Give the pair of cards with one of them silent."""
+    lost = probe.Lost(minor, "GpuIsLost", "it does not answer", uuid)
+    cards = tuple(lost if card.minor == minor else card for card in PAIR.read())
+    return dataclasses.replace(PAIR, cards=cards)
+
+
+def status(
+    outcome: probe.Outcome, before: wire.DeviceStatus = NOTHING, *, now: dt.datetime = NOON
+) -> wire.DeviceStatus:
+    """Describe the status of the pair, which is known already."""
+    said = describe.spec("n1", outcome, describe.spec("n1", PAIR, None))
+    return describe.status(outcome, said, before, now=now)
+
+
+# ---------------------------------------------------------------- spec
+
+
+def test_spec_tells_what_the_probe_gave() -> None:
+    """Every reading of a card stands in the Device under its own name."""
+    [reading, _] = PAIR.read()
+    spec = describe.spec("n1", PAIR, None)
+
+    card = spec.devices[0]
+    assert (spec.node, spec.boot_id, spec.driver) == ("n1", PAIR.boot_id, wire.Driver("simulated"))
+    assert (card.uuid, card.minor, card.index, card.model) == (reading.uuid, 0, 0, "NVIDIA A100-SXM4-80GB")
+    assert (card.memory, card.compute_capability, card.module_id) == (85_198_045_184, "8.0", 1)
+    assert card.topology == wire.Topology(0, "pci0000:00", "0000:01:00.0")
+    assert [(link.peer, link.kind, link.count) for link in card.links] == [
+        (spec.devices[1].uuid, vocabulary.LinkKind.NVLINK, 12)
+    ]
+    assert card.mig == wire.Mig(enabled=False)
+
+
+def test_zero_and_false_are_written() -> None:
+    """Minor 0, index 0, NUMA node 0 and MIG off reach the API as such, not as absence."""
+    card = msgspec.to_builtins(describe.spec("n1", PAIR, None))["devices"][0]
+
+    assert (card["minor"], card["index"], card["topology"]["numaNode"]) == (0, 0, 0)
+    assert card["mig"] == {"enabled": False}
+
+
+def test_mig_instances_are_described() -> None:
+    """An instance stands with its ids and its slices, the first of which is zero."""
+    instance = probe.MigInstance("MIG-1", "1g.10gb", 10_468_982_784, gi=7, ci=0, start=0, size=1)
+    card = dataclasses.replace(next(PAIR.read()), mig=probe.Mig(enabled=True, instances=(instance,)))
+
+    written = msgspec.to_builtins(describe.card(card))["mig"]
+
+    assert written == {
+        "enabled": True,
+        "instances": [
+            {
+                "uuid": "MIG-1",
+                "profile": "1g.10gb",
+                "memory": 10_468_982_784,
+                "gi": 7,
+                "ci": 0,
+                "placement": {"start": 0, "size": 1},
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("shape", "models", "gpus"),
+    [
+        pytest.param("8xA100-SXM4-80GB", "A100-SXM4-80GB x8", 8, id="one model"),
+        pytest.param("2xL4+1xL40S", "L4 x2, L40S x1", 3, id="mixed"),
+        pytest.param("1xL4+1xL40S+1xL4", "L4 x2, L40S x1", 3, id="mixed without order"),
+    ],
+)
+def test_summary_counts_models(shape: str, models: str, gpus: int) -> None:
+    """The summary names each model once with its count, mixed ones joined by commas."""
+    assert describe.spec("n1", simulated.machine("n1", shape), None).summary == wire.SpecSummary(models, gpus)
+
+
+def test_cordon_is_never_written() -> None:
+    """What people cordoned is not taken over, not even from the Device that an agent finds at its start."""
+    known = msgspec.structs.replace(describe.spec("n1", PAIR, None), cordon=("GPU-1",))
+
+    for outcome in (PAIR, without(1), FAILED):
+        assert "cordon" not in msgspec.to_builtins(describe.spec("n1", outcome, known))
+
+
+# ---------------------------------------------------------------- what fails
+
+
+def test_failed_source_changes_no_card() -> None:
+    """When the source fails, the cards stand as they were last known, and the condition says so."""
+    known, ill = describe.spec("n1", PAIR, None), status(with_health(SICK))
+
+    assert describe.spec("n1", FAILED, known) == known
+    after = status(FAILED, ill, now=LATER)
+    assert after.devices == ill.devices
+    assert after.conditions == (
+        wire.Condition(
+            type="NVMLReady",
+            status="False",
+            reason="DriverNotLoaded",
+            message="The driver is not loaded.",
+            last_transition_time="2026-01-01T12:05:00Z",
+        ),
+    )
+
+
+def test_source_that_never_answered_gives_an_empty_device() -> None:
+    """With nothing known, the Device says that there is nothing to say, beside a condition that is False."""
+    spec = describe.spec("n1", FAILED, None)
+
+    assert spec == wire.DeviceSpec(node="n1", summary=wire.SpecSummary("", 0))
+
+
+@pytest.mark.parametrize("by_uuid", [pytest.param(True, id="by uuid"), pytest.param(False, id="by index")])
+def test_lost_card_stays_as_last_known(*, by_uuid: bool) -> None:
+    """A card that stops answering stays in the list with a bad verdict, and the node stays open."""
+    known = describe.spec("n1", PAIR, None)
+    outcome = without(1, uuid=known.devices[1].uuid if by_uuid else "")
+
+    assert describe.spec("n1", outcome, known).devices == known.devices
+    after = status(outcome)
+    assert [(each.uuid, each.health, each.reason) for each in after.devices] == [
+        (known.devices[1].uuid, "Unhealthy", "GpuIsLost")
+    ]
+    assert [(each.status, each.reason) for each in after.conditions] == [("True", "CardsLost")]
+    assert "1 of 2 cards answered" in after.conditions[0].message
+
+
+def test_card_lost_before_it_was_known_leaves_no_dangling_link() -> None:
+    """A lost card that was never seen is not listed, nor does any link lead to it; the condition names it."""
+    spec = describe.spec("n1", without(1), None)
+
+    assert [(card.minor, card.links) for card in spec.devices] == [(0, ())]
+    assert spec.summary == wire.SpecSummary("A100-SXM4-80GB x1", 1)
+    after = describe.status(without(1), spec, NOTHING, now=NOON)
+    assert after.devices == ()
+    assert "Card 1: it does not answer" in after.conditions[0].message
+
+
+def test_lost_card_whose_minor_is_taken_is_not_listed() -> None:
+    """When another card has the minor of a lost one, only the one that answers is listed."""
+    known = describe.spec("n1", PAIR, None)
+    other = dataclasses.replace(next(PAIR.read()), uuid="GPU-other", minor=1, index=0, links=())
+    outcome = dataclasses.replace(PAIR, cards=(other, probe.Lost(1, "GpuIsLost", "silent")))
+
+    assert [card.uuid for card in describe.spec("n1", outcome, known).devices] == ["GPU-other"]
+
+
+# ---------------------------------------------------------------- verdicts and moments
+
+
+def test_plainly_healthy_cards_have_no_entry() -> None:
+    """Only cards with something to say have a verdict in the status."""
+    after = status(with_health(SICK))
+
+    assert status(PAIR).devices == ()
+    assert after.devices == (
+        wire.CardStatus(
+            uuid=list(PAIR.read())[1].uuid,
+            health="Unhealthy",
+            reason="XidCritical",
+            xid=79,
+            message="fallen off the bus",
+            since="2026-01-01T12:00:00Z",
+            recovery="reset",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("second", "since"),
+    [
+        pytest.param(SICK, "2026-01-01T12:00:00Z", id="same verdict"),
+        pytest.param(SICKER, "2026-01-01T12:00:00Z", id="another reason, same health"),
+        pytest.param(
+            probe.Health(vocabulary.Health.UNKNOWN, "X"), "2026-01-01T12:05:00Z", id="another health"
+        ),
+    ],
+)
+def test_since_dates_the_health(second: probe.Health, since: str) -> None:
+    """`since` moves when the health changes, and not when only its reason does."""
+    first = status(with_health(SICK))
+
+    assert status(with_health(second), first, now=LATER).devices[0].since == since
+
+
+def test_nothing_changed_gives_an_equal_status() -> None:
+    """The same look a little later gives the very same status, so that nothing is written."""
+    for outcome in (PAIR, with_health(SICK), without(1), FAILED):
+        first = status(outcome)
+
+        assert status(outcome, first, now=LATER) == first
+
+
+def test_transition_time_moves_with_the_status() -> None:
+    """The condition is dated anew when it turns, and others' conditions play no part."""
+    ready = wire.Condition(type="Ready", status="False", last_transition_time="2020-01-01T00:00:00Z")
+    first = status(PAIR, wire.DeviceStatus(conditions=(ready,)))
+    second = status(FAILED, first, now=LATER)
+
+    assert [each.last_transition_time for each in first.conditions] == ["2026-01-01T12:00:00Z"]
+    assert [each.last_transition_time for each in second.conditions] == ["2026-01-01T12:05:00Z"]
+
+
+def test_changes_are_told_once() -> None:
+    """What is new is told, what stays is not, and a card that heals is named."""
+    well, ill = status(PAIR), status(with_health(SICK))
+    uuid = ill.devices[0].uuid
+
+    assert describe.changes(well, ill) == (f"{uuid} is Unhealthy (XidCritical): fallen off the bus",)
+    assert describe.changes(ill, ill) == ()
+    assert describe.changes(ill, well) == (f"{uuid} is well again",)

@@ -1,0 +1,204 @@
+"""The probe without hardware makes up cards as real machines have them, the same each time."""
+
+import collections
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from berth_agent import describe, probe, simulated
+from berth_crds import catalog, vocabulary
+
+A100 = "8xA100-SXM4-80GB"
+
+
+def cards(shape: str, *, node: str = "n1") -> tuple[probe.Card, ...]:
+    """Give the cards of a machine made up."""
+    return tuple(simulated.machine(node, shape).read())
+
+
+# ---------------------------------------------------------------- shapes
+
+
+@pytest.mark.parametrize(
+    ("shape", "models"),
+    [
+        pytest.param(A100, ["NVIDIA A100-SXM4-80GB"] * 8, id="as in the summary of a Device"),
+        pytest.param("2xa100-sxm4-80gb", ["NVIDIA A100-SXM4-80GB"] * 2, id="case is ignored"),
+        pytest.param("1xNVIDIA A100-SXM4-80GB", ["NVIDIA A100-SXM4-80GB"], id="as the driver says it"),
+        pytest.param(" 1 x T4 + 2xL4 ", ["Tesla T4", "NVIDIA L4", "NVIDIA L4"], id="several models"),
+    ],
+)
+def test_shape_names_cards(shape: str, models: list[str]) -> None:
+    """A shape gives as many cards of each model as it says, in its order."""
+    assert [card.model for card in cards(shape)] == models
+
+
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [
+        pytest.param("8xA101", "'A101'.*known are .*A100-SXM4-80GB", id="unknown model"),
+        pytest.param("A100-SXM4-80GB", "is not COUNTxMODEL", id="no count"),
+        pytest.param("", "is not COUNTxMODEL", id="empty"),
+        pytest.param("8xT4+", "is not COUNTxMODEL", id="trailing plus"),
+        pytest.param("0xT4", "has 0 cards", id="no cards"),
+        pytest.param("60xT4+5xL4", "has 65 cards", id="more than a Device may list"),
+    ],
+)
+def test_bad_shape_is_told_in_a_sentence(shape: str, sentence: str) -> None:
+    """A shape that cannot be made is refused in one line that says what would do."""
+    with pytest.raises(simulated.BadShape, match=sentence) as refusal:
+        simulated.machine("n1", shape)
+
+    assert "\n" not in str(refusal.value)
+
+
+# ---------------------------------------------------------------- machines
+
+
+def test_machine_is_the_same_at_every_start() -> None:
+    """Equal node and shape give equal cards; another node has other ones."""
+    assert simulated.machine("n1", A100) == simulated.machine("n1", A100)
+    assert not {card.uuid for card in cards(A100)} & {card.uuid for card in cards(A100, node="n2")}
+
+
+@pytest.mark.parametrize("model", catalog.MODELS, ids=lambda model: model.normal_name)
+def test_every_model_makes_a_valid_machine(model: catalog.Model) -> None:
+    """Of every model in the catalogue, up to 64 cards have distinct identities and places."""
+    for count in (1, 3, 8, 64):
+        found = cards(f"{count}x{model.name}")
+
+        for identity in ("uuid", "minor", "index"):
+            assert len({getattr(card, identity) for card in found}) == count
+        assert len({card.place.bus_id for card in found}) == count
+        assert {card.memory for card in found} == {model.memory}
+        spec = describe.spec("n1", simulated.machine("n1", f"{count}x{model.name}"), None)
+        assert len(spec.partitions) <= simulated.MOST_CARDS
+
+
+def test_links_agree_from_both_ends() -> None:
+    """Each card has one link to each other card, and the peer says the same of it."""
+    found = cards("8xV100-SXM2-16GB+2xT4")
+    ways = {(card.uuid, link.peer): (link.kind, link.count) for card in found for link in card.links}
+
+    assert len(ways) == 10 * 9
+    assert all(ways[peer, uuid] == way for (uuid, peer), way in ways.items())
+
+
+def test_board_with_switch_has_partitions() -> None:
+    """A full board of A100 is cut into one group of 8, two of 4, four of 2 and eight single cards."""
+    machine = simulated.machine("n1", A100)
+
+    sizes = collections.Counter(len(group.members) for group in machine.partitions)
+    assert sizes == {8: 1, 4: 2, 2: 4, 1: 8}
+    assert {link.count for card in machine.read() for link in card.links} == {12}
+
+
+@pytest.mark.parametrize("shape", ["4xA100-SXM4-80GB", "8xV100-SXM2-16GB", "8xL40S"])
+def test_other_boards_have_no_partitions(shape: str) -> None:
+    """Half a board, a cube mesh and cards without NVLink have no partitions."""
+    assert simulated.machine("n1", shape).partitions == ()
+
+
+def test_board_spreads_over_the_machine() -> None:
+    """Eight A100 sit on two NUMA nodes and four PCIe roots, two cards under each."""
+    places = [card.place for card in cards(A100)]
+
+    assert [place.numa_node for place in places] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert set(collections.Counter(place.pcie_root for place in places).values()) == {2}
+
+
+# ---------------------------------------------------------------- faults
+
+
+def broken(tmp_path: Path, faults: object) -> probe.Outcome:
+    """Look at a node of two cards with these faults in the file."""
+    path = tmp_path / "faults.json"
+    path.write_text(faults if isinstance(faults, str) else json.dumps(faults))
+    return simulated.SimulatedProbe(simulated.machine("n1", "2xT4"), simulated.FaultFile(path, "n1")).sample()
+
+
+def test_fault_breaks_one_card(tmp_path: Path) -> None:
+    """A fault changes the health of the card it names, and nothing else."""
+    fault = {
+        "health": "Unhealthy",
+        "reason": "XidCritical",
+        "xid": 79,
+        "message": "gone",
+        "recovery": "reset",
+    }
+    outcome = broken(tmp_path, {"n1": {"1": fault}, "n2": {"0": fault}})
+
+    assert isinstance(outcome, probe.Sample)
+    good, bad = outcome.read()
+    assert good.health == probe.Health()
+    assert bad.health == probe.Health(
+        vocabulary.Health.UNHEALTHY, "XidCritical", 79, "gone", vocabulary.Recovery.RESET
+    )
+
+
+def test_lost_card_is_one_entry(tmp_path: Path) -> None:
+    """A card that cannot be read is one lost entry beside the good one."""
+    outcome = broken(tmp_path, {"n1": {"0": {"lost": True, "reason": "GpuIsLost", "message": "no answer"}}})
+
+    assert isinstance(outcome, probe.Sample)
+    assert tuple(outcome.lost()) == (probe.Lost(0, "GpuIsLost", "no answer"),)
+    assert [card.minor for card in outcome.read()] == [1]
+
+
+def test_source_can_fail(tmp_path: Path) -> None:
+    """The whole source of a node can be broken."""
+    outcome = broken(tmp_path, {"n1": {"source": {"reason": "DriverNotLoaded", "message": "no driver"}}})
+
+    assert outcome == probe.SourceFailed("DriverNotLoaded", "no driver")
+
+
+@pytest.mark.parametrize(
+    ("faults", "sentence"),
+    [
+        pytest.param("{", "JSON is malformed|truncated", id="not JSON"),
+        pytest.param({"n1": {"0": {"health": "Poorly"}}}, "Invalid enum value 'Poorly'", id="unknown health"),
+        pytest.param({"n1": {"0": {"xdi": 79}}}, "unknown field `xdi`", id="unknown field"),
+        pytest.param({"n1": {"0": {"reason": "no words"}}}, "reason", id="reason the API would refuse"),
+        pytest.param({"n1": {"7": {}}}, "minor 7, which is not there", id="no such card"),
+    ],
+)
+def test_garbage_is_a_failed_source(tmp_path: Path, faults: object, sentence: str) -> None:
+    """A file of faults that cannot be used never counts as health: the source has failed, and says why."""
+    outcome = broken(tmp_path, faults)
+
+    assert isinstance(outcome, probe.SourceFailed)
+    assert outcome.reason == "FaultsUnreadable"
+    assert re.search(sentence, outcome.message)
+
+
+def test_file_is_read_anew_for_each_sample(tmp_path: Path) -> None:
+    """A card breaks and heals as the file changes, and a file that is not there breaks nothing."""
+    path = tmp_path / "faults.json"
+    healthy = simulated.machine("n1", "2xT4")
+    look = simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1")).sample
+
+    assert look() == healthy
+    path.write_text('{"n1": {"0": {}}}')
+    assert look() != healthy
+    path.unlink()
+    assert look() == healthy
+
+
+def test_hang_lasts_until_the_file_changes(tmp_path: Path) -> None:
+    """A source that hangs gives no sample before its file says otherwise."""
+    path = tmp_path / "faults.json"
+    path.write_text('{"n1": {"source": {"hang": true}}}')
+    naps: list[int] = []
+
+    def nap() -> None:
+        naps.append(1)
+        if len(naps) == 3:
+            path.unlink()
+
+    healthy = simulated.machine("n1", "1xT4")
+    outcome = simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1"), nap=nap).sample()
+
+    assert outcome == healthy
+    assert len(naps) == 3

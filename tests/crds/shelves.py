@@ -1,0 +1,59 @@
+"""A place for objects of our kinds on the cluster, under names that no other test uses."""
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from berth_crds import names, schema
+from testbed import cluster as clusters
+
+Object = dict[str, Any]
+
+PLURAL = {kind.name.lower(): kind.plural for kind in schema.KINDS}
+
+
+class Shelf:
+    """Makes objects out of the examples, sends them and reads them back."""
+
+    def __init__(self, cluster: clusters.Cluster, namespace: str, example: Callable[[str], Object]) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.example = example
+
+    def make(self, kind: str) -> Object:
+        """Give an example with a name of its own."""
+        made = self.example(kind)
+        name = f"{made['metadata']['name']}-{uuid.uuid4().hex[:8]}"
+        made["metadata"] = {"name": name} | ({"namespace": self.namespace} if kind == "gpupod" else {})
+        if kind == "device":
+            made["spec"]["node"] = name
+        return made
+
+    def send(self, *words: str, body: Object) -> str:
+        """Run a kubectl command that reads an object."""
+        return self.cluster.kubectl(*words, "-f", "-", stdin=json.dumps(body))
+
+    def read(self, body: Object) -> Object:
+        """Read an object back."""
+        words = [
+            "get",
+            f"{PLURAL[body['kind'].lower()]}.{names.GROUP}",
+            body["metadata"]["name"],
+            "-o",
+            "json",
+        ]
+        found: Object = json.loads(self.cluster.kubectl("-n", self.namespace, *words))
+        return found
+
+
+def spec(made: Object) -> Object:
+    """Give the spec of an object, for changes in one expression."""
+    found: Object = made["spec"]
+    return found
+
+
+def cards(made: Object) -> list[Object]:
+    """Give the devices of a Device."""
+    found: list[Object] = made["spec"]["devices"]
+    return found

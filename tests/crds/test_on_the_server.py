@@ -1,0 +1,281 @@
+"""The kinds on a real API server: what it takes, who may write what, and what people see."""
+
+import json
+import uuid
+
+import pytest
+
+from berth_crds import names, schema
+from crds import shelves
+from testbed import cluster as clusters
+
+FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
+
+
+# ---------------------------------------------------------------- the kinds
+
+
+@pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.name)
+def test_the_server_takes_the_kind_without_reserve(kind: schema.Kind, kinds: clusters.Cluster) -> None:
+    """A CRD is established, its names are accepted, and nothing about its schema is non-structural."""
+    name = f"{kind.plural}.{names.GROUP}"
+
+    crd = json.loads(kinds.kubectl("get", "crd", name, "-o", "json"))
+
+    conditions = {entry["type"]: entry["status"] for entry in crd["status"]["conditions"]}
+    assert conditions.items() >= {"Established": "True", "NamesAccepted": "True"}.items()
+    assert "NonStructuralSchema" not in conditions
+
+
+@pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.name)
+def test_the_server_stores_the_schema_as_it_was_sent(kind: schema.Kind, kinds: clusters.Cluster) -> None:
+    """The server rewrites nothing, so comparing a cluster with the files finds real drift."""
+    name = f"{kind.plural}.{names.GROUP}"
+
+    stored = json.loads(kinds.kubectl("get", "crd", name, "-o", "json"))
+
+    (sent,) = schema.manifest(kind)["spec"]["versions"]
+    (kept,) = stored["spec"]["versions"]
+    assert kept == sent
+
+
+# ---------------------------------------------------------------- what is taken
+
+
+@pytest.mark.parametrize("kind", sorted(shelves.PLURAL))
+def test_an_example_comes_back_unchanged(kind: str, shelf: shelves.Shelf) -> None:
+    """What the contract shows is accepted, and every zero and empty list of it is kept."""
+    made = shelf.make(kind)
+
+    shelf.send("create", body=made)
+    shelf.send("replace", "--subresource=status", body=made | {"metadata": shelf.read(made)["metadata"]})
+
+    found = shelf.read(made)
+    assert found["spec"] == made["spec"]
+    assert found["status"] == made["status"]
+
+
+def test_the_largest_device_is_taken(shelf: shelves.Shelf) -> None:
+    """A node of 64 cards, each linked to every other, is within what its rules may cost."""
+    made = shelf.make("device")
+    uuids = [f"GPU-{uuid.uuid4()}" for _ in range(64)]
+    made["spec"]["devices"] = [
+        {
+            "uuid": own,
+            "type": "gpu",
+            "minor": minor,
+            "memory": 2**37,
+            "links": [{"peer": peer, "kind": "nvlink", "count": 18} for peer in uuids if peer != own],
+        }
+        for minor, own in enumerate(uuids)
+    ]
+    made["spec"]["partitions"] = [{"members": uuids, "link": "nvlink"} for _ in range(64)]
+    made["spec"]["summary"] = {"models": "H200 x64", "gpus": 64}
+
+    shelf.send("create", body=made)
+
+    assert shelf.read(made)["spec"] == made["spec"]
+
+
+def test_a_policy_shows_every_rule_that_holds(shelf: shelves.Shelf) -> None:
+    """People who write one rule see the others with their defaults."""
+    made = shelf.make("placementpolicy")
+    made["spec"] = {"weights": {"core": 2}}
+
+    shelf.send("create", body=made)
+
+    assert shelf.read(made)["spec"] == {
+        "strategy": "binpack",
+        "weights": {"core": 2, "memory": 1},
+        "agents": {"graceSeconds": 40},
+        "health": {"coolDownSeconds": 300, "cleanProbes": 3},
+        "sharing": {"fractions": True, "replicas": True},
+    }
+
+
+def test_a_device_gets_no_defaults(shelf: shelves.Shelf) -> None:
+    """What the agent did not write is absent: an unknown place is never zero."""
+    made = shelf.make("device")
+    made["spec"] = {
+        "node": made["metadata"]["name"],
+        "devices": [{"uuid": FIRST, "type": "fpga", "minor": 0}],
+    }
+
+    shelf.send("create", body=made)
+
+    assert shelf.read(made)["spec"] == made["spec"]
+
+
+def test_a_cordon_may_name_a_card_that_is_gone(shelf: shelves.Shelf) -> None:
+    """People can keep a card cordoned while it is out of the node."""
+    made = shelf.make("device")
+    made["spec"]["cordon"] = ["GPU-taken-out-for-repair"]
+
+    shelf.send("create", body=made)
+
+    assert shelf.read(made)["spec"]["cordon"] == ["GPU-taken-out-for-repair"]
+
+
+# ---------------------------------------------------------------- who writes what
+
+
+@pytest.mark.parametrize("kind", sorted(shelves.PLURAL))
+def test_status_and_spec_are_written_apart(kind: str, shelf: shelves.Shelf) -> None:
+    """Whoever writes spec cannot write status on the way, nor the other way round."""
+    made = shelf.make(kind)
+    shelf.send("create", body=made)
+    changed = shelf.make(kind) | {"metadata": shelf.read(made)["metadata"]}
+    changed["spec"] = shelves.spec(shelf.make(kind))
+    changed["spec"].pop("summary" if kind == "device" else "containers" if kind == "gpupod" else "weights")
+
+    before = shelf.read(made)
+    shelf.send("replace", "--subresource=status", body=changed)
+
+    after = shelf.read(made)
+    assert "status" not in before
+    assert after["status"] == changed["status"]
+    assert after["spec"] == made["spec"]
+
+
+def test_the_agent_leaves_the_cordon_of_people_alone(shelf: shelves.Shelf) -> None:
+    """An agent that applies its inventory again does not undo what people wrote."""
+    made = shelf.make("device")
+    del made["spec"]["cordon"], made["status"]
+    as_agent = ["apply", "--server-side", f"--field-manager={names.AGENT_MANAGER}"]
+    shelf.send(*as_agent, body=made)
+    cordon = json.dumps({"spec": {"cordon": [FIRST]}})
+    shelf.cluster.kubectl("patch", "device", made["metadata"]["name"], "--type=merge", "-p", cordon)
+
+    made["spec"]["driver"]["version"] = "560.35.03"
+    shelf.send(*as_agent, body=made)
+
+    found = shelf.read(made)["spec"]
+    assert found["cordon"] == [FIRST]
+    assert found["driver"]["version"] == "560.35.03"
+
+
+def test_agent_and_operator_share_the_conditions(shelf: shelves.Shelf) -> None:
+    """Each writer applies its own entries; neither needs force, neither removes the other's."""
+    made = shelf.make("device")
+    shelf.send("create", body=made | {"status": {}})
+    when = "2026-09-20T10:00:00Z"
+    bare = {name: made[name] for name in ("apiVersion", "kind", "metadata")}
+
+    for manager, condition in ((names.AGENT_MANAGER, "NVMLReady"), (names.OPERATOR_MANAGER, "Ready")):
+        entry = {"type": condition, "status": "True", "reason": "Tried", "lastTransitionTime": when}
+        words = ["apply", "--server-side", "--subresource=status", f"--field-manager={manager}"]
+        shelf.send(*words, body=bare | {"status": {"conditions": [entry]}})
+
+    found = shelf.read(made)["status"]["conditions"]
+    assert {entry["type"] for entry in found} == {"NVMLReady", "Ready"}
+
+
+# ---------------------------------------------------------------- what people see
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "headings", "cells"),
+    [
+        pytest.param(
+            "device",
+            [],
+            ["NAME", "MODELS", "GPUS", "FREE", "HEALTHY", "READY", "AGE"],
+            ["A100-SXM4-80GB x2", "2", "0", "1", "True"],
+            id="devices",
+        ),
+        pytest.param(
+            "device",
+            ["-o", "wide"],
+            [
+                "NAME",
+                "MODELS",
+                "GPUS",
+                "FREE",
+                "HEALTHY",
+                "READY",
+                "AGE",
+                "DRIVER",
+                "CUDA",
+                "SHARING",
+                "REASON",
+            ],
+            ["550.107.02", "12.4", "time-slicing x4, mig 1g.10gb x1", "1 card unhealthy"],
+            id="devices, wide",
+        ),
+        pytest.param(
+            "gpupod",
+            [],
+            ["NAME", "PHASE", "NODE", "MINORS", "VERIFIED", "AGE"],
+            ["Running", "gpu-node-1", "0,1", "False"],
+            id="gpupods",
+        ),
+        pytest.param(
+            "placementpolicy",
+            [],
+            ["NAME", "STRATEGY", "ACCEPTED", "AGE"],
+            ["spread", "True"],
+            id="policies",
+        ),
+    ],
+)
+def test_a_list_tells_at_a_glance(
+    kind: str, options: list[str], headings: list[str], cells: list[str], shelf: shelves.Shelf
+) -> None:
+    """`kubectl get` shows the columns that people look for, in words and numbers."""
+    made = shelf.make(kind)
+    shelf.send("create", body=made)
+    shelf.send("replace", "--subresource=status", body=made | {"metadata": shelf.read(made)["metadata"]})
+
+    words = ["-n", shelf.namespace, "get", kind, made["metadata"]["name"], *options]
+    heading, row = shelf.cluster.kubectl(*words).splitlines()
+
+    assert heading.split() == headings
+    assert [cell for cell in cells if cell not in row] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        pytest.param(
+            "device.spec.devices.minor", "Number of the device file: N in /dev/nvidiaN.", id="a card's minor"
+        ),
+        pytest.param("device.spec.cordon", "Written by people, never by the agent", id="the cordon"),
+        pytest.param(
+            "device.status.devices.health", "A card that is not Healthy gets no new pod.", id="health"
+        ),
+        pytest.param("gpupod.status.granted.source", "Who says so", id="who saw a grant"),
+        pytest.param(
+            "placementpolicy.spec.agents.graceSeconds", "without a sign of life", id="the grace period"
+        ),
+    ],
+)
+def test_explain_is_the_manual(path: str, words: str, kinds: clusters.Cluster) -> None:
+    """`kubectl explain` answers for every field, in sentences."""
+    explained = " ".join(kinds.kubectl("explain", path).split())
+
+    assert words in explained
+
+
+def test_the_category_lists_all_that_is_ours(shelf: shelves.Shelf) -> None:
+    """`kubectl get berth` shows Devices, GpuPods and policies together."""
+    made = [shelf.make(kind) for kind in shelves.PLURAL]
+    for body in made:
+        shelf.send("create", body=body)
+
+    listed = shelf.cluster.kubectl("-n", shelf.namespace, "get", names.CATEGORY, "-o", "name").split()
+
+    ours = {f"{body['kind'].lower()}.{names.GROUP}/{body['metadata']['name']}" for body in made}
+    assert ours <= set(listed)
+
+
+@pytest.mark.parametrize(
+    ("short", "kind"), [(short, kind.name.lower()) for kind in schema.KINDS for short in kind.short_names]
+)
+def test_short_names_work(short: str, kind: str, shelf: shelves.Shelf) -> None:
+    """People who type little reach the same objects."""
+    made = shelf.make(kind)
+    shelf.send("create", body=made)
+
+    found = shelf.cluster.kubectl("-n", shelf.namespace, "get", short, made["metadata"]["name"], "-o", "name")
+
+    assert found.strip() == f"{kind}.{names.GROUP}/{made['metadata']['name']}"

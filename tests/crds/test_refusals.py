@@ -1,0 +1,324 @@
+"""What the API server refuses, and that it says why in words that help."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from crds import shelves
+from testbed import cluster as clusters
+
+Change = Callable[[shelves.Object], object]
+
+FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
+
+
+def twin_minor(made: shelves.Object) -> None:
+    """Give the second card the minor of the first."""
+    shelves.cards(made)[1]["minor"] = shelves.cards(made)[0]["minor"]
+
+
+REFUSED: list[tuple[str, str, Change, str]] = [
+    (
+        "a Device of another node",
+        "device",
+        lambda made: shelves.spec(made).update(node="other"),
+        "spec.node must equal metadata.name",
+    ),
+    (
+        "a Device of no node",
+        "device",
+        lambda made: shelves.spec(made).pop("node"),
+        "spec.node: Required value",
+    ),
+    (
+        "a negative minor",
+        "device",
+        lambda made: shelves.cards(made)[0].update(minor=-1),
+        "spec.devices[0].minor in body should be greater than or equal to 0",
+    ),
+    (
+        "a minor that is a fraction",
+        "device",
+        lambda made: shelves.cards(made)[0].update(minor=0.5),
+        "spec.devices[0].minor: Invalid",
+    ),
+    (
+        "a card without minor",
+        "device",
+        lambda made: shelves.cards(made)[0].pop("minor"),
+        "spec.devices[0].minor: Required value",
+    ),
+    ("two cards of one minor", "device", twin_minor, "devices of one type must have different minors"),
+    (
+        "two cards of one uuid",
+        "device",
+        lambda made: shelves.cards(made).append(shelves.cards(made)[0] | {"minor": 9}),
+        "spec.devices[3]: Duplicate value",
+    ),
+    (
+        "a uuid with a comma",
+        "device",
+        lambda made: shelves.cards(made)[2].update(uuid="a,b"),
+        "spec.devices[2].uuid in body should match",
+    ),
+    (
+        "a GPU without memory",
+        "device",
+        lambda made: shelves.cards(made)[0].pop("memory"),
+        "memory must be given for a device of type gpu",
+    ),
+    (
+        "a link to an unlisted card",
+        "device",
+        lambda made: shelves.cards(made)[0]["links"][0].update(peer="GPU-gone"),
+        "the peer of every link must be the uuid of a device in spec.devices",
+    ),
+    (
+        "a link to itself",
+        "device",
+        lambda made: shelves.cards(made)[0]["links"][0].update(peer=FIRST),
+        "links must lead to other devices",
+    ),
+    (
+        "two links to one peer",
+        "device",
+        lambda made: shelves.cards(made)[1]["links"].append(shelves.cards(made)[1]["links"][0]),
+        "spec.devices[1].links[1]: Duplicate value",
+    ),
+    (
+        "an unknown kind of link",
+        "device",
+        lambda made: shelves.cards(made)[0]["links"][0].update(kind="rope"),
+        'spec.devices[0].links[0].kind: Unsupported value: "rope": supported values: "nvlink"',
+    ),
+    (
+        "instances while MIG is off",
+        "device",
+        lambda made: shelves.cards(made)[1]["mig"].update(enabled=False),
+        "mig.instances may be listed only while mig.enabled is true",
+    ),
+    (
+        "a MIG profile that is none",
+        "device",
+        lambda made: shelves.cards(made)[1]["mig"]["instances"][0].update(profile="big"),
+        "profile in body should match",
+    ),
+    (
+        "an unknown way of sharing",
+        "device",
+        lambda made: shelves.cards(made)[0]["sharing"].update(strategy="luck"),
+        'sharing.strategy: Unsupported value: "luck": supported values: "time-slicing", "mps"',
+    ),
+    (
+        "a bus address in capitals",
+        "device",
+        lambda made: shelves.cards(made)[0]["topology"].update(busID="0000:3B:00.0"),
+        "spec.devices[0].topology.busID in body should match",
+    ),
+    (
+        "a partition of an unlisted card",
+        "device",
+        lambda made: shelves.spec(made)["partitions"][0]["members"].append("GPU-gone"),
+        "the members of every partition must be uuids of devices in spec.devices",
+    ),
+    (
+        "a partition of nothing",
+        "device",
+        lambda made: shelves.spec(made)["partitions"][0].update(members=[]),
+        "spec.partitions[0].members in body should have at least 1 items",
+    ),
+    (
+        "a summary that miscounts",
+        "device",
+        lambda made: shelves.spec(made)["summary"].update(gpus=3),
+        "summary.gpus must be the number of devices of type gpu",
+    ),
+    (
+        "a card cordoned twice",
+        "device",
+        lambda made: shelves.spec(made).update(cordon=[FIRST, FIRST]),
+        "spec.cordon[1]: Duplicate value",
+    ),
+    (
+        "more than 64 cards",
+        "device",
+        lambda made: shelves.spec(made).update(
+            devices=[{"uuid": f"G-{n}", "type": "fpga", "minor": n} for n in range(65)]
+        ),
+        "spec.devices: Too many: 65: must have at most 64 items",
+    ),
+    (
+        "a misspelt field",
+        "device",
+        lambda made: shelves.cards(made)[0].update(memroy=1),
+        'unknown field "spec.devices[0].memroy"',
+    ),
+    ("a GpuPod of no node", "gpupod", lambda made: shelves.spec(made).update(node=""), "spec.node"),
+    (
+        "a GpuPod of no pod",
+        "gpupod",
+        lambda made: shelves.spec(made).pop("podUID"),
+        "spec.podUID: Required value",
+    ),
+    (
+        "a container named twice",
+        "gpupod",
+        lambda made: shelves.spec(made)["containers"].append({"name": "main"}),
+        "spec.containers[2]: Duplicate value",
+    ),
+    (
+        "more than a whole card",
+        "gpupod",
+        lambda made: shelves.spec(made)["containers"][0]["devices"][0].update(core=101),
+        "devices[0].core in body should be less than or equal to 100",
+    ),
+    (
+        "negative memory",
+        "gpupod",
+        lambda made: shelves.spec(made)["containers"][0]["devices"][0].update(memory=-1),
+        "devices[0].memory in body should be greater than or equal to 0",
+    ),
+    (
+        "a held card without memory",
+        "gpupod",
+        lambda made: shelves.spec(made)["containers"][0]["devices"][0].pop("memory"),
+        "devices[0].memory: Required value",
+    ),
+    (
+        "an unknown strategy",
+        "placementpolicy",
+        lambda made: shelves.spec(made).update(strategy="luck"),
+        'spec.strategy: Unsupported value: "luck": supported values: "binpack", "spread"',
+    ),
+    (
+        "weights that are all zero",
+        "placementpolicy",
+        lambda made: shelves.spec(made).update(weights={"core": 0, "memory": 0}),
+        "at least one of the weights must be above 0",
+    ),
+    (
+        "a negative weight",
+        "placementpolicy",
+        lambda made: shelves.spec(made)["weights"].update(core=-1),
+        "spec.weights.core in body should be greater than or equal to 0",
+    ),
+    (
+        "an error that is ignored and critical",
+        "placementpolicy",
+        lambda made: shelves.spec(made)["health"].update(ignoredXids=[79]),
+        "an XID cannot stand in both criticalXids and ignoredXids",
+    ),
+    (
+        "no grace at all",
+        "placementpolicy",
+        lambda made: shelves.spec(made)["agents"].update(graceSeconds=0),
+        "spec.agents.graceSeconds in body should be greater than or equal to 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"), [pytest.param(*case[1:], id=case[0]) for case in REFUSED]
+)
+def test_a_wrong_object_is_refused_in_words(
+    kind: str, change: Change, words: str, shelf: shelves.Shelf
+) -> None:
+    """Whoever writes nonsense is told which field is wrong and what it should be."""
+    made = shelf.make(kind)
+    change(made)
+
+    with pytest.raises(clusters.KubectlFailed) as refused:
+        shelf.send("create", "--dry-run=server", body=made)
+
+    assert words in str(refused.value)
+
+
+WRONG_STATUS: list[tuple[str, str, Change, str]] = [
+    (
+        "an unknown health",
+        "device",
+        lambda status: status["devices"][0].update(health="Poorly"),
+        'health: Unsupported value: "Poorly": supported values: "Healthy", "Unhealthy", "Unknown"',
+    ),
+    (
+        "an unknown recovery",
+        "device",
+        lambda status: status["devices"][0].update(recovery="pray"),
+        'status.devices[0].recovery: Unsupported value: "pray"',
+    ),
+    (
+        "two verdicts on one card",
+        "device",
+        lambda status: status["devices"].append({"uuid": FIRST, "health": "Healthy"}),
+        "status.devices[1]: Duplicate value",
+    ),
+    (
+        "a count below zero",
+        "device",
+        lambda status: status["summary"].update(free=-1),
+        "summary.free in body should be greater than or equal to 0",
+    ),
+    (
+        "a condition that is maybe",
+        "device",
+        lambda status: status["conditions"][0].update(status="Maybe"),
+        'status.conditions[0].status: Unsupported value: "Maybe"',
+    ),
+    (
+        "minors that are not numbers",
+        "gpupod",
+        lambda status: status.update(minors="one"),
+        "minors in body should match",
+    ),
+    (
+        "a grant from nowhere",
+        "gpupod",
+        lambda status: status["granted"][0].update(source="rumour"),
+        'status.granted[0].source: Unsupported value: "rumour"',
+    ),
+    (
+        "an unknown phase",
+        "gpupod",
+        lambda status: status.update(phase="Asleep"),
+        'status.phase: Unsupported value: "Asleep"',
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"), [pytest.param(*case[1:], id=case[0]) for case in WRONG_STATUS]
+)
+def test_a_wrong_status_is_refused_in_words(
+    kind: str, change: Change, words: str, shelf: shelves.Shelf
+) -> None:
+    """A verdict that nobody could understand never gets in."""
+    made = shelf.make(kind)
+    shelf.send("create", body=made)
+    change(made["status"])
+
+    with pytest.raises(clusters.KubectlFailed) as refused:
+        shelf.send("replace", "--subresource=status", body=made | {"metadata": shelf.read(made)["metadata"]})
+
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        pytest.param("podUID", "spec.podUID cannot change", id="another pod"),
+        pytest.param("node", "spec.node cannot change", id="another node"),
+    ],
+)
+def test_a_gpupod_stays_that_of_its_pod(field: str, words: str, shelf: shelves.Shelf) -> None:
+    """The record of one pod is never turned into that of another."""
+    made = shelf.make("gpupod")
+    shelf.send("create", body=made)
+    change = json.dumps({"spec": {field: "another"}})
+
+    with pytest.raises(clusters.KubectlFailed) as refused:
+        shelf.cluster.kubectl(
+            "-n", shelf.namespace, "patch", "gpupod", made["metadata"]["name"], "--type=merge", "-p", change
+        )
+
+    assert words in str(refused.value)

@@ -1,0 +1,164 @@
+"""The generated schema is one that the server takes and that people can read."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from berth_crds import schema
+
+UNSTRUCTURED = {"$ref", "$defs", "anyOf", "oneOf", "allOf", "not", "title", "const", "nullable"}
+
+
+class Field(NamedTuple):
+    """One node of a schema, and the way to it."""
+
+    path: str
+    node: dict[str, Any]
+
+
+def walk(node: dict[str, Any], path: str) -> Iterator[Field]:
+    """Give a node and all below it; items and values of maps have a path of their own."""
+    yield Field(path, node)
+    for name, below in node.get("properties", {}).items():
+        yield from walk(below, f"{path}.{name}")
+    for inner in ("items", "additionalProperties"):
+        if inner in node:
+            yield from walk(node[inner], f"{path}[]")
+
+
+def fields(kind: schema.Kind) -> list[Field]:
+    """Give every node of a kind's schema but metadata, which is the server's."""
+    (version,) = schema.manifest(kind)["spec"]["versions"]
+    root = version["schema"]["openAPIV3Schema"]
+    return [field for field in walk(root, kind.name) if field.path != f"{kind.name}.metadata"]
+
+
+every_kind = pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.name)
+
+
+@every_kind
+def test_every_node_has_one_type_and_no_alternatives(kind: schema.Kind) -> None:
+    """The schema is structural: everything in place, one type each."""
+    nodes = fields(kind)
+
+    broken = [path for path, node in nodes if "type" not in node or UNSTRUCTURED & set(node)]
+
+    assert broken == []
+
+
+@every_kind
+def test_every_field_explains_itself(kind: schema.Kind) -> None:
+    """`kubectl explain` has a full sentence for every field at every level."""
+    named = [field for field in fields(kind) if not field.path.endswith("[]")]
+
+    silent = [
+        path for path, node in named if not node.get("description", "").endswith((".", "berth.dev/v1alpha1"))
+    ]
+
+    assert silent == []
+    assert len(named) > 20
+
+
+@every_kind
+def test_every_list_and_string_is_bounded(kind: schema.Kind) -> None:
+    """The server can reckon what a rule costs, because nothing under it grows without bound."""
+    below = [
+        field
+        for field in fields(kind)
+        if field.path.startswith((f"{kind.name}.spec.", f"{kind.name}.status."))
+    ]
+
+    lists = [path for path, node in below if node["type"] == "array" and "maxItems" not in node]
+    maps = [path for path, node in below if "additionalProperties" in node and "maxProperties" not in node]
+    texts = [
+        path
+        for path, node in below
+        if node["type"] == "string" and not {"maxLength", "enum", "format"} & set(node)
+    ]
+
+    assert (lists, maps, texts) == ([], [], [])
+
+
+@every_kind
+def test_every_number_is_an_int64(kind: schema.Kind) -> None:
+    """No quantity is ever a float: bytes and percents are whole."""
+    types = {path: (node["type"], node.get("format")) for path, node in fields(kind)}
+
+    wrong = [
+        path
+        for path, (name, form) in types.items()
+        if name == "number" or (name == "integer" and form != "int64")
+    ]
+
+    assert wrong == []
+
+
+@every_kind
+def test_every_list_says_how_it_merges(kind: schema.Kind) -> None:
+    """Server-side apply knows of each list whether it is a map, a set or one piece."""
+    lists = [field for field in fields(kind) if field.node["type"] == "array"]
+
+    for path, node in lists:
+        keys = node.get("x-kubernetes-list-map-keys", [])
+        assert node["x-kubernetes-list-type"] in {"map", "set", "atomic"}, path
+        assert bool(keys) == (node["x-kubernetes-list-type"] == "map"), path
+        assert set(keys) <= set(node["items"].get("required", [])), path
+    assert lists
+
+
+@every_kind
+def test_required_fields_exist_and_have_no_default(kind: schema.Kind) -> None:
+    """What is required is a field of the object, and nothing fills it in silently."""
+    for path, node in fields(kind):
+        required = node.get("required", [])
+
+        assert set(required) <= set(node.get("properties", {})), path
+        assert not [name for name in required if "default" in node["properties"][name]], path
+
+
+def test_only_policies_have_defaults() -> None:
+    """What an agent did not write is absent, never made up by the server."""
+    defaulted = {kind.name for kind in schema.KINDS for _, node in fields(kind) if "default" in node}
+
+    assert defaulted == {"PlacementPolicy"}
+
+
+@every_kind
+def test_every_rule_has_one_sentence_for_people(kind: schema.Kind) -> None:
+    """Whoever breaks a rule reads words, not CEL."""
+    rules = [rule for _, node in fields(kind) for rule in node.get("x-kubernetes-validations", [])]
+
+    for rule in rules:
+        assert set(rule) == {"rule", "message"}
+        assert len(rule["message"].split()) >= 6
+        assert "self" not in rule["message"].replace("itself", "")
+        assert "\n" not in rule["message"]
+    assert rules
+
+
+def test_names_do_not_collide() -> None:
+    """No short name, plural or singular of ours is used twice, or by Kubernetes itself."""
+    taken = [
+        "po",
+        "pods",
+        "no",
+        "nodes",
+        "ds",
+        "deploy",
+        "dev",
+        "pc",
+        "pdb",
+        "pv",
+        "pvc",
+        "ns",
+        "sa",
+        "sts",
+        "rs",
+        "rc",
+    ]
+
+    ours = [name for kind in schema.KINDS for name in {*kind.short_names, kind.plural, kind.name.lower()}]
+
+    assert len(set(ours)) == len(ours)
+    assert not set(ours) & set(taken)

@@ -1,0 +1,310 @@
+"""A Kubernetes cluster without nodes: etcd, the API server and the controller manager, for one test run.
+
+    with cluster.Cluster() as testbed:
+        namespace = testbed.namespace("demo")
+        testbed.kubectl("-n", namespace, "get", "pods")
+
+It is a real one: TLS, RBAC, service accounts with bound tokens, admission, an audit log. What it lacks is
+machines: nodes are objects that tests make, and `support.kubelet` plays what should run on them. Two can
+run side by side; each has its own ports, its own authority and its own temporary directory, and leaves none
+of them behind (see `processes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import ssl
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from testbed import (
+    api,
+    audit,
+    binaries,
+    components,
+    kubeconfig,
+    pki,
+    ports,
+    processes,
+    progress,
+    supervision,
+    waiting,
+)
+
+PREFIX = "berth-testbed-"
+READY_SECONDS = 60.0
+APISERVER_GRACE_SECONDS = 5.0
+GRACE_SECONDS = 2.0
+TOKEN_SECONDS = 24 * 3600
+
+
+class KubectlFailed(Exception):
+    """Kubectl ended with an error; the message is what it said."""
+
+
+class Cluster:
+    """One control plane; use it as a context manager, or call `start` and `stop`."""
+
+    def __init__(
+        self,
+        *,
+        controller_manager: bool = True,
+        scheduler: bool = False,
+        apiserver_args: Sequence[str] = (),
+        tell: Callable[[str], None] = progress.tell,
+    ) -> None:
+        """Choose the components; nothing happens before `start`."""
+        self._controller_manager = controller_manager
+        self._scheduler = scheduler
+        self._apiserver_args = tuple(apiserver_args)
+        self._tell = tell
+        self._running: dict[str, processes.Program] = {}
+        self._supervised: list[supervision.Supervised] = []
+        self._cleanups = contextlib.ExitStack()
+        self.ready_seconds = 0.0
+
+    def __enter__(self) -> Self:
+        """Start the cluster."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the cluster, whatever happened."""
+        self.stop()
+
+    # Its life.
+
+    def start(self) -> None:
+        """Get the binaries, start everything, and return when the API server is ready."""
+        programs = binaries.ensure(self._needed(), tell=self._tell)
+        try:
+            self._prepare(programs)
+            self._start_programs()
+        except BaseException:
+            self.stop()
+            raise
+        self._tell(f"API server {self.server} ready in {self.ready_seconds:.1f} s, files in {self.directory}")
+
+    def stop(self) -> None:
+        """Stop every program, clients before servers, and remove the directory; safe to call twice."""
+        try:
+            while self._supervised:
+                self._supervised.pop().stop(grace=GRACE_SECONDS)
+            self._stop("kube-apiserver")
+            self._stop("etcd")
+        finally:
+            self._cleanups.close()
+
+    def crash_apiserver(self) -> None:
+        """Kill the API server as a power cut would; `restart_apiserver` brings it back."""
+        self._running.pop("kube-apiserver").kill()
+
+    def restart_apiserver(self) -> None:
+        """Stop the API server if it runs, start it again on the same port, and wait until it is ready."""
+        self._stop("kube-apiserver")
+        self._start_apiserver()
+
+    def expire_history(self) -> None:
+        """Make the server answer 410 to every list and watch that wants to go on from an earlier revision.
+
+        Compaction alone does not do it: the API server serves recent revisions out of its own memory. A
+        restarted one knows nothing older than its start, and etcd cannot help it any more.
+        """
+        self.compact_etcd()
+        self.restart_apiserver()
+
+    def compact_etcd(self) -> int:
+        """Make etcd forget all revisions before the current one; return it."""
+        etcd = api.Api(port=self._site.ports.etcd)
+        answer = etcd.post("/v3/kv/range", {"key": "AA=="})
+        revision = int(answer["header"]["revision"])
+        etcd.post("/v3/kv/compaction", {"revision": revision, "physical": True})
+        return revision
+
+    # Where it is.
+
+    @property
+    def directory(self) -> Path:
+        """The temporary directory with all files of the cluster."""
+        return self._site.directory
+
+    @property
+    def port(self) -> int:
+        """The port of the API server on 127.0.0.1."""
+        return self._site.ports.apiserver
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate that vouches for the API server."""
+        return self.directory / "ca.crt"
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        """A kubeconfig that may do everything."""
+        return self.directory / "admin.kubeconfig"
+
+    # What tests do with it.
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """Run the real kubectl as the administrator and return what it prints."""
+        command = [str(self._site.programs["kubectl"]), f"--cache-dir={self.directory / 'kubectl'}", *words]
+        environment = os.environ | {"KUBECONFIG": str(self.admin_kubeconfig)}
+        result = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, env=environment, check=False
+        )
+        if result.returncode:
+            message = f"kubectl {' '.join(words)}: {result.stderr.strip() or result.stdout.strip()}"
+            raise KubectlFailed(message)
+        return result.stdout
+
+    def apply(self, *sources: Path | str) -> None:
+        """Apply files or directories (given as paths) and YAML (given as text), in this order."""
+        for source in sources:
+            where, stdin = (str(source), None) if isinstance(source, Path) else ("-", source)
+            # Server-side: for a big CRD, what the client would remember is more than an annotation may hold.
+            self.kubectl("apply", "--server-side", "--force-conflicts", "-f", where, stdin=stdin)
+
+    def namespace(self, prefix: str = "test") -> str:
+        """Create a fresh namespace, ready for pods."""
+        name = f"{prefix}-{secrets.token_hex(3)}"
+        self._api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        # Admission refuses pods until this account exists, and the controller manager may take its time.
+        self.service_account(name, "default")
+        return name
+
+    def service_account(self, namespace: str, name: str) -> str:
+        """Make sure that a service account exists; return the user name that RBAC and the audit log know."""
+        self._api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
+        return f"system:serviceaccount:{namespace}:{name}"
+
+    def token(self, namespace: str, service_account: str) -> str:
+        """Return a fresh bound token of a service account, as a pod would be given one."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
+        }
+        return str(self._api.post(path, body)["status"]["token"])
+
+    def kubeconfig_for(self, namespace: str, service_account: str, *, server: str | None = None) -> Path:
+        """Write a kubeconfig of a service account; `server` lets it go through a proxy."""
+        path = self.directory / f"{namespace}-{service_account}-{secrets.token_hex(3)}.kubeconfig"
+        endpoint = kubeconfig.Endpoint(server=server or self.server, ca_file=self.ca_file)
+        return kubeconfig.with_token(
+            path, endpoint, token=self.token(namespace, service_account), namespace=namespace
+        )
+
+    def audit(self) -> list[audit.AuditEvent]:
+        """Return every write that the API server has finished, in the order of its log."""
+        return audit.read(self._site.audit_log)
+
+    # How it starts.
+
+    def _needed(self) -> list[str]:
+        optional = {"kube-controller-manager": self._controller_manager, "kube-scheduler": self._scheduler}
+        return ["etcd", "kube-apiserver", "kubectl", *(name for name, wanted in optional.items() if wanted)]
+
+    def _prepare(self, programs: dict[str, Path]) -> None:
+        """Make the directory, the ports, the certificates and the administrator."""
+        janitor = processes.Janitor(PREFIX)
+        self._cleanups.callback(janitor.sweep)
+        self._site = components.Site(directory=janitor.directory, ports=self._reserve(), programs=programs)
+        self._authority = pki.Authority(self.directory)
+        self._serving = self._authority.server("kube-apiserver")
+        self._signing_key = self._authority.signing_key("service-accounts")
+        admin = self._authority.client("testbed-admin", file="admin", group="system:masters")
+        self._kubeconfig(self.admin_kubeconfig, admin)
+        tls = ssl.create_default_context(cafile=str(self.ca_file))
+        tls.load_cert_chain(admin.certificate, admin.key)
+        self._api = api.Api(port=self.port, tls=tls)
+
+    def _reserve(self) -> components.Ports:
+        reserved = [ports.Reservation() for _ in range(3)]
+        for reservation in reserved:
+            self._cleanups.callback(reservation.release)
+        apiserver, etcd, etcd_peer = (reservation.port for reservation in reserved)
+        return components.Ports(apiserver=apiserver, etcd=etcd, etcd_peer=etcd_peer)
+
+    def _start_programs(self) -> None:
+        started = time.monotonic()
+        self._start("etcd", components.etcd(self._site))
+        self._start_apiserver()
+        self.ready_seconds = time.monotonic() - started
+        # Nobody waits for these two: what they do shows up when it is done, as in any cluster.
+        if self._controller_manager:
+            config = self._component("kube-controller-manager")
+            command = components.controller_manager(
+                self._site, kubeconfig=config, signing_key=self._signing_key
+            )
+            self._supervise("kube-controller-manager", command)
+        if self._scheduler:
+            config = self._component("kube-scheduler")
+            self._supervise("kube-scheduler", components.scheduler(self._site, kubeconfig=config))
+
+    def _component(self, name: str) -> Path:
+        """Write the kubeconfig of a component, whose rights come with the server's own RBAC roles."""
+        client = self._authority.client(f"system:{name}", file=name)
+        return self._kubeconfig(self.directory / f"{name}.kubeconfig", client)
+
+    def _kubeconfig(self, path: Path, client: pki.Pair) -> Path:
+        endpoint = kubeconfig.Endpoint(server=self.server, ca_file=self.ca_file)
+        return kubeconfig.with_certificate(path, endpoint, client=client)
+
+    def _start_apiserver(self) -> None:
+        command = components.apiserver(
+            self._site, serving=self._serving, signing_key=self._signing_key, extra=self._apiserver_args
+        )
+        self._start("kube-apiserver", command)
+        self._wait("kube-apiserver", "to be ready", functools.partial(_answers, self._api, "/readyz"))
+
+    def _start(self, name: str, command: list[str]) -> None:
+        self._running[name] = self._launch(name, command)
+
+    def _supervise(self, name: str, command: list[str]) -> None:
+        self._supervised.append(supervision.Supervised(functools.partial(self._launch, name, command)))
+
+    def _launch(self, name: str, command: list[str]) -> processes.Program:
+        return processes.start(name, command, log=self.directory / f"{name}.log")
+
+    def _stop(self, name: str) -> None:
+        program = self._running.pop(name, None)
+        if program:
+            program.stop(grace=APISERVER_GRACE_SECONDS if name == "kube-apiserver" else GRACE_SECONDS)
+
+    def _wait(self, name: str, what: str, condition: Callable[[], bool]) -> None:
+        """Wait for a component, but not after its death; on failure show the end of its log."""
+        program = self._running[name]
+        try:
+            waiting.until(
+                lambda: condition() or not program.alive(), what=f"{name} {what}", seconds=READY_SECONDS
+            )
+        except waiting.TimedOut as error:
+            message = f"{error}; the end of {program.log}:\n{processes.tail(program.log)}"
+            raise processes.CannotStart(message) from None
+        if not program.alive():
+            message = f"{name} ended by itself; the end of its log:\n{processes.tail(program.log)}"
+            raise processes.CannotStart(message)
+
+
+def _answers(server: api.Api, path: str) -> bool:
+    """Tell whether a server answers with success; while it starts it refuses connections or says 500."""
+    try:
+        server.get(path)
+    except (OSError, api.ApiError):
+        return False
+    return True
