@@ -12,12 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed import builder
+from testbed import builder, processes
 from testbed import cluster as clusters
 
 CANNOT_BE_HELPED = {builder.Obstacle.NO_GO, builder.Obstacle.NO_NETWORK}
 
 
+@pytest.hookimpl(tryfirst=True)  # Before the option -m looks at the markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that uses the cluster, directly or through another fixture."""
     for item in items:
@@ -49,4 +50,6 @@ def _start(testbed: clusters.Cluster, config: pytest.Config) -> None:
     except builder.Unavailable as error:
         if error.obstacle in CANNOT_BE_HELPED:
             pytest.skip(error.sentence)
+        pytest.fail(str(error), pytrace=False)
+    except processes.CannotStart as error:
         pytest.fail(str(error), pytrace=False)

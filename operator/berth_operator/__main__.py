@@ -15,7 +15,7 @@ def main() -> None:
         level=chosen.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
     # Kopf and its helpers narrate every object they see.
-    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    logging.getLogger("kopf").setLevel(max(logging.ERROR, logging.getLogger().level))
     try:
         asyncio.run(app.main(chosen))
     except errors.Unusable as error:

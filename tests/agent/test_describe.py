@@ -80,7 +80,7 @@ def test_mig_instances_are_described() -> None:
 
     assert written == {
         "enabled": True,
-        "instances": [
+        "instances": (
             {
                 "uuid": "MIG-1",
                 "profile": "1g.10gb",
@@ -88,8 +88,8 @@ def test_mig_instances_are_described() -> None:
                 "gi": 7,
                 "ci": 0,
                 "placement": {"start": 0, "size": 1},
-            }
-        ],
+            },
+        ),
     }
 
 

@@ -270,7 +270,7 @@ class Cluster:
             self._site, serving=self._serving, signing_key=self._signing_key, extra=self._apiserver_args
         )
         self._start("kube-apiserver", command)
-        self._wait("kube-apiserver", "to be ready", functools.partial(_answers, self._api, "/readyz"))
+        self._wait_until_ready()
 
     def _start(self, name: str, command: list[str]) -> None:
         self._running[name] = self._launch(name, command)
@@ -286,19 +286,21 @@ class Cluster:
         if program:
             program.stop(grace=APISERVER_GRACE_SECONDS if name == "kube-apiserver" else GRACE_SECONDS)
 
-    def _wait(self, name: str, what: str, condition: Callable[[], bool]) -> None:
-        """Wait for a component, but not after its death; on failure show the end of its log."""
-        program = self._running[name]
+    def _wait_until_ready(self) -> None:
+        """Wait for the API server, but not after its death or etcd's; on failure show the end of a log."""
         try:
             waiting.until(
-                lambda: condition() or not program.alive(), what=f"{name} {what}", seconds=READY_SECONDS
+                lambda: _answers(self._api, "/readyz") or self._dead(),
+                what="the API server to be ready",
+                seconds=READY_SECONDS,
             )
         except waiting.TimedOut as error:
-            message = f"{error}; the end of {program.log}:\n{processes.tail(program.log)}"
-            raise processes.CannotStart(message) from None
-        if not program.alive():
-            message = f"{name} ended by itself; the end of its log:\n{processes.tail(program.log)}"
-            raise processes.CannotStart(message)
+            raise processes.CannotStart(_with_log(str(error), self._running["kube-apiserver"])) from None
+        if dead := self._dead():
+            raise processes.CannotStart(_with_log(f"{dead.name} ended by itself", dead))
+
+    def _dead(self) -> processes.Program | None:
+        return next((program for program in self._running.values() if not program.alive()), None)
 
 
 def _answers(server: api.Api, path: str) -> bool:
@@ -308,3 +310,7 @@ def _answers(server: api.Api, path: str) -> bool:
     except (OSError, api.ApiError):
         return False
     return True
+
+
+def _with_log(sentence: str, program: processes.Program) -> str:
+    return f"{sentence}; the end of {program.log}:\n{processes.tail(program.log)}"

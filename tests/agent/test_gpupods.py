@@ -1,0 +1,201 @@
+"""What a GpuPod says follows from its pod's allocation, its phase, and who tells of grants."""
+
+import asyncio
+import dataclasses
+import datetime as dt
+
+import msgspec
+import pytest
+
+from berth_agent import gpupods, publish, simulated
+from berth_agent.describe import card
+from berth_crds import allocation, names, vocabulary, wire
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+LATER = NOON + dt.timedelta(minutes=5)
+NOTHING = wire.GpuPodStatus()
+
+CARDS = tuple(map(card, simulated.machine("n1", "2xT4").read()))
+VIEW = gpupods.View("n1", gpupods.models(CARDS), vocabulary.GrantSource.SIMULATED)
+
+SHARE = allocation.Share(CARDS[1].uuid, minor=1, core=50, memory=1024)
+WHOLE = allocation.Share(CARDS[0].uuid, minor=0, core=100, memory=2048)
+SLICE = allocation.Share("MIG-1", minor=0, core=14, memory=512, profile="1g.5gb")
+NIC = allocation.Share("rdma-0000:1f:00.0", minor=0, core=100, memory=0, vf="0000:1f:00.2")
+
+
+def pod(text: str | None, *, phase: str = "Pending") -> gpupods.Pod:
+    """Give a bound pod with this allocation."""
+    annotations = {} if text is None else {names.ALLOCATION: text}
+    meta = wire.Meta(name="p", namespace="ns", uid="u-1", annotations=annotations)
+    return gpupods.Pod(meta, gpupods.PodSpec("n1"), gpupods.PodStatus(phase))
+
+
+def told(*, node: str = "n1") -> allocation.Allocation:
+    """Give an allocation of two containers."""
+    return allocation.of(node, {"a": {"gpu": [SHARE, WHOLE]}, "b": {"gpu": [SLICE], "rdma": [NIC]}})
+
+
+def status(
+    phase: str, before: wire.GpuPodStatus = NOTHING, *, view: gpupods.View = VIEW, now: dt.datetime = NOON
+) -> wire.GpuPodStatus:
+    """Describe the status of a pod in this phase."""
+    return gpupods.status(pod("", phase=phase), told(), before, view, now=now)
+
+
+# ---------------------------------------------------------------- what was given
+
+
+def test_pod_without_allocation_was_given_nothing() -> None:
+    """A pod that Berth did not place has no record."""
+    assert gpupods.given(pod(None), "n1") is None
+
+
+def test_allocation_is_read() -> None:
+    """What the Binding wrote is what the pod was given."""
+    assert gpupods.given(pod(allocation.encode(told())), "n1") == told()
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        pytest.param("{", "NotJson", id="not JSON"),
+        pytest.param('{"v": 2}', "UnknownVersion", id="newer version"),
+        pytest.param(allocation.encode(told(node="n2")), "names the node n2", id="another node"),
+    ],
+)
+def test_allocation_that_cannot_be_trusted_is_unclear(text: str, detail: str) -> None:
+    """An allocation that is damaged or not of this node is told, never guessed."""
+    found = gpupods.given(pod(text), "n1")
+
+    assert isinstance(found, gpupods.Unclear)
+    assert detail in found.detail
+
+
+def test_spec_copies_the_allocation() -> None:
+    """Each container's devices stand in order, GPUs with the model of their card."""
+    spec = gpupods.spec(pod(""), told(), VIEW)
+
+    assert (spec.node, spec.pod_uid) == ("n1", "u-1")
+    assert spec.containers == (
+        wire.HoldingContainer(
+            "a",
+            (
+                wire.HeldCard(CARDS[1].uuid, 1, "gpu", core=50, memory=1024, model="Tesla T4"),
+                wire.HeldCard(CARDS[0].uuid, 0, "gpu", core=100, memory=2048, model="Tesla T4"),
+            ),
+        ),
+        wire.HoldingContainer(
+            "b",
+            (
+                wire.HeldCard("MIG-1", 0, "gpu", core=14, memory=512, model="Tesla T4", profile="1g.5gb"),
+                wire.HeldCard(NIC.uuid, 0, "rdma", core=100, memory=0, vf="0000:1f:00.2"),
+            ),
+        ),
+    )
+
+
+def test_zeros_of_a_held_card_are_written() -> None:
+    """Minor 0 and no memory reach the API as such."""
+    written = msgspec.to_builtins(gpupods.spec(pod(""), told(), VIEW))["containers"][1]["devices"][1]
+
+    assert (written["minor"], written["memory"]) == (0, 0)
+
+
+# ---------------------------------------------------------------- what is held
+
+
+def test_running_pod_is_granted_what_it_was_given() -> None:
+    """Under the simulated probe a running pod holds what it was given, and the record says who says so."""
+    found = status("Running")
+
+    assert (found.phase, found.minors) == ("Running", "0,1")
+    assert found.granted == (
+        wire.Grant("a", (CARDS[1].uuid, CARDS[0].uuid), "simulated"),
+        wire.Grant("b", ("MIG-1", NIC.uuid), "simulated"),
+    )
+    assert [(each.type, each.status, each.reason) for each in found.conditions] == [
+        ("Verified", "True", "Simulated")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        ("Pending", "NotRunning"),
+        ("Succeeded", "Finished"),
+        ("Failed", "Finished"),
+        ("Unknown", "PhaseUnknown"),
+    ],
+)
+def test_pod_that_does_not_run_is_granted_nothing(phase: str, reason: str) -> None:
+    """Before it runs and after it ended a pod holds nothing, and whether that agrees is unknown."""
+    found = status(phase, status("Running"))
+
+    assert (found.phase, found.granted) == (phase, ())
+    assert [(each.status, each.reason) for each in found.conditions] == [("Unknown", reason)]
+
+
+def test_without_a_source_nothing_is_said_of_grants() -> None:
+    """Where nobody tells of grants there are none, and no condition either."""
+    found = status("Running", view=dataclasses.replace(VIEW, source=None))
+
+    assert found == wire.GpuPodStatus(phase="Running", minors="0,1")
+
+
+def test_verified_is_dated_by_its_change() -> None:
+    """The condition keeps its moment while the pod runs, and gets a new one when it ends."""
+    first = status("Running")
+
+    assert status("Running", first, now=LATER) == first
+    assert status("Succeeded", first, now=LATER).conditions[0].last_transition_time == "2026-01-01T12:05:00Z"
+
+
+# ---------------------------------------------------------------- what is dirty, what is known
+
+
+async def test_dirty_names_come_once_and_in_order() -> None:
+    """A name that becomes dirty twice is looked at once; a worker waits for the next one."""
+    dirty = gpupods.Dirty()
+    for name in ("a", "b", "a"):
+        dirty.add(("ns", name))
+
+    assert [await dirty.take(), await dirty.take()] == [("ns", "a"), ("ns", "b")]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(dirty.take(), 0.01)
+    dirty.add(("ns", "a"))
+    assert await dirty.take() == ("ns", "a")
+
+
+def record(uid: str, version: int) -> wire.GpuPod:
+    """Give a GpuPod at a revision."""
+    meta = wire.Meta(name="p", namespace="ns", uid=uid, resource_version=str(version))
+    return wire.GpuPod(meta, wire.GpuPodSpec("n1", "u-1"))
+
+
+KEY = ("ns", "p")
+
+
+def test_mirror_keeps_what_is_newer() -> None:
+    """What a slow watch tells of the time before our own write changes nothing; what is newer does."""
+    stirred: list[publish.Key] = []
+    mirror: publish.Mirror[wire.GpuPod] = publish.Mirror(stirred.append)
+    mirror.answered(record("x", 9))
+
+    mirror.upserted(record("x", 8))
+    assert (mirror.get(KEY), stirred) == (record("x", 9), [])
+    mirror.upserted(record("x", 10))
+    assert (mirror.get(KEY), stirred) == (record("x", 10), [KEY])
+
+
+def test_mirror_tells_a_new_object_from_the_old_one() -> None:
+    """The late news that an earlier object is gone does not take away the one made since."""
+    stirred: list[publish.Key] = []
+    mirror: publish.Mirror[wire.GpuPod] = publish.Mirror(stirred.append)
+    mirror.answered(record("new", 12))
+
+    mirror.deleted(record("old", 11))
+    assert (mirror.get(KEY), stirred) == (record("new", 12), [])
+    # A list that was read anew tells of a delete with the last revision that its watch had seen.
+    mirror.deleted(record("new", 5))
+    assert (mirror.get(KEY), stirred) == (None, [KEY])

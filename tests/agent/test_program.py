@@ -1,0 +1,109 @@
+"""The program says what is wrong in one line, stays while the API is away, and ends when told to."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from testbed import ports, waiting
+
+AGENT = (sys.executable, "-m", "berth_agent")
+ONE_NODE = ("--node", "n1", "--simulate", "2xT4")
+
+NOWHERE = """\
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+"""
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the agent to its end, with nothing in its environment that could help it."""
+    bare = {key: value for key, value in os.environ.items() if key in {"PATH", "PYTHONPATH"}}
+    return subprocess.run(
+        [*AGENT, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**bare, "HOME": "/nonexistent", **environment},
+        check=False,
+    )
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """Lend a kubeconfig that is none."""
+    path = tmp_path / "broken"
+    path.write_text("clusters: [")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param([], "no hardware probe yet", id="no probe"),
+        pytest.param(["--simulate", "8xA101"], "There is no GPU model 'A101'", id="unknown model"),
+        pytest.param(["--interval", "x"], "argument --interval: 'x' is not a number", id="bad number"),
+        pytest.param(
+            [*ONE_NODE, "--kubeconfig", "/nonexistent"], "/nonexistent does not exist", id="no kubeconfig"
+        ),
+        pytest.param([*ONE_NODE, "--kubeconfig", "BROKEN"], "is not YAML", id="broken kubeconfig"),
+        pytest.param([*ONE_NODE], "/nonexistent/.kube/config does not exist", id="nothing to connect to"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(arguments: list[str], sentence: str, broken: Path) -> None:
+    """A start that cannot succeed ends with code 2 and one line on stderr, never a traceback."""
+    ended = run(*(str(broken) if word == "BROKEN" else word for word in arguments))
+
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("berth-agent: ")
+    assert sentence in line
+
+
+def test_help_tells_every_flag() -> None:
+    """--help ends well and names the flags, the shapes and the file of faults."""
+    ended = run("--help")
+
+    assert ended.returncode == 0
+    for word in (
+        "--simulated-node NAME=SHAPE",
+        "--faults FILE",
+        "8xA100-SXM4-80GB",
+        "NODE_NAME",
+        '"xid": 79',
+    ):
+        assert word in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_unreachable_server_is_waited_for(tmp_path: Path, number: signal.Signals) -> None:
+    """Without a server the agent stays and says so, and a signal ends it cleanly within two seconds."""
+    reservation, log = ports.Reservation(), tmp_path / "log"
+    config = tmp_path / "config"
+    config.write_text(NOWHERE.format(port=reservation.port))
+    with log.open("wb") as output:
+        agent = subprocess.Popen([*AGENT, *ONE_NODE, "--kubeconfig", str(config)], stderr=output)
+    try:
+        waiting.until(
+            lambda: "cannot be listed" in log.read_text(), what="the agent to say that nobody answers"
+        )
+        assert agent.poll() is None
+
+        told = time.monotonic()
+        agent.send_signal(number)
+        assert agent.wait(10) == 0
+        assert time.monotonic() - told < 2
+        assert "Traceback" not in log.read_text()
+    finally:
+        agent.kill()
+        agent.wait()
+        reservation.release()
