@@ -173,14 +173,20 @@ def normal_model(name: str) -> str:
     return _VENDOR.sub("", "-".join(name.split()), count=1)
 
 
-def model_key(name: str) -> str:
-    """Give what two spellings of one model have in common, for comparing."""
+def _folded(name: str) -> str:
     return normal_model(name).casefold()
 
 
-_BY_KEY: Final = {model_key(spelling): model for model in MODELS for spelling in (model.name, *model.also)}
+_BY_KEY: Final = {_folded(spelling): model for model in MODELS for spelling in (model.name, *model.also)}
 
 
 def find(name: str) -> Model | None:
     """Find a model by any of its spellings; case, vendor and spaces are ignored."""
-    return _BY_KEY.get(model_key(name))
+    return _BY_KEY.get(_folded(name))
+
+
+@functools.lru_cache(maxsize=1024)
+def model_key(name: str) -> str:
+    """Give what two spellings of one model have in common, for comparing: `T4` and `Tesla T4` have the same."""
+    known = find(name)
+    return _folded(known.name if known else name)

@@ -6,6 +6,8 @@ their phases by the administrator, because what a kubelet or a scheduler would d
 nothing these tests are about.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import datetime as dt
@@ -15,12 +17,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from berth_agent import loop, simulated
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import api, connection, errors, lease, resources
-from testbed import audit, cluster as clusters, waiting
+from testbed import audit, waiting
+from testbed import cluster as clusters
 
 ROOT = Path(__file__).parents[2]
 INTERVAL = 0.2
@@ -37,6 +41,12 @@ def berth(cluster: clusters.Cluster) -> clusters.Cluster:
     return cluster
 
 
+class Thing(wire.Struct, frozen=True):
+    """Any object, of which only the identity matters."""
+
+    metadata: wire.Meta
+
+
 class Scene:
     """One node, the agent that speaks for it, and an administrator."""
 
@@ -47,7 +57,6 @@ class Scene:
         self.node = f"agent-{secrets.token_hex(3)}"
         self.shape = "2xA100-SXM4-80GB"
         self.faults = tmp_path / "faults.json"
-        self._tasks: list[asyncio.Task[None]] = []
 
     # The agent.
 
@@ -84,11 +93,9 @@ class Scene:
         """Read the Device of the node."""
         return await _or_none(self.admin.get(resources.DEVICES, self.node, into=wire.Device))
 
-    async def lease(self) -> lease.Lease | None:
+    async def heartbeat(self) -> lease.Lease | None:
         """Read the Lease of the node."""
-        found = self.admin.get(
-            resources.LEASES, self.node, into=lease.Lease, namespace=names.NODES_NAMESPACE
-        )
+        found = self.admin.get(resources.LEASES, self.node, into=lease.Lease, namespace=names.NODES_NAMESPACE)
         return await _or_none(found)
 
     async def gpupod(self, name: str) -> wire.GpuPod | None:
@@ -102,7 +109,7 @@ class Scene:
 
     async def until_lease(self, holds: Callable[[lease.Lease], object], *, what: str) -> lease.Lease:
         """Wait until the Lease is there and something holds of it."""
-        return await self._until(self.lease, holds, what=what)
+        return await self._until(self.heartbeat, holds, what=what)
 
     async def until_gpupod(
         self, name: str, holds: Callable[[wire.GpuPod], object], *, what: str
@@ -132,7 +139,7 @@ class Scene:
     async def create_node(self) -> str:
         """Create the Node and give its uid."""
         await self.admin.create(resources.NODES, {"metadata": {"name": self.node}})
-        return (await self.admin.get(resources.NODES, self.node, into=wire_node())).metadata.uid
+        return (await self.admin.get(resources.NODES, self.node, into=Thing)).metadata.uid
 
     async def bound_pod(self, name: str, *, minor: int = 0, text: str | None = None) -> str:
         """Create a pod, bind it as Berth would, and give its uid."""
@@ -148,15 +155,13 @@ class Scene:
 
     def allocation(self, minor: int) -> str:
         """Write the allocation of one whole card."""
-        card = next(
-            each for each in simulated.machine(self.node, self.shape).read() if each.minor == minor
-        )
+        card = next(each for each in simulated.machine(self.node, self.shape).read() if each.minor == minor)
         share = allocation.Share(card.uuid, minor, core=100, memory=card.memory)
         return allocation.encode(allocation.of(self.node, {"main": {"gpu": [share]}}))
 
     async def pod_uid(self, name: str) -> str:
         """Read a pod's uid."""
-        found = await self.admin.get(resources.PODS, name, into=wire_node(), namespace=self.namespace)
+        found = await self.admin.get(resources.PODS, name, into=Thing, namespace=self.namespace)
         return found.metadata.uid
 
     async def phase(self, name: str, phase: str) -> None:
@@ -172,9 +177,38 @@ class Scene:
         """Change the Device by hand."""
         await self._patch(resources.DEVICES, self.node, change)
 
+    async def patch_gpupod(self, name: str, change: Mapping[str, Any]) -> None:
+        """Change a GpuPod by hand."""
+        await self._patch(resources.GPU_PODS, name, change)
+
     async def _patch(
         self, resource: resources.Resource, name: str, change: Mapping[str, Any], *, sub: str = ""
     ) -> None:
         namespace = self.namespace if resource.namespaced else ""
         path = resource.path(name, namespace=namespace, sub=sub)
-        await self.admin.send("PATCH", path, body=_json(change), content=api.MERGE_PATCH)
+        await self.admin.send("PATCH", path, body=msgspec.json.encode(change), content=api.MERGE_PATCH)
+
+
+async def _or_none(reading: Awaitable[T]) -> T | None:
+    try:
+        return await reading
+    except errors.NotFound:
+        return None
+
+
+@pytest.fixture
+async def admin(berth: clusters.Cluster) -> AsyncIterator[api.Api]:
+    """Lend a client that may do everything."""
+    async with api.Api(connection.load(berth.admin_kubeconfig), agent="test-admin") as session:
+        yield session
+
+
+@pytest.fixture
+async def scene(
+    berth: clusters.Cluster, admin: api.Api, namespace: str, tmp_path: Path
+) -> AsyncIterator[Scene]:
+    """Lend a node name of its own and who acts around it; what was made goes with the node."""
+    scene = Scene(berth, admin, namespace, tmp_path)
+    yield scene
+    with contextlib.suppress(errors.NotFound):
+        await admin.delete(resources.NODES, scene.node)

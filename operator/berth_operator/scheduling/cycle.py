@@ -43,7 +43,7 @@ def answer_for(
     """Decide for one pod."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
-    placement = allocator.place(picture, candidate, rules)
+    placement = allocator.place(picture, candidate.request, candidate.demand, rules=rules)
     if placement is not None:
         return decisions.Bind(candidate.uid, placement)
     refusals = explain.refusals(picture, candidate)

@@ -8,9 +8,10 @@ import collections
 from collections.abc import Callable
 from typing import Final
 
+from berth_crds import catalog
 from berth_operator.scheduling import backlog, decisions, inventory
 from berth_operator.scheduling.decisions import Reason, Refusal
-from berth_operator.scheduling.nodes import selectors, taints
+from berth_operator.scheduling.nodes import affinity, taints
 
 NEAREST_SHOWN: Final = 1
 
@@ -43,7 +44,7 @@ def _about_place(
     taint = taints.untolerated(node, where.tolerations)
     if taint is not None:
         return Refusal(Reason.TAINTED, row.name, detail=taint.key)
-    if not selectors.matches(where, node):
+    if not affinity.matches(where, node):
         return Refusal(Reason.SELECTOR_MISMATCH, row.name)
     return None
 
@@ -70,7 +71,8 @@ def _about_each_card(
     need, models = candidate.request.cards, candidate.request.models
     if len(device.cards) < need:
         return Refusal(Reason.TOO_FEW_CARDS, row.name, detail=f"has {len(device.cards)}")
-    fitting = [card for card in device.cards if not models or card.model.casefold() in models]
+    keys = {catalog.model_key(model) for model in models}
+    fitting = [card for card in device.cards if not keys or catalog.model_key(card.model) in keys]
     if len(fitting) < need:
         return Refusal(Reason.MODEL_MISMATCH, row.name, detail=_names(device))
     well = [card for card in fitting if card.trouble is None]
@@ -177,9 +179,9 @@ def _sorted(
 def _nearest(answer: decisions.Wait) -> str:
     """Name the node that is closest to fitting, among those that are merely full."""
     full = [refusal for refusal in answer.refusals if refusal.reason is Reason.FULL]
-    if not full:
+    best = min(full, key=lambda refusal: (-int(refusal.detail.split()[0]), refusal.node), default=None)
+    if best is None or best.detail.startswith("0 "):
         return ""
-    best = min(full, key=lambda refusal: (-int(refusal.detail.split()[0]), refusal.node))
     return f" (nearest: {best.node} has {best.detail})"
 
 

@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from berth_crds import catalog
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.nodes import facts, selectors, taints
+from berth_operator.scheduling.nodes import affinity, facts, taints
 
 ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
 BASE_COLUMNS: Final = (facts.CPU, facts.MEMORY, facts.PODS)
@@ -148,7 +149,8 @@ class Inventory:
         free = self.free[: self.size]
         if not models:
             return free
-        wanted = [self.models[model] for model in models if model in self.models]
+        keys = {catalog.model_key(model) for model in models}
+        wanted = [self.models[key] for key in keys if key in self.models]
         matching: Mask = np.isin(self.model[: self.size], wanted)
         return free & matching
 
@@ -190,7 +192,7 @@ class Inventory:
         self._widen_slots(len(device.cards))
         self.model[at] = ABSENT
         for slot, card in enumerate(device.cards):
-            self.model[at, slot] = self.models.setdefault(card.model.casefold(), len(self.models))
+            self.model[at, slot] = self.models.setdefault(catalog.model_key(card.model), len(self.models))
         self._recount(at)
 
     def drop_device(self, node: str) -> None:
@@ -317,5 +319,5 @@ def accepts(node: facts.Node, where: facts.Where) -> bool:
     return (
         taints.may_schedule(node, where.tolerations)
         and taints.untolerated(node, where.tolerations) is None
-        and selectors.matches(where, node)
+        and affinity.matches(where, node)
     )

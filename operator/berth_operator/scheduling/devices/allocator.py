@@ -6,30 +6,32 @@ those that can, then the cards are picked on the best one.
 
 import numpy as np
 
-from berth_operator.scheduling import backlog, decisions, inventory, policy
+from berth_operator.scheduling import decisions, inventory, policy
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
 
 
 def place(
-    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy
+    picture: inventory.Inventory, request: requests.Request, demand: facts.Demand, *, rules: policy.Policy
 ) -> decisions.Placement | None:
     """Find the best node and cards for a pod, or None where nothing fits."""
-    able = able_nodes(picture, candidate)
+    able = able_nodes(picture, request, demand)
     best = best_node(picture, able, rules)
     if best is None:
         return None
-    cards = pick_cards(picture, best, candidate.request)
-    return decisions.Placement(best.name, requests.deal(candidate.request, cards))
+    cards = pick_cards(picture, best, request)
+    return decisions.Placement(best.name, requests.deal(request, cards))
 
 
-def able_nodes(picture: inventory.Inventory, candidate: backlog.Candidate) -> inventory.Mask:
+def able_nodes(
+    picture: inventory.Inventory, request: requests.Request, demand: facts.Demand
+) -> inventory.Mask:
     """Tell which nodes could take the pod now."""
-    able = picture.spots(candidate.demand.where) & picture.room(candidate.demand)
-    need = candidate.request.cards
-    if need:
+    able = picture.spots(demand.where) & picture.room(demand)
+    if request.cards:
         # What is withheld without a name may be any card, so it counts against each choice.
-        free = picture.free_matching(candidate.request.models).sum(axis=1) - picture.withheld[: picture.size]
-        able &= free >= need
+        free = picture.free_matching(request.models).sum(axis=1) - picture.withheld[: picture.size]
+        able &= free >= request.cards
     return able
 
 

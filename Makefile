@@ -1,0 +1,78 @@
+# Every target sets up what it needs; `make help` lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export PYTHONPATH := tests
+export PYTHONDONTWRITEBYTECODE := 1
+
+# $(call need,COMMAND THAT SUCCEEDS IF IT IS THERE,DEBIAN PACKAGE): installed when root, else named.
+define need
+	@$(1) >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing the Debian package $(2)"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $(2) >/dev/null; } \
+	      || { echo "cannot install the Debian package $(2)" >&2; exit 1; }; \
+	  else echo "missing: please install the Debian package $(2)" >&2; exit 1; fi; }
+endef
+
+.PHONY: help setup demo test check lint types fast format crds cluster clean
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make the virtual environment
+
+$(READY): pyproject.toml .constraints.txt
+	$(call need,$(PYTHON) --version,python3)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Berth needs Python 3.11 or newer; say which with PYTHON=..." >&2; exit 1; }
+	$(call need,$(PYTHON) -c "import ensurepip$(,) venv",python3-venv)
+	$(call need,test -d /etc/ssl/certs && ls /etc/ssl/certs/*.pem,ca-certificates)
+	@echo "setting up $(VENV) (about half a minute the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@PIP_CONSTRAINT=.constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --editable '.[operator,agent,dev]'
+	@touch $@
+
+demo: $(READY) ## three simulated GPU nodes on a real API server; KEEP=1 stays up
+	@$(BIN)/python -m e2e.demo $(if $(KEEP),--keep)
+
+test: lint types ## everything, including the tests on the real API server
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: lint types fast ## lint, types, import contracts, fast tests
+
+fast: $(READY) ## the tests that need no cluster
+	@$(BIN)/python -m pytest -q -m "not cluster and not slow"
+
+lint: $(READY) ## ruff, import contracts, the rules of the house
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "make format would change files" >&2; exit 1; }
+	@$(BIN)/lint-imports --cache-dir .import_linter_cache > build/import-contracts.txt 2>&1 \
+	  || { cat build/import-contracts.txt; exit 1; }
+	@$(BIN)/python -m support.house
+	@$(BIN)/python -m berth_crds check crds
+
+types: $(READY) ## mypy, strict, on the programs and on the tests
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests
+
+format: $(READY) ## let ruff format and mend what it can
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+crds: $(READY) ## write crds/*.yaml from the models
+	@$(BIN)/python -m berth_crds write crds
+
+cluster: $(READY) ## the tests' cluster by hand, with Berth's kinds and roles; Ctrl-C ends it
+	@$(BIN)/python -m testbed up --berth
+
+clean: ## remove what was made in this folder; the cluster's programs stay in the cache
+	@rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+lint types fast test: | build
+build:
+	@mkdir -p build
+
+, := ,
