@@ -10,6 +10,7 @@ Names are those that the driver reports, which are not those of the data sheets
 the one spelling for labels and summaries, and `find` accepts all of them.
 """
 
+import functools
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -187,6 +188,6 @@ def find(name: str) -> Model | None:
 
 @functools.lru_cache(maxsize=1024)
 def model_key(name: str) -> str:
-    """Give what two spellings of one model have in common, for comparing: `T4` and `Tesla T4` have the same."""
+    """Give what two spellings of one model have in common, for comparing, such as `T4` and `Tesla T4`."""
     known = find(name)
     return _folded(known.name if known else name)

@@ -237,9 +237,8 @@ async def run(*, keep: bool) -> None:
             with contextlib.closing(_Closing(demo)):
                 await demo.play()
                 if keep:
-                    print(
-                        f"\nStays up until Ctrl-C. Look around with:\n\n  export KUBECONFIG={cluster.admin_kubeconfig}"
-                    )
+                    print("\nStays up until Ctrl-C. Look around with:\n")
+                    print(f"  export KUBECONFIG={cluster.admin_kubeconfig}", flush=True)
                     await asyncio.Event().wait()
     print("\nThat was Berth; everything is stopped and removed.")
 
