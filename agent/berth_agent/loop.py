@@ -18,7 +18,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from berth_agent import describe, gpupods, patience, probe, publish
+from berth_agent import describe, patience, probe
+from berth_agent.gpupods import keeper
+from berth_agent.publish import device, heartbeat
 from berth_crds import vocabulary, wire
 from berth_crds.client import api, errors
 
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 
 # Between two ticks at least, even when somebody keeps changing our Device.
 SHORTEST_REST_SECONDS: Final = 0.5
+# Agents that were started all at once must not beat all at once for ever.
+SPREAD: Final = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,13 +61,13 @@ class Means:
 
 async def run_node(session: api.Api, subject: Subject, pace: Pace, means: Means) -> None:
     """Be the agent of one node until cancelled."""
-    keeper = gpupods.Keeper(
+    gpupods = keeper.Keeper(
         session, subject.node, source=subject.grants, clock=means.clock, chance=means.chance
     )
-    ticker = Ticker(session, subject, pace, means, furnish=lambda spec: keeper.furnish(spec.devices))
+    ticker = Ticker(session, subject, pace, means, furnish=lambda spec: gpupods.furnish(spec.devices))
     async with asyncio.TaskGroup() as group:
         group.create_task(ticker.run(), name=f"tick {subject.node}")
-        group.create_task(keeper.run(), name=f"gpupods of {subject.node}")
+        group.create_task(gpupods.run(), name=f"gpupods of {subject.node}")
 
 
 class Ticker:
@@ -86,8 +90,8 @@ class Ticker:
         self._complaint = patience.Complaint(log, f"node {subject.node} is not published")
         self._sampler = Sampler(subject.probe, deadline=pace.deadline)
         self._said: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
-        self._publisher = publish.DevicePublisher(session, subject.node, astray=self._hurry.set)
-        self._heartbeat = publish.Heartbeat(
+        self._publisher = device.Publisher(session, subject.node, astray=self._hurry.set)
+        self._heartbeat = heartbeat.Heartbeat(
             session, subject.node, identity=means.identity, seconds=pace.lease_seconds, clock=means.clock
         )
 
@@ -111,7 +115,7 @@ class Ticker:
             most, chance = self._pace.interval, self._means.chance()
             return patience.pause(error, self._complaint.failures, most=most, chance=chance)
         self._complaint.succeeded()
-        return self._pace.interval
+        return self._pace.interval * (1 - SPREAD * self._means.chance())
 
     async def _tick(self) -> None:
         outcome = await self._sampler.sample()
@@ -160,14 +164,13 @@ class Sampler:
 
     async def sample(self) -> probe.Outcome:
         """Look once, or say that the probe hangs."""
-        hung = self._look is not None and not self._look.done()
-        # What a look found that ended after its deadline is old by now, and is dropped here.
-        look = self._look if self._look and hung else self._start()
-        self._look = look
-        # The deadline is waited for once: a hung look must not slow down the heartbeat.
-        done, _ = await asyncio.wait({look}, timeout=0 if hung else self._deadline)
-        if done:
-            return look.result()
+        # The deadline is waited for once: a hung look must not slow down the heartbeat. What
+        # it finds when it ends after all is old by then, and is dropped.
+        if self._look is None or self._look.done():
+            self._look = self._start()
+            await asyncio.wait({self._look}, timeout=self._deadline)
+            if self._look.done():
+                return self._look.result()
         return probe.SourceFailed("Hung", f"The probe has not answered within {self._deadline:g} s.")
 
     def _start(self) -> asyncio.Future[probe.Outcome]:

@@ -71,6 +71,7 @@ class Kind:
     scope: str
     short_names: tuple[str, ...]
     columns: tuple[Column, ...] = ()
+    selectable: tuple[str, ...] = ()  # Fields by which a watch may be narrowed on the server.
 
     @property
     def name(self) -> str:
@@ -108,6 +109,7 @@ KINDS: Final = (
         plural=names.GPU_PODS,
         scope="Namespaced",
         short_names=("gp",),
+        selectable=(".spec.node",),
         columns=(
             Column("Phase", ".status.phase", description="Phase of the pod."),
             Column("Node", ".spec.node", description="Node that the pod is bound to."),
@@ -216,12 +218,14 @@ def _version(kind: Kind) -> Schema:
     schema["required"].remove("metadata")
     if not schema["required"]:
         del schema["required"]
+    selectable = {"selectableFields": [{"jsonPath": path} for path in kind.selectable]}
     return {
         "name": names.VERSION,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [_column(column) for column in kind.columns],
+        **(selectable if kind.selectable else {}),
         "schema": {"openAPIV3Schema": schema},
     }
 

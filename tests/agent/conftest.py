@@ -14,6 +14,7 @@ import datetime as dt
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +40,59 @@ def berth(cluster: clusters.Cluster) -> clusters.Cluster:
     cluster.apply(ROOT / "manifests" / "rbac.yaml", *sorted((ROOT / "crds").glob("*.yaml")))
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     return cluster
+
+
+LIMITED = """\
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: {name}, namespace: {namespace}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: {name}}}
+rules:
+- {{apiGroups: [""], resources: [nodes, pods], verbs: [get, list, watch]}}
+- {{apiGroups: [berth.dev], resources: [devices, gpupods], verbs: [get, list, watch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: {name}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {name}}}
+subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: {name}, namespace: berth-nodes}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: berth-agent}}
+subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
+"""
+
+TRUSTED = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: {name}-trusted}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: berth-agent}}
+subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """An agent's account that may read, and not yet write."""
+
+    cluster: clusters.Cluster
+    namespace: str
+    name: str
+    kubeconfig: Path
+
+    @property
+    def user(self) -> str:
+        """Its name in the audit log."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    def trust(self) -> None:
+        """Give it the rights of an agent."""
+        self.cluster.apply(TRUSTED.format(name=self.name, namespace=self.namespace))
 
 
 class Thing(wire.Struct, frozen=True):
@@ -81,6 +135,13 @@ class Scene:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    def limited_account(self) -> Limited:
+        """Make an account that may read what an agent reads, and write nothing but Leases."""
+        name = f"limited-{self.node}"
+        self.cluster.apply(LIMITED.format(name=name, namespace=self.namespace))
+        kubeconfig = self.cluster.kubeconfig_for(self.namespace, name)
+        return Limited(self.cluster, self.namespace, name, kubeconfig)
 
     def writes(self) -> list[audit.AuditEvent]:
         """Give what the agents have written about this node and in this namespace."""
@@ -173,9 +234,9 @@ class Scene:
         path = resources.PODS.path(name, namespace=self.namespace)
         await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
 
-    async def patch_device(self, change: Mapping[str, Any]) -> None:
+    async def patch_device(self, change: Mapping[str, Any], *, sub: str = "") -> None:
         """Change the Device by hand."""
-        await self._patch(resources.DEVICES, self.node, change)
+        await self._patch(resources.DEVICES, self.node, change, sub=sub)
 
     async def patch_gpupod(self, name: str, change: Mapping[str, Any]) -> None:
         """Change a GpuPod by hand."""

@@ -11,7 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from berth_agent import describe, simulated
+from berth_agent.publish import writer
 from berth_crds import names, wire
 from berth_crds.client import resources
 from testbed import audit, proxy, waiting
@@ -21,39 +24,6 @@ if TYPE_CHECKING:
     import pytest
 
     from agent.conftest import Scene
-
-LIMITED = """\
-apiVersion: v1
-kind: ServiceAccount
-metadata: {{name: {name}, namespace: {namespace}}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: {name}}}
-rules:
-- {{apiGroups: [""], resources: [nodes, pods], verbs: [get, list, watch]}}
-- {{apiGroups: [berth.dev], resources: [devices, gpupods], verbs: [get, list, watch]}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {{name: {name}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {name}}}
-subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: {name}, namespace: berth-nodes}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: berth-agent}}
-subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
-"""
-
-TRUSTED = """\
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {{name: {name}-trusted}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: berth-agent}}
-subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
-"""
 
 
 def ready(device: wire.Device) -> bool:
@@ -158,6 +128,39 @@ async def test_hand_edit_is_put_right_and_cordon_survives(scene: Scene) -> None:
     assert failed.spec == right.spec
 
 
+async def test_what_others_add_is_taken_out(scene: Scene) -> None:
+    """A card and a verdict that somebody adds by hand are taken out, though an apply would keep them."""
+    await scene.create_node()
+    alien = {"uuid": "GPU-alien", "type": "gpu", "minor": 63, "memory": 1}
+    async with scene.agent():
+        device = await scene.until_device(ready, what="the Device")
+        await scene.admin.send(
+            "PATCH",
+            resources.DEVICES.path(scene.node),
+            body=msgspec.json.encode(
+                [
+                    {"op": "add", "path": "/spec/devices/0", "value": alien},
+                    {"op": "replace", "path": "/spec/summary/gpus", "value": 3},
+                ]
+            ),
+            content=writer.JSON_PATCH,
+        )
+        await scene.until_device(lambda it: it.spec == device.spec, what="the card to be taken out")
+        added = {"uuid": "GPU-alien", "health": "Unhealthy"}
+        await scene.patch_device({"status": {"devices": [added]}}, sub="status")
+        settled = len(scene.writes())
+        await scene.until_device(lambda it: not it.status.devices, what="the verdict to be taken out")
+        await until_beats(scene, settled, 5)
+
+    await quiet_since(scene, settled)
+
+
+async def quiet_since(scene: Scene, settled: int) -> None:
+    """Check that the agent wrote little since, beside its Lease: that it is not fighting anybody."""
+    others = [each for each in scene.writes()[settled:] if each.resource != "leases"]
+    assert len(others) <= 3
+
+
 async def test_fault_turns_one_card_and_back(scene: Scene) -> None:
     """A broken card gets a verdict of its own while all cards stay listed, and loses it when it heals."""
     await scene.create_node()
@@ -182,20 +185,18 @@ async def test_fault_turns_one_card_and_back(scene: Scene) -> None:
 
 async def test_lease_vouches_only_for_what_the_api_took(scene: Scene) -> None:
     """While the API refuses the Device there is no Lease; once it takes it, the Lease is kept fresh."""
-    name, namespace = f"limited-{scene.node}", scene.namespace
-    scene.cluster.apply(LIMITED.format(name=name, namespace=namespace))
-    user = f"system:serviceaccount:{namespace}:{name}"
     await scene.create_node()
+    limited = scene.limited_account()
 
     async def refused_twice() -> bool:
-        mine = audit.writes_by(scene.cluster.audit(), user)
+        mine = audit.writes_by(scene.cluster.audit(), limited.user)
         return len(audit.refused(audit.writes_to(mine, names.DEVICES))) >= 2
 
-    async with scene.agent(kubeconfig=scene.cluster.kubeconfig_for(namespace, name)):
+    async with scene.agent(kubeconfig=limited.kubeconfig):
         await waiting.eventually(refused_twice, what="two refusals")
         assert await scene.heartbeat() is None
 
-        scene.cluster.apply(TRUSTED.format(name=name, namespace=namespace))
+        limited.trust()
         first = await scene.until_lease(lambda it: it.spec.renew_time, what="the Lease")
         assert await scene.device() is not None
         await scene.until_lease(

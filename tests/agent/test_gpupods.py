@@ -7,16 +7,16 @@ import datetime as dt
 import msgspec
 import pytest
 
-from berth_agent import gpupods, publish, simulated
-from berth_agent.describe import card
+from berth_agent import describe, simulated
+from berth_agent.gpupods import keeper, record
 from berth_crds import allocation, names, vocabulary, wire
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 LATER = NOON + dt.timedelta(minutes=5)
 NOTHING = wire.GpuPodStatus()
 
-CARDS = tuple(map(card, simulated.machine("n1", "2xT4").read()))
-VIEW = gpupods.View("n1", gpupods.models(CARDS), vocabulary.GrantSource.SIMULATED)
+CARDS = tuple(map(describe.card, simulated.machine("n1", "2xT4").read()))
+VIEW = record.View("n1", record.models(CARDS), vocabulary.GrantSource.SIMULATED)
 
 SHARE = allocation.Share(CARDS[1].uuid, minor=1, core=50, memory=1024)
 WHOLE = allocation.Share(CARDS[0].uuid, minor=0, core=100, memory=2048)
@@ -24,11 +24,11 @@ SLICE = allocation.Share("MIG-1", minor=0, core=14, memory=512, profile="1g.5gb"
 NIC = allocation.Share("rdma-0000:1f:00.0", minor=0, core=100, memory=0, vf="0000:1f:00.2")
 
 
-def pod(text: str | None, *, phase: str = "Pending") -> gpupods.Pod:
+def pod(text: str | None, *, phase: str = "Pending") -> record.Pod:
     """Give a bound pod with this allocation."""
     annotations = {} if text is None else {names.ALLOCATION: text}
     meta = wire.Meta(name="p", namespace="ns", uid="u-1", annotations=annotations)
-    return gpupods.Pod(meta, gpupods.PodSpec("n1"), gpupods.PodStatus(phase))
+    return record.Pod(meta, record.PodSpec("n1"), record.PodStatus(phase))
 
 
 def told(*, node: str = "n1") -> allocation.Allocation:
@@ -37,10 +37,10 @@ def told(*, node: str = "n1") -> allocation.Allocation:
 
 
 def status(
-    phase: str, before: wire.GpuPodStatus = NOTHING, *, view: gpupods.View = VIEW, now: dt.datetime = NOON
+    phase: str, before: wire.GpuPodStatus = NOTHING, *, view: record.View = VIEW, now: dt.datetime = NOON
 ) -> wire.GpuPodStatus:
     """Describe the status of a pod in this phase."""
-    return gpupods.status(pod("", phase=phase), told(), before, view, now=now)
+    return record.status(pod("", phase=phase), told(), before, view, now=now)
 
 
 # ---------------------------------------------------------------- what was given
@@ -48,12 +48,12 @@ def status(
 
 def test_pod_without_allocation_was_given_nothing() -> None:
     """A pod that Berth did not place has no record."""
-    assert gpupods.given(pod(None), "n1") is None
+    assert record.given(pod(None), "n1") is None
 
 
 def test_allocation_is_read() -> None:
     """What the Binding wrote is what the pod was given."""
-    assert gpupods.given(pod(allocation.encode(told())), "n1") == told()
+    assert record.given(pod(allocation.encode(told())), "n1") == told()
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_allocation_is_read() -> None:
 )
 def test_allocation_that_cannot_be_trusted_is_unclear(text: str, detail: str) -> None:
     """An allocation that is damaged or not of this node is told, never guessed."""
-    found = gpupods.given(pod(text), "n1")
+    found = record.given(pod(text), "n1")
 
-    assert isinstance(found, gpupods.Unclear)
+    assert isinstance(found, record.Unclear)
     assert detail in found.detail
 
 
 def test_spec_copies_the_allocation() -> None:
     """Each container's devices stand in order, GPUs with the model of their card."""
-    spec = gpupods.spec(pod(""), told(), VIEW)
+    spec = record.spec(pod(""), told(), VIEW)
 
     assert (spec.node, spec.pod_uid) == ("n1", "u-1")
     assert spec.containers == (
@@ -97,7 +97,7 @@ def test_spec_copies_the_allocation() -> None:
 
 def test_zeros_of_a_held_card_are_written() -> None:
     """Minor 0 and no memory reach the API as such."""
-    written = msgspec.to_builtins(gpupods.spec(pod(""), told(), VIEW))["containers"][1]["devices"][1]
+    written = msgspec.to_builtins(record.spec(pod(""), told(), VIEW))["containers"][1]["devices"][1]
 
     assert (written["minor"], written["memory"]) == (0, 0)
 
@@ -151,12 +151,12 @@ def test_verified_is_dated_by_its_change() -> None:
     assert status("Succeeded", first, now=LATER).conditions[0].last_transition_time == "2026-01-01T12:05:00Z"
 
 
-# ---------------------------------------------------------------- what is dirty, what is known
+# ---------------------------------------------------------------- what is dirty
 
 
 async def test_dirty_names_come_once_and_in_order() -> None:
     """A name that becomes dirty twice is looked at once; a worker waits for the next one."""
-    dirty = gpupods.Dirty()
+    dirty = keeper.Dirty()
     for name in ("a", "b", "a"):
         dirty.add(("ns", name))
 
@@ -165,37 +165,3 @@ async def test_dirty_names_come_once_and_in_order() -> None:
         await asyncio.wait_for(dirty.take(), 0.01)
     dirty.add(("ns", "a"))
     assert await dirty.take() == ("ns", "a")
-
-
-def record(uid: str, version: int) -> wire.GpuPod:
-    """Give a GpuPod at a revision."""
-    meta = wire.Meta(name="p", namespace="ns", uid=uid, resource_version=str(version))
-    return wire.GpuPod(meta, wire.GpuPodSpec("n1", "u-1"))
-
-
-KEY = ("ns", "p")
-
-
-def test_mirror_keeps_what_is_newer() -> None:
-    """What a slow watch tells of the time before our own write changes nothing; what is newer does."""
-    stirred: list[publish.Key] = []
-    mirror: publish.Mirror[wire.GpuPod] = publish.Mirror(stirred.append)
-    mirror.answered(record("x", 9))
-
-    mirror.upserted(record("x", 8))
-    assert (mirror.get(KEY), stirred) == (record("x", 9), [])
-    mirror.upserted(record("x", 10))
-    assert (mirror.get(KEY), stirred) == (record("x", 10), [KEY])
-
-
-def test_mirror_tells_a_new_object_from_the_old_one() -> None:
-    """The late news that an earlier object is gone does not take away the one made since."""
-    stirred: list[publish.Key] = []
-    mirror: publish.Mirror[wire.GpuPod] = publish.Mirror(stirred.append)
-    mirror.answered(record("new", 12))
-
-    mirror.deleted(record("old", 11))
-    assert (mirror.get(KEY), stirred) == (record("new", 12), [])
-    # A list that was read anew tells of a delete with the last revision that its watch had seen.
-    mirror.deleted(record("new", 5))
-    assert (mirror.get(KEY), stirred) == (None, [KEY])

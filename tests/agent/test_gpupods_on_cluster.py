@@ -84,6 +84,21 @@ async def test_recreated_pod_gets_a_new_record(scene: Scene) -> None:
     assert new.status.minors == "1"
 
 
+async def test_refused_record_is_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """A record that the API refuses is written once the API takes it, without any news of the pod."""
+    await scene.create_node()
+    limited = scene.limited_account()
+    async with scene.agent(kubeconfig=limited.kubeconfig):
+        await scene.bound_pod("p")
+
+        async def told() -> bool:
+            return f"GpuPod {scene.namespace}/p (attempt 1)" in caplog.text
+
+        await waiting.eventually(told, what="the refusal to be told")
+        limited.trust()
+        await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
+
+
 async def test_record_changed_by_hand_is_put_right(scene: Scene) -> None:
     """A record that somebody empties is filled again, and one that somebody deletes is made again."""
     await scene.create_node()

@@ -1,5 +1,7 @@
 """The program says what is wrong in one line, stays while the API is away, and ends when told to."""
 
+import asyncio
+import datetime as dt
 import os
 import signal
 import subprocess
@@ -9,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from berth_agent import __main__ as program
+from berth_agent import loop, simulated
+from berth_crds.client import api, connection
 from testbed import ports, waiting
 
 AGENT = (sys.executable, "-m", "berth_agent")
@@ -103,7 +108,42 @@ def test_unreachable_server_is_waited_for(tmp_path: Path, number: signal.Signals
         assert agent.wait(10) == 0
         assert time.monotonic() - told < 2
         assert "Traceback" not in log.read_text()
+        assert log.read_text().endswith("stopped\n")
     finally:
         agent.kill()
         agent.wait()
         reservation.release()
+
+
+async def test_node_that_fails_is_started_anew(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of ours in one node's loop is told with its trace, and that node alone is started again."""
+    starts: list[str] = []
+
+    async def run_node(_session: object, subject: loop.Subject, *_: object) -> None:
+        starts.append(subject.node)
+        if starts.count(subject.node) == 1 and subject.node == "bad":
+            raise ZeroDivisionError
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(loop, "run_node", run_node)
+    means = loop.Means(clock=lambda: dt.datetime.now(dt.UTC), chance=lambda: 0.0, identity="me")
+    session = api.Api(connection.Connection("http://nowhere"), agent="test")
+    probe = simulated.SimulatedProbe(simulated.machine("n", "1xT4"), simulated.FaultFile(None, "n"))
+    subjects = [loop.Subject(name, probe, None) for name in ("good", "bad")]
+    tasks = [
+        asyncio.create_task(program._keep(session, each, loop.Pace(1, 1, 3), means)) for each in subjects
+    ]
+
+    async def again() -> bool:
+        return starts.count("bad") == 2
+
+    await waiting.eventually(again, what="the node to be started anew")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert starts.count("good") == 1
+    assert "node bad: the agent failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text

@@ -307,6 +307,8 @@ def _answers(server: api.Api, path: str) -> bool:
     """Tell whether a server answers with success; while it starts it refuses connections or says 500."""
     try:
         server.get(path)
+    except ssl.SSLCertVerificationError:
+        raise  # Time will not mend that.
     except (OSError, api.ApiError):
         return False
     return True

@@ -20,6 +20,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 LIFETIME = dt.timedelta(days=7)
 CLOCK_SLACK = dt.timedelta(hours=1)
 
+# Python 3.13 and newer trust no authority that does not say this of itself.
+MAY_SIGN = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 # All names under which clients in tests reach the server, directly or through the proxy, and those real
 # clusters use.
 SERVER_NAMES = (
@@ -52,6 +65,7 @@ class Authority:
         certificate = (
             _builder(self._name, self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(MAY_SIGN, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )

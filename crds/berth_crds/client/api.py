@@ -23,7 +23,7 @@ APPLY: Final = "application/apply-patch+yaml"
 
 DEADLINE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
-FIRST_ERROR_CODE: Final = 400
+FIRST_ERROR_CODE: Final = 300  # A redirect is none of the API server's answers, and is not followed.
 
 T = TypeVar("T")
 
@@ -92,7 +92,9 @@ class Api:
         url = self.link.server + path
         rest |= {"server_hostname": self.link.server_name, "proxy": self.link.proxy}
         try:
-            async with self._session.request(method, url, params=params, headers=headers, **rest) as answer:
+            async with self._session.request(
+                method, url, params=params, headers=headers, allow_redirects=False, **rest
+            ) as answer:
                 if answer.status >= FIRST_ERROR_CODE:
                     hint = answer.headers.get("Retry-After")
                     raise errors.from_answer(answer.status, await answer.read(), retry_after=hint)
@@ -107,9 +109,8 @@ class Api:
 
     async def get(self, resource: Resource, name: str, *, into: type[T], namespace: str = "") -> T:
         """Read one object by a quorum read."""
-        return msgspec.json.decode(
-            await self.send("GET", resource.path(name, namespace=namespace)), type=into
-        )
+        path = resource.path(name, namespace=namespace)
+        return decode(await self.send("GET", path), into, path=path)
 
     async def create(self, resource: Resource, thing: Any, *, namespace: str = "", sub: str = "") -> bytes:
         """Create one object, or post to a subresource of the object it names."""
@@ -141,3 +142,13 @@ class Api:
             body=msgspec.json.encode(whole),
             content=APPLY,
         )
+
+
+def decode(body: bytes, into: type[T], *, path: str) -> T:
+    """Decode an answer; one that is something else came from somebody between us and the server."""
+    try:
+        return msgspec.json.decode(body, type=into)
+    except errors.ODD as error:
+        raise errors.Unreachable(
+            f"{path}: the answer is no {into.__name__}: {error}", ambiguous=True
+        ) from error

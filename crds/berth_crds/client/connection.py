@@ -127,11 +127,9 @@ def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None = None) -> C
     entry = pick(config.contexts, chosen, what="context", origin=origin)
     cluster = pick(config.clusters, entry.get("cluster"), what="cluster", origin=origin)
     user = pick(config.users, entry["user"], what="user", origin=origin) if entry.get("user") else {}
-    server = cluster.get("server")
-    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        raise errors.Unusable(f"{origin}: cluster {entry.get('cluster')!r} names no server URL.")
+    server = server_of(cluster, name=entry.get("cluster"), origin=origin)
     return Connection(
-        server=server.rstrip("/"),
+        server=server,
         trust=_trust(cluster, user, origin=origin) if server.startswith("https://") else None,
         authorization=_authorization(user, origin=origin),
         origin=f"{origin}, context {chosen}",
@@ -213,6 +211,14 @@ def pick(entries: Mapping[str, Mapping[str, Any]], name: Any, *, what: str, orig
     return entries[name]
 
 
+def server_of(cluster: Mapping[str, Any], *, name: Any, origin: str) -> str:
+    """Give the URL of a cluster's server."""
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+        raise errors.Unusable(f"{origin}: cluster {name!r} names no server URL.")
+    return server.rstrip("/")
+
+
 def _trust(cluster: Mapping[str, Any], user: Mapping[str, Any], *, origin: str) -> ssl.SSLContext:
     try:
         authority = _bytes(cluster, "certificate-authority")
@@ -220,21 +226,27 @@ def _trust(cluster: Mapping[str, Any], user: Mapping[str, Any], *, origin: str) 
         if cluster.get("insecure-skip-tls-verify"):
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         certificate, key = _bytes(user, "client-certificate"), _bytes(user, "client-key")
-        if certificate and key:
+        if certificate or key:
             _load_pair(context, certificate, key)
-    except (OSError, ValueError, ssl.SSLError, binascii.Error) as error:
+    except (OSError, ValueError) as error:
         raise errors.Unusable(f"{origin}: its certificates cannot be used: {error}.") from error
     return context
 
 
 def _bytes(entry: Mapping[str, Any], key: str) -> bytes:
     if data := entry.get(f"{key}-data"):
-        return base64.b64decode(str(data), validate=True)
+        try:
+            # Line breaks are legal, as they are for kubectl; anything else that is no base64 is not.
+            return base64.b64decode("".join(str(data).split()), validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"{key}-data is not base64 ({error})") from error
     return Path(entry[key]).read_bytes() if entry.get(key) else b""
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Hand a certificate to OpenSSL, which takes files only: private, and gone at once."""
+    if not certificate or not key:
+        raise ValueError("a client certificate and its key go together, and one of them is missing")
     with tempfile.NamedTemporaryFile(prefix="berth-", suffix=".pem") as file:
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -6,7 +6,16 @@ which tells whether the request can have had an effect: that is what decides bet
 trying again and looking first.
 """
 
+import math
+from typing import Final
+
 import msgspec
+
+# All that decoding may raise: what is no JSON, what is no UTF-8, what is nested without end.
+ODD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+# No server is left alone for longer, whatever it asks for.
+MOST_PATIENCE_SECONDS: Final = 60.0
 
 
 class ClientError(Exception):
@@ -108,7 +117,7 @@ def from_answer(code: int, body: bytes, *, retry_after: str | None = None) -> Ap
     """Turn a refused request's answer into its exception, whatever the body looks like."""
     try:
         status = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except ODD:
         status = Status(message=body[:500].decode(errors="replace").strip() or "no details given")
     return from_status(status, code=code, retry_after=_seconds(retry_after))
 
@@ -116,18 +125,25 @@ def from_answer(code: int, body: bytes, *, retry_after: str | None = None) -> Ap
 def from_status(status: Status, *, code: int = 0, retry_after: float | None = None) -> ApiError:
     """Turn a Status object into its exception."""
     code = code or status.code
-    hinted = status.details.retryAfterSeconds if status.details else None
+    if retry_after is None and status.details is not None:
+        retry_after = _bounded(status.details.retryAfterSeconds)
     kind = BY_CODE.get(code, Unavailable if code >= 500 or code == 0 else ApiError)  # noqa: PLR2004
     return kind(
         code,
         status.message or "no details given",
         reason=status.reason,
-        retry_after=retry_after if retry_after is not None else hinted,
+        retry_after=retry_after,
     )
 
 
 def _seconds(header: str | None) -> float | None:
     try:
-        return max(0.0, float(header)) if header is not None else None
+        return _bounded(float(header)) if header is not None else None
     except ValueError:
         return None
+
+
+def _bounded(seconds: float | None) -> float | None:
+    if seconds is None or math.isnan(seconds):
+        return None
+    return min(max(0.0, seconds), MOST_PATIENCE_SECONDS)

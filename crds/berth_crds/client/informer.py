@@ -29,6 +29,7 @@ PAGE: Final = 500
 WATCH_SECONDS: Final = (300, 600)
 PATIENCE: Final = 4  # Watches that fail in a row before the list is read again.
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+SHORTEST_WATCH_SECONDS: Final = 1.0
 
 
 class Bearer(Protocol):
@@ -164,7 +165,9 @@ class Informer(Generic[B]):
 
     def _replace(self, collection: watch.Collection[B]) -> None:
         seen = {_key(thing.metadata) for thing in collection.items}
-        for key in [key for key in self._known if key not in seen]:
+        # An object of which not even the name can be read may be any of those that seem to be gone.
+        vanished = [] if NAMELESS in seen else [key for key in self._known if key not in seen]
+        for key in vanished:
             self._sink.deleted(self._known.pop(key))
         for thing in collection.items:
             self._upsert(thing)
@@ -186,6 +189,14 @@ class Informer(Generic[B]):
                 await self._pause(failures, error)
 
     async def _follow(self) -> None:
+        started, version = asyncio.get_running_loop().time(), self._version
+        await self._read_watch()
+        short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
+        if short and self._version == version:
+            # A server going down, or somebody between us, answers at once with nothing: do not hammer it.
+            raise errors.Unreachable("the server ended it at once, with nothing said", ambiguous=False)
+
+    async def _read_watch(self) -> None:
         low, high = WATCH_SECONDS
         seconds = low + int((high - low) * self._chance())
         stream = watch.events(
@@ -242,6 +253,9 @@ class Informer(Generic[B]):
         wanted = getattr(error, "retry_after", None) or 0.0
         step = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
         await asyncio.sleep(max(wanted, step * (0.5 + self._chance())))
+
+
+NAMELESS: Final = ("", "")
 
 
 def _key(meta: wire.Meta) -> tuple[str, str]:

@@ -5,6 +5,7 @@ order, and ends when the server ends it. Both know nothing of what was seen befo
 is the informer's part.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Final, Generic, Literal, TypeVar, cast
@@ -46,6 +47,21 @@ class _Bearer(msgspec.Struct, gc=False):
     metadata: wire.Meta
 
 
+class _Identity(wire.Struct, frozen=True):
+    """The least that tells which object it is."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Nameable(msgspec.Struct, gc=False):
+    """Any object whose metadata is odd as well: its identity may still be readable."""
+
+    metadata: _Identity
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
     """An object whose shape is not the one we know; its metadata, where even that was readable."""
@@ -83,6 +99,7 @@ class Codec(Generic[T]):
     _page = msgspec.json.Decoder(_Page)
     _frame = msgspec.json.Decoder(_Frame)
     _bearer = msgspec.json.Decoder(_Bearer)
+    _nameable = msgspec.json.Decoder(_Nameable)
     _status = msgspec.json.Decoder(errors.Status)
 
     def __init__(self, kind: type[T]) -> None:
@@ -97,7 +114,7 @@ class Codec(Generic[T]):
         """Decode one object, or tell why not."""
         try:
             return self._thing.decode(raw)
-        except msgspec.DecodeError as error:
+        except errors.ODD as error:
             return Unreadable(self._metadata(raw), str(error))
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
@@ -110,10 +127,12 @@ class Codec(Generic[T]):
         return Event(cast("Change", frame.type), self.thing(frame.object))
 
     def _metadata(self, raw: msgspec.Raw) -> wire.Meta:
-        try:
+        with contextlib.suppress(*errors.ODD):
             return self._bearer.decode(raw).metadata
-        except msgspec.DecodeError:
-            return wire.Meta()
+        with contextlib.suppress(*errors.ODD):
+            known = self._nameable.decode(raw).metadata
+            return wire.Meta(known.name, known.namespace, known.uid, known.resource_version)
+        return wire.Meta()
 
 
 async def pages(
@@ -138,7 +157,7 @@ async def pages(
 def _readable(codec: Codec[T], body: bytes, path: str) -> tuple[ListMeta, list[T | Unreadable]]:
     try:
         return codec.page(body)
-    except msgspec.DecodeError as error:
+    except errors.ODD as error:
         raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
 
 
@@ -163,7 +182,7 @@ async def events(
         async for line in lines(content):
             try:
                 yield codec.event(line)
-            except msgspec.DecodeError as error:
+            except errors.ODD as error:
                 raise errors.Unreachable(
                     f"{path}: a watch sent no event: {error}", ambiguous=False
                 ) from error

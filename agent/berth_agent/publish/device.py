@@ -1,0 +1,113 @@
+"""Keeps the Device of one node as it should be.
+
+It follows that one Device by a watch, so a Device that somebody deletes or edits is
+noticed at once and told to the loop. The Node that owns it is read once, and again
+whenever the Device is gone: it goes with its Node, and the next Node of that name has
+another uid.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from berth_agent.publish import mirror, writer
+from berth_crds import vocabulary, wire
+from berth_crds.client import api, errors, informer, resources
+
+# The conditions of a Device that are the agent's; `Ready` beside them is the operator's.
+OWN_CONDITIONS: Final = frozenset(
+    {vocabulary.DeviceCondition.NVML_READY, vocabulary.DeviceCondition.POD_RESOURCES_READY}
+)
+
+
+def _spec(spec: wire.DeviceSpec) -> object:
+    # The server keeps a keyed list in an order of its own once several have written to it.
+    devices = tuple(sorted(spec.devices, key=lambda card: card.uuid))
+    return msgspec.structs.replace(spec, devices=devices, cordon=())
+
+
+def _status(status: wire.DeviceStatus) -> object:
+    return (
+        sorted(status.devices, key=lambda card: card.uuid),
+        [each for each in status.conditions if each.type in OWN_CONDITIONS],
+    )
+
+
+FORM: Final = writer.Form(
+    resources.DEVICES,
+    wire.Device,
+    owned_by=resources.NODES.kind,
+    parts=(
+        writer.Part("spec", _spec, ("bootID", "driver", "devices", "partitions", "summary")),
+        writer.Part("status", _status, ("devices",)),
+    ),
+)
+
+
+class Node(wire.Struct, frozen=True):
+    """A Node, of which only the identity matters here."""
+
+    metadata: wire.Meta
+
+
+class Publisher:
+    """Publishes one Device."""
+
+    def __init__(self, session: api.Api, node: str, *, astray: Callable[[], None]) -> None:
+        """Remember whom to tell when somebody else changed the Device: `astray`."""
+        self._session = session
+        self._node = node
+        self._key: mirror.Key = ("", node)
+        self._astray = astray
+        self._owner: wire.OwnerReference | None = None
+        self._wanted: writer.Wanted | None = None
+        self._mirror: mirror.Mirror[wire.Device] = mirror.Mirror(self._stirred)
+        self._writer = writer.Writer(session, FORM, self._mirror)
+        self.informer = informer.Informer(
+            session,
+            resources.DEVICES,
+            wire.Device,
+            self._mirror,
+            scope=informer.Scope(fields=f"metadata.name={node}"),
+        )
+
+    def seen(self) -> wire.Device | None:
+        """Give the Device as it stands in the API."""
+        return self._mirror.get(self._key)
+
+    async def publish(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> wire.OwnerReference:
+        """Make the Device say this, and give the Node that owns it."""
+        owner = self._owner or await self._find_owner()
+        self._wanted = writer.Wanted(self._key, owner, spec, status)
+        try:
+            await self._writer.make_so(self._wanted)
+        except errors.NotFound:
+            # Deleted between the two writes, or its kind is not served (yet).
+            self._forget()
+            raise
+        return owner
+
+    async def _find_owner(self) -> wire.OwnerReference:
+        try:
+            node = await self._session.get(resources.NODES, self._node, into=Node)
+        except errors.NotFound as error:
+            sentence = f"there is no Node {self._node} yet that could own the Device"
+            raise errors.ClientError(sentence) from error
+        self._owner = wire.OwnerReference(
+            api_version=resources.NODES.api_version,
+            kind=resources.NODES.kind,
+            name=self._node,
+            uid=node.metadata.uid,
+        )
+        return self._owner
+
+    def _stirred(self, key: mirror.Key) -> None:
+        if self._mirror.get(key) is None:
+            self._forget()
+        if self._wanted is not None and not self._writer.agrees(self._wanted):
+            self._astray()
+
+    def _forget(self) -> None:
+        self._owner = None
+        self._writer.forget(self._key)

@@ -1,0 +1,92 @@
+"""The newest that is known of each object of one kind.
+
+News comes from two sides, which race each other: a watch, and the answers to our own
+writes. The mirror keeps whichever is later. So an agent that finds everything in place
+writes nothing, and one that has just written does not write again because its watch is
+slow; but a deletion is never overlooked, for a Device that is believed to stand while it
+is gone would be vouched for by its Lease.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from berth_crds import wire
+
+Key = tuple[str, str]  # namespace, empty for the whole cluster's, and name
+
+
+class Kept(Protocol):
+    """An object of ours: metadata, and a spec and a status with parts that are the agent's."""
+
+    @property
+    def metadata(self) -> wire.Meta: ...  # noqa: D102
+    @property
+    def spec(self) -> Any: ...  # noqa: D102
+    @property
+    def status(self) -> Any: ...  # noqa: D102
+
+
+B = TypeVar("B", bound=Kept)
+
+
+def key_of(meta: wire.Meta) -> Key:
+    """Name an object within its kind."""
+    return meta.namespace, meta.name
+
+
+class Mirror(Generic[B]):
+    """What is known; `stirred` is told the key of whatever a watch changes."""
+
+    def __init__(self, stirred: Callable[[Key], None]) -> None:
+        self._stirred = stirred
+        self._things: dict[Key, B] = {}
+        self.deletions = 0
+
+    def __repr__(self) -> str:
+        """Tell the state in words."""
+        return f"<Mirror: {len(self._things)} known>"
+
+    def get(self, key: Key) -> B | None:
+        """Give what is known of one object."""
+        return self._things.get(key)
+
+    def upserted(self, thing: B, /) -> None:
+        """Take what a watch says."""
+        if self._take(thing):
+            self._stirred(key_of(thing.metadata))
+
+    def deleted(self, thing: B, /) -> None:
+        """Forget an object, unless another of its name has been made since."""
+        self.deletions += 1
+        key = key_of(thing.metadata)
+        known = self._things.get(key)
+        if known is not None and known.metadata.uid == thing.metadata.uid:
+            self.forget(key)
+            self._stirred(key)
+
+    def answered(self, thing: B, *, deletions: int) -> None:
+        """Take the answer to a write; `deletions` is what the count was when it was sent.
+
+        When a deletion was told meanwhile, it may be that of this very object. Then the
+        answer is left out, and the watch or the next write tells how things stand.
+        """
+        if deletions == self.deletions:
+            self._take(thing)
+
+    def forget(self, key: Key) -> None:
+        """Take it that there is no such object."""
+        self._things.pop(key, None)
+
+    def _take(self, thing: B) -> bool:
+        key = key_of(thing.metadata)
+        known = self._things.get(key)
+        if known is not None and _older(thing.metadata, known.metadata):
+            return False
+        self._things[key] = thing
+        return True
+
+
+def _older(one: wire.Meta, other: wire.Meta) -> bool:
+    """Compare revisions. Where a server's are not numbers, what comes later counts as newer."""
+    first, second = one.resource_version, other.resource_version
+    return first.isdecimal() and second.isdecimal() and int(first) < int(second)

@@ -1,0 +1,102 @@
+"""What is known of an object is the latest of two sources, and what others added is taken out exactly."""
+
+import pytest
+
+from berth_agent.publish import device, mirror, writer
+from berth_crds import wire
+
+KEY = ("ns", "p")
+
+
+def record(uid: str, version: int) -> wire.GpuPod:
+    """Give a GpuPod at a revision."""
+    meta = wire.Meta(name="p", namespace="ns", uid=uid, resource_version=str(version))
+    return wire.GpuPod(meta, wire.GpuPodSpec("n1", "u-1"))
+
+
+@pytest.fixture
+def stirred() -> list[mirror.Key]:
+    """Lend the list of what the mirror told."""
+    return []
+
+
+@pytest.fixture
+def known(stirred: list[mirror.Key]) -> mirror.Mirror[wire.GpuPod]:
+    """Lend a mirror that knows one object, from the answer to a write."""
+    known: mirror.Mirror[wire.GpuPod] = mirror.Mirror(stirred.append)
+    known.answered(record("x", 9), deletions=0)
+    return known
+
+
+def test_slow_watch_changes_nothing(known: mirror.Mirror[wire.GpuPod], stirred: list[mirror.Key]) -> None:
+    """What a watch tells of the time before our own write is old news; what is newer is taken and told."""
+    known.upserted(record("x", 8))
+    assert (known.get(KEY), stirred) == (record("x", 9), [])
+
+    known.upserted(record("x", 10))
+    assert (known.get(KEY), stirred) == (record("x", 10), [KEY])
+
+
+def test_slow_answer_changes_nothing(known: mirror.Mirror[wire.GpuPod]) -> None:
+    """An answer that arrives after the watch told of something newer is old news, too."""
+    known.upserted(record("x", 12))
+
+    known.answered(record("x", 11), deletions=0)
+    assert known.get(KEY) == record("x", 12)
+
+
+def test_deletion_is_never_undone_by_an_answer(known: mirror.Mirror[wire.GpuPod]) -> None:
+    """An answer to a write that was under way when a deletion was told brings nothing back."""
+    before = known.deletions
+    known.deleted(record("x", 10))
+
+    known.answered(record("x", 9), deletions=before)
+    assert known.get(KEY) is None
+    known.answered(record("y", 12), deletions=known.deletions)
+    assert known.get(KEY) == record("y", 12)
+
+
+def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
+    known: mirror.Mirror[wire.GpuPod], stirred: list[mirror.Key]
+) -> None:
+    """The late news that an earlier object is gone does not take away the one made since."""
+    known.deleted(record("earlier", 8))
+    assert (known.get(KEY), stirred) == (record("x", 9), [])
+
+    # A list that was read anew tells of a delete with the last revision that its watch had seen.
+    known.deleted(record("x", 5))
+    assert (known.get(KEY), stirred) == (None, [KEY])
+
+
+# ---------------------------------------------------------------- corrections
+
+
+SPEC, STATUS = device.FORM.parts
+CARD = wire.Card("GPU-1", "gpu", 0)
+ALIEN = wire.Card("GPU-2", "gpu", 1)
+
+
+def test_corrections_set_what_differs_and_leave_the_rest() -> None:
+    """A list with a foreign entry is set outright, a field that should not be goes, the cordon stays."""
+    meant = wire.DeviceSpec("n1", boot_id="b", devices=(CARD,))
+    said = wire.DeviceSpec(
+        "n1",
+        boot_id="b",
+        devices=(CARD, ALIEN),
+        partitions=(wire.Partition(("GPU-2",)),),
+        cordon=("GPU-1",),
+    )
+
+    assert writer.corrections(SPEC, meant=meant, said=said) == [
+        {"op": "add", "path": "/spec/devices", "value": ({"uuid": "GPU-1", "type": "gpu", "minor": 0},)},
+        {"op": "remove", "path": "/spec/partitions"},
+    ]
+
+
+def test_corrections_leave_what_others_write_in_the_status() -> None:
+    """The operator's condition and summary are none of the agent's business."""
+    said = wire.DeviceStatus(
+        conditions=(wire.Condition("Ready", "True"),), summary=wire.StatusSummary(free=1, used=0, healthy=1)
+    )
+
+    assert writer.corrections(STATUS, meant=wire.DeviceStatus(), said=said) == []

@@ -1,0 +1,160 @@
+"""The README's commands and examples, run as they stand there."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from support import kubelet
+from testbed import binaries, processes, waiting
+from testbed import cluster as clusters
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+README: Final = (ROOT / "README.md").read_text()
+NODE: Final = "readme-node"
+
+
+def blocks(language: str, *, after: str) -> list[str]:
+    """Give the code blocks of a section."""
+    section = README.split(f"\n## {after}\n")[1].split("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[clusters.Cluster]:
+    """Start a cluster that nobody has prepared."""
+    with clusters.Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def kubelets(own_cluster: clusters.Cluster) -> AsyncIterator[kubelet.Kubelets]:
+    """Play the kubelet of one node."""
+    async with kubelet.Kubelets(own_cluster) as playing:
+        await playing.add(kubelet.FakeNode(NODE))
+        yield playing
+
+
+def environment(cluster: clusters.Cluster) -> dict[str, str]:
+    """Give what a person has in the shell: kubectl, and a kubeconfig of an administrator."""
+    tools = binaries.ensure(["kubectl"])["kubectl"].parent
+    path = os.pathsep.join([str(tools), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.admin_kubeconfig), "NODE": NODE}
+
+
+def checkout(place: Path) -> Path:
+    """Make a folder that looks like the checkout, without writing into the real one."""
+    for name in ("crds", "manifests"):
+        (place / name).symlink_to(ROOT / name)
+    (place / ".venv" / "bin").mkdir(parents=True)
+    for program in ("berth-operator", "berth-agent"):
+        module = program.replace("-", "_")
+        wrapper = place / ".venv" / "bin" / program
+        wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+        wrapper.chmod(0o755)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("kubelets")
+async def test_an_existing_cluster_is_set_up_by_the_commands_of_the_readme(
+    own_cluster: clusters.Cluster, tmp_path: Path
+) -> None:
+    """Whoever follows "On an existing cluster" word by word gets the README's example pod placed."""
+    # Given the commands of that section, but for `make setup`, which has run: it made this interpreter
+    shell = environment(own_cluster)
+    place = checkout(tmp_path)
+    install, accounts, operator, agent = blocks("sh", after="On an existing cluster")
+    for script in (install, accounts.replace("make setup\n", "")):
+        words = ["bash", "-euc", script]
+        await asyncio.to_thread(subprocess.run, words, cwd=place, env=shell, check=True)
+
+    # When both programs run as it says, and the pod of the first page is created
+    started = [run(command, place, shell, at) for at, command in enumerate((operator, agent))]
+    try:
+        await waiting.eventually(_ready(own_cluster), what="the Device to be ready", seconds=30)
+        namespace = own_cluster.namespace("readme")
+        own_cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=first_example())
+
+        # Then it runs on that node, with two cards of its own
+        pod = await waiting.eventually(_bound(own_cluster, namespace), what="the pod to be bound", seconds=20)
+        assert pod["spec"]["nodeName"] == NODE
+        assert pod["metadata"]["annotations"]["berth.dev/minors"] == "0,1"
+    finally:
+        for program in started:
+            program.stop(grace=10)
+
+
+def run(command: str, place: Path, shell: dict[str, str], at: int) -> processes.Program:
+    """Start one of the README's programs."""
+    words = ["bash", "-c", f"cd {place} && exec {command.strip()}"]
+    return processes.start(f"readme-{at}", words, log=place / f"{at}.log", env=shell)
+
+
+def first_example() -> str:
+    """Give the pod on the README's first page."""
+    found = re.search(r"^```yaml\n(apiVersion.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    assert found
+    return found[1]
+
+
+def _ready(cluster: clusters.Cluster) -> Any:
+    async def ready() -> bool:
+        devices = json.loads(cluster.kubectl("get", "devices", "-o", "json"))["items"]
+        conditions = [one for device in devices for one in device.get("status", {}).get("conditions", [])]
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    return ready
+
+
+def _bound(cluster: clusters.Cluster, namespace: str) -> Any:
+    async def bound() -> dict[str, Any] | None:
+        pod: dict[str, Any] = json.loads(
+            cluster.kubectl("get", "pod", "train", "-n", namespace, "-o", "json")
+        )
+        return pod if pod["spec"].get("nodeName") else None
+
+    return bound
+
+
+def test_the_environment_snippet_is_accepted_by_the_server(
+    own_cluster: clusters.Cluster,
+) -> None:
+    """The env entry that feeds a container from the annotation is one that the API server takes."""
+    # Given the snippet of "What a pod may say"
+    (snippet,) = blocks("yaml", after="What a pod may say")
+
+    # When a pod with it is created
+    container = {"name": "main", "image": "example.com/x", **yaml.safe_load(snippet)}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "env"},
+        "spec": {"containers": [container]},
+    }
+    namespace = own_cluster.namespace("readme-env")
+    own_cluster.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(pod))
+
+    # Then the server keeps it as it is
+    path = "{.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath}"
+    kept = own_cluster.kubectl("get", "pod", "env", "-n", namespace, "-o", f"jsonpath={path}")
+    assert kept == "metadata.annotations['main.devices.berth.dev/uuids']"
+
+
+def test_the_table_of_folders_names_folders_that_exist() -> None:
+    """Every folder and file that the README points to is there."""
+    # Given the paths in the README's table of folders
+    section = README.split("\n## The parts\n")[1].split("\n## ")[0]
+    paths = re.findall(r"`((?:crds|operator|agent|manifests|tests)/[^`]*)`", section)
+
+    # Then each exists
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
