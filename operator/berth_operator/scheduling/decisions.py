@@ -57,20 +57,28 @@ class Refusal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """A part of one card, or the whole of it: core in percent, memory in bytes."""
+    """A part of one device, or the whole of it: core in percent, memory in bytes.
+
+    A MIG instance has a uuid of its own, the minor of its card, and its profile; a virtual
+    function is named by its bus id beside the uuid of its device.
+    """
 
     uuid: str
     minor: int
     core: int
     memory: int
+    type: str = "gpu"
+    profile: str = ""
+    function: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grant:
-    """The cards of one container."""
+    """The devices of one container; `runs` is false for an init container, which borrows."""
 
     container: str
     shares: tuple[Share, ...]
+    runs: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
