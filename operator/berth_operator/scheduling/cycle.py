@@ -5,12 +5,14 @@ the inventory, so that the next pod sees it, and gives everything back before it
 returns: the engine then assumes what it really sends.
 """
 
-from berth_operator.scheduling import backlog, decisions, explain, holds, inventory, policy
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally
+
+# What was said to the last pod of a kind: it holds for the next one until something is placed.
+Said = dict[search.Question, tuple[decisions.Count, ...]]
 
 
 def decide(
-    picture: inventory.Inventory,
+    places: search.Search,
     waiting: backlog.Backlog,
     now: float,
     rules: policy.Policy,
@@ -24,39 +26,47 @@ def decide(
     """
     answers: list[decisions.Decision] = []
     charged: list[str] = []
+    said: Said = {}
     try:
-        for candidate in waiting.ready(now)[:limit]:
-            answer = answer_for(picture, candidate, rules)
+        turn = waiting.ready(now)[:limit]
+        for candidate in turn:
+            answer = answer_for(places, candidate, rules, said)
             answers.append(answer)
-            if isinstance(answer, decisions.Bind):
-                picture.charge(hold_for(candidate, answer.placement))
+            if isinstance(answer, decisions.Bind) and candidate is not turn[-1]:
+                places.picture.charge(hold_for(candidate, answer.placement))
                 charged.append(candidate.uid)
+                said.clear()
     finally:
         for uid in reversed(charged):
-            picture.release(uid)
+            places.picture.release(uid)
     return answers
 
 
 def answer_for(
-    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy
+    places: search.Search,
+    candidate: backlog.Candidate,
+    rules: policy.Policy,
+    said: Said,
 ) -> decisions.Decision:
     """Decide for one pod."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
-    placement = allocator.place(picture, candidate.request, candidate.demand, rules=rules)
-    if placement is not None:
-        return decisions.Bind(candidate.uid, placement)
-    refusals = explain.refusals(picture, candidate)
-    return decisions.Wait(candidate.uid, refusals, decisions.wants(refusals))
+    question = search.ask(candidate.request, candidate.demand)
+    if question not in said:
+        placement = places.place(candidate.request, candidate.demand, rules=rules)
+        if placement is not None:
+            return decisions.Bind(candidate.uid, placement)
+        said[question] = tally.tally(places.picture, question, places.closer(question, rules))
+    return decisions.Wait(candidate.uid, said[question], decisions.wants(said[question]))
 
 
 def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:
-    """Say what a pod will hold once it is placed."""
+    """Say what a pod will hold once it is placed: the same value that the bound pod will be read as."""
     demand = candidate.demand
     return holds.Hold(
         uid=candidate.uid,
         title=candidate.title,
         node=placement.node,
-        amounts=demand.amounts + demand.served,
+        amounts=tuple(sorted(demand.amounts + demand.served)),
         shares=placement.shares,
     )

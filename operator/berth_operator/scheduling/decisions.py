@@ -32,6 +32,24 @@ class Reason(enum.StrEnum):
     MIG_MODE = "MigMode"
     WITHHELD = "Withheld"
     FULL = "Full"
+    # What one card is, so that it could not serve the request even if nobody used it.
+    EXCLUDED = "Excluded"
+    NOT_INCLUDED = "NotIncluded"
+    TOO_SMALL = "TooSmall"
+    SHARING_MODE = "SharingMode"
+    PROFILE_MISMATCH = "ProfileMismatch"
+    LABEL_MISMATCH = "LabelMismatch"
+    # What one card is used for: by one pod alone, by several, or down to its last instance or function.
+    IN_USE = "InUse"
+    PARTLY_USED = "PartlyUsed"
+    NO_INSTANCE = "NoInstance"
+    NO_FUNCTION = "NoFunction"
+    # How the cards hang together, though each would do.
+    SCOPE_MISMATCH = "ScopeMismatch"
+    NO_PARTITION = "NoPartition"
+    NO_ROOT = "NoRoot"
+    # The search for a combination was cut short: it may exist.
+    UNDECIDED = "Undecided"
     # The cluster.
     NO_NODES = "NoNodes"
 
@@ -53,6 +71,15 @@ class Refusal:
     node: str = ""
     device: str = ""
     detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Count:
+    """How many nodes refuse for one reason."""
+
+    reason: Reason
+    detail: str
+    nodes: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,6 +166,20 @@ HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.OCCUPIED: frozenset({Help.DEVICE_CHANGED, Help.CAPACITY_FREED}),
     Reason.WITHHELD: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
     Reason.FULL: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.EXCLUDED: frozenset({Help.DEVICE_CHANGED}),
+    Reason.NOT_INCLUDED: frozenset({Help.DEVICE_CHANGED}),
+    Reason.TOO_SMALL: frozenset({Help.DEVICE_CHANGED}),
+    Reason.SHARING_MODE: frozenset({Help.DEVICE_CHANGED}),
+    Reason.PROFILE_MISMATCH: frozenset({Help.DEVICE_CHANGED}),
+    Reason.LABEL_MISMATCH: frozenset({Help.DEVICE_CHANGED}),
+    Reason.IN_USE: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.PARTLY_USED: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_INSTANCE: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_FUNCTION: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.SCOPE_MISMATCH: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_PARTITION: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_ROOT: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.UNDECIDED: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
     Reason.NO_NODES: frozenset({Help.NODE_CHANGED}),
 }
 

@@ -2,22 +2,30 @@
 
 The amounts follow Kubernetes' own rule: containers and sidecars together, or the
 largest init container beside the sidecars already started, whichever is more; then the
-pod's overhead. Amounts set for the pod as a whole take the place of the sum.
+pod's overhead. Amounts of cpu, memory and huge pages that are set for the pod as a whole
+take the place of the sum; a limit alone does so only where no container asks.
+
+Names that Berth serves, its own and those of other projects, are kept apart: the Device
+answers for them, and the node only where it advertises the same name.
 """
 
 import collections
 from collections.abc import Iterable, Mapping
+from typing import Final
 
+from berth_crds import aliases
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import asks, quantities, raw
+from berth_operator.translate import quantities, raw, resources
+
+HUGE_PAGES: Final = "hugepages-"
 
 
 def demand(spec: raw.PodSpec) -> facts.Demand:
     """Read a pod's whole demand."""
     total = amounts(spec)
     return facts.Demand(
-        amounts=tuple((name, amount) for name, amount in total if not asks.served(name)),
-        served=tuple((name, amount) for name, amount in total if asks.served(name)),
+        amounts=tuple((name, amount) for name, amount in total if not aliases.served(name)),
+        served=tuple((name, amount) for name, amount in total if aliases.served(name)),
         where=where(spec),
     )
 
@@ -26,15 +34,30 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
     """Read a pod's effective requests, sorted by name, nothing that is zero."""
     running: collections.Counter[str] = collections.Counter()
     peak: Mapping[str, int] = {}
-    for container, runs in asks.each_container(spec):
-        own = read(asks.asked(container.resources))
+    for container, runs in resources.each_container(spec):
+        own = read(resources.asked(container.resources))
         peak = larger(peak, plus(running, own))
         if runs:
             running.update(own)
-    total = dict(larger(peak, running)) | read(asks.asked(spec.resources))
-    total = plus(total, read(spec.overhead or {}))
+    total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
     total[facts.PODS] = 1
-    return tuple(sorted((name, amount) for name, amount in total.items() if amount))
+    return tuple(sorted((name, min(amount, facts.LARGEST)) for name, amount in total.items() if amount))
+
+
+def as_a_whole(total: Mapping[str, int], resources: raw.ContainerResources | None) -> dict[str, int]:
+    """Put the amounts that are set for the whole pod in the place of its containers' sum."""
+    if resources is None:
+        return dict(total)
+    limits, requests = (_settable(read(one or {})) for one in (resources.limits, resources.requests))
+    return {**limits, **total, **requests}
+
+
+def _settable(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {
+        name: amount
+        for name, amount in amounts.items()
+        if name in {facts.CPU, facts.MEMORY} or name.startswith(HUGE_PAGES)
+    }
 
 
 def read(resources: raw.Resources) -> dict[str, int]:
@@ -46,7 +69,7 @@ def _amount(name: str, value: raw.Quantity) -> int:
     try:
         return quantities.demand(str(value), thousandths=name == facts.CPU)
     except ValueError:
-        return quantities.LARGEST
+        return facts.LARGEST
 
 
 def plus(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

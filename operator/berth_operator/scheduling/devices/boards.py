@@ -47,6 +47,14 @@ class Board:
     groups: tuple[tuple[Scope, tuple[int, ...]], ...] = ()
     partitions: tuple[Partition, ...] = ()
 
+    def __hash__(self) -> int:
+        """Answer from memory: boards are keys of every table of remembered choices."""
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.size, self.worth, self.groups, self.partitions))
+
     def scope(self, scope: Scope) -> tuple[int, ...]:
         """Give the groups of slots that share a scope, as masks; the node itself is one group."""
         if scope is Scope.NODE:
@@ -58,23 +66,39 @@ class Board:
         """Whether every pair is connected equally well, so that no choice is better than another."""
         return len({self.worth[a][b] for a in range(self.size) for b in range(a)}) <= 1
 
+    @functools.cached_property
+    def sizes(self) -> frozenset[int]:
+        """The sizes of set for which the partition table has an opinion."""
+        return frozenset(part.size for part in self.partitions)
+
+    def nvlinked(self, a: int, b: int) -> bool:
+        """Tell whether two slots are surely joined by NVLink: by a link, or because one ring holds both."""
+        if max(a, b) < self.size and self.worth[a][b] >= NVLINK_WORTH:
+            return True
+        pair = 1 << a | 1 << b
+        return any(part.mask & pair == pair for part in self.partitions)
+
     def within(self, mask: int) -> int:
-        """Add up the worth of all pairs inside a set of slots."""
-        chosen = slots(mask)
+        """Add up the worth of all pairs inside a set; slots of which nothing is known add nothing."""
+        chosen = slots(mask & (1 << self.size) - 1)
         return sum(self.worth[a][b] for at, a in enumerate(chosen) for b in chosen[:at])
 
     def wholeness(self, mask: int) -> int:
         """Say what a set of free slots is worth to those who come later: larger whole partitions first."""
         if self.partitions:
-            return sum(
-                SIZE_WEIGHT ** part.size.bit_length() * (1 + part.score)
-                for part in self.partitions
-                if part.mask & mask == part.mask and part.size > 1
-            )
+            return sum(value for part, value in self._values if part & mask == part)
         return self.within(mask)
 
+    @functools.cached_property
+    def _values(self) -> tuple[tuple[int, int], ...]:
+        """The worth of each partition: one of a larger size outweighs all smaller ones together."""
+        base = 1 + sum(1 + part.score for part in self.partitions)
+        return tuple(
+            (part.mask, base ** part.size.bit_length() * (1 + part.score))
+            for part in self.partitions
+            if part.size > 1
+        )
 
-SIZE_WEIGHT: Final = 100
 
 LOOSE: Final = Board(0, ())  # Nothing is known of the wiring.
 

@@ -168,6 +168,11 @@ class Need:
     simple: bool = True
 
     @property
+    def asked(self) -> bool:
+        """Tell whether any device is asked for."""
+        return bool(self.cards or self.parts)
+
+    @property
     def cards(self) -> int:
         """How many cards are asked for, in people's words: whole ones, shared ones, instances, replicas."""
         shared = max((ask.count for ask in self.shares), default=0)

@@ -2,61 +2,111 @@
 
 A set is better the more its own pairs are worth; between equals, the more it leaves to
 those who come later; then the lowest slots win, so that equal boards give equal answers.
-Results are remembered for each board, because thousands of nodes share a few of them.
+The slots that may be chosen (the pool) can be fewer than those that are free: a card
+that does not suit this pod still counts for what is left to the next one. Results are
+remembered for each board, because thousands of nodes share a few of them.
 """
 
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from berth_operator.scheduling.devices import boards
 
 # Above this many sets, a search that improves step by step takes over from comparing all.
 MOST_COMPARED: Final = 20_000
 
+Quality = tuple[int, int, int]
+
 
 @functools.lru_cache(maxsize=1 << 15)
-def best_set(board: boards.Board, free: int, count: int) -> int | None:
-    """Choose `count` of the free slots, or None where there are too few."""
-    available = boards.slots(free)
+def best_set(board: boards.Board, free: int, count: int, pool: int | None = None) -> int | None:
+    """Choose `count` slots of the pool (of all free ones, if none is given); None where there are too few."""
+    pool = free if pool is None else pool
+    available = boards.slots(pool)
     if count > len(available):
         return None
     if count == len(available):
-        return free
-    if board.uniform and not board.partitions:
+        return pool
+    known = not board.size or pool.bit_length() <= board.size
+    if known and board.uniform and not board.partitions:
         return boards.mask_of(available[:count])
     if math.comb(len(available), count) > MOST_COMPARED:
-        return _improved(board, free, count)
-    sets = (boards.mask_of(chosen) for chosen in itertools.combinations(available, count))
-    return max(sets, key=lambda chosen: _quality(board, free, chosen))
+        return _improved(board, free, count, pool)
+    return _best_of_all(board, free, count, pool)
 
 
-def best_in_scope(board: boards.Board, groups: tuple[int, ...], free: int, count: int) -> int | None:
-    """Choose within one of several groups of slots; among equally good sets the fuller group gives."""
-    found = [
-        (_quality(board, free, chosen), -(group & free).bit_count(), chosen)
-        for group in groups
-        if (chosen := best_set(board, group & free, count)) is not None
-    ]
-    return max(found)[2] if found else None
+@functools.lru_cache(maxsize=256)
+def ranked(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
+    """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
+    sets, inside = _all_sets(board, pool, count)
+    graded = sorted(
+        (-worth, -board.wholeness(free & ~chosen), chosen)
+        for worth, chosen in zip(inside.tolist(), sets, strict=True)
+    )
+    return tuple(chosen for _, _, chosen in graded)
 
 
-def _quality(board: boards.Board, free: int, chosen: int) -> tuple[int, int, int]:
-    rest = free & ~chosen
+def each(board: boards.Board, free: int, count: int, pool: int) -> Iterator[int]:
+    """Walk over all sets, the best first; where they are too many to compare, the others in plain order."""
+    best = best_set(board, free, count, pool)
+    if best is None:
+        return
+    yield best
+    available = boards.slots(pool)
+    if math.comb(len(available), count) <= MOST_COMPARED:
+        others: Iterator[int] = iter(ranked(board, free, count, pool))
+    else:
+        others = map(boards.mask_of, itertools.combinations(available, count))
+    yield from (chosen for chosen in others if chosen != best)
+
+
+def quality(board: boards.Board, free: int, chosen: int) -> Quality:
+    """Grade a set: the higher the better, and no two sets are equal."""
+    return board.within(chosen), board.wholeness(free & ~chosen), -chosen
+
+
+def _best_of_all(board: boards.Board, free: int, count: int, pool: int) -> int:
+    sets, inside = _all_sets(board, pool, count)
+    equals = [sets[at] for at in np.flatnonzero(inside == inside.max()).tolist()]
     # The lowest slots win the last comparison: their mask is the smallest number.
-    return board.within(chosen), board.wholeness(rest), -chosen
+    return max(equals, key=lambda chosen: (board.wholeness(free & ~chosen), -chosen))
 
 
-def _improved(board: boards.Board, free: int, count: int) -> int:
+def _all_sets(board: boards.Board, pool: int, count: int) -> tuple[list[int], npt.NDArray[np.int64]]:
+    """List all sets and what their pairs are worth, worked out for all of them at once."""
+    chosen = list(itertools.combinations(boards.slots(pool), count))
+    worth = _matrix(board, pool.bit_length())
+    columns = np.array(chosen, dtype=np.int64).reshape(len(chosen), count).T
+    inside = np.zeros(len(chosen), dtype=np.int64)
+    for a, b in itertools.combinations(range(count), 2):
+        inside += worth[columns[a], columns[b]]
+    return [boards.mask_of(one) for one in chosen], inside
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _matrix(board: boards.Board, slots: int) -> npt.NDArray[np.int64]:
+    """Give the worth of all pairs; slots beyond the board are worth nothing to anybody."""
+    size = max(slots, board.size)
+    worth = np.zeros((size, size), dtype=np.int64)
+    for at, row in enumerate(board.worth):
+        worth[at, : len(row)] = row
+    return worth
+
+
+def _improved(board: boards.Board, free: int, count: int, pool: int) -> int:
     """Start from the lowest slots and swap pairs while that helps."""
-    available = boards.slots(free)
-    best = boards.mask_of(available[:count])
+    best = boards.mask_of(boards.slots(pool)[:count])
     while True:
         swaps = (
-            best & ~(1 << out) | 1 << new for out in boards.slots(best) for new in boards.slots(free & ~best)
+            best & ~(1 << out) | 1 << new for out in boards.slots(best) for new in boards.slots(pool & ~best)
         )
-        better = max(swaps, key=lambda chosen: _quality(board, free, chosen))
-        if _quality(board, free, better) <= _quality(board, free, best):
+        better = max(swaps, key=lambda chosen: quality(board, free, chosen))
+        if quality(board, free, better) <= quality(board, free, best):
             return best
         best = better

@@ -53,5 +53,6 @@ class View:
 
     def unused(self, card: facts.Card) -> bool:
         """Tell whether nobody holds anything of a card."""
-        instances = (one.uuid for one in card.instances)
-        return self.usage(card.uuid) == UNUSED and all(self.usage(uuid) == UNUSED for uuid in instances)
+        if self.used.get(card.uuid, UNUSED) != UNUSED:
+            return False
+        return not any(self.used.get(one.uuid, UNUSED) != UNUSED for one in card.instances)
