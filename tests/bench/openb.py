@@ -10,6 +10,7 @@ arrived so far.
 import argparse
 import csv
 import dataclasses
+import itertools
 import json
 import os
 import random
@@ -97,7 +98,7 @@ def arrivals(tasks: Sequence[Task], seed: int, capacity: int) -> list[Task]:
     chance, order, total = random.Random(seed), list(tasks), 0
     chance.shuffle(order)
     arrived: list[Task] = []
-    for one in (*order, *_drawn(chance, tasks)):
+    for one in itertools.chain(order, _drawn(chance, tasks)):
         if total + one.asked > capacity * ARRIVALS:
             break
         total += one.asked

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth_crds import aliases, names
-from berth_operator.translate import asks, raw
+from berth_operator.translate import asks, converters, raw
 from translate import manifests
 
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden" / "aliases"
@@ -21,10 +21,13 @@ PAIRS: Final = {
 
 def pod(written: dict[str, Any]) -> raw.Pod:
     """Make a pod of the short form in the golden files."""
-    about = {key: written[key] for key in ("annotations", "labels") if key in written}
-    spec = {key: written[key] for key in ("containers", "initContainers") if key in written}
     main = manifests.container("main", resources={"limits": written.get("limits", {})})
-    return manifests.pod(**about, **({"containers": [main]} | spec))
+    return manifests.pod(
+        annotations=written.get("annotations", {}),
+        labels=written.get("labels", {}),
+        initContainers=written.get("initContainers", []),
+        containers=written.get("containers", [main]),
+    )
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
@@ -71,3 +74,8 @@ def test_bound_pod_has_as_much(pair: dict[str, Any]) -> None:
     theirs, ours = asks.containers_of(pod(pair["theirs"])), asks.containers_of(pod(pair["ours"]))
 
     assert theirs == ours
+
+
+def test_every_converter_is_there() -> None:
+    """The table of wishes names no function that translation does not have, and leaves none unused."""
+    assert {row.converter for row in aliases.WISHES} == set(converters.CONVERTERS)

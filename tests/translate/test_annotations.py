@@ -1,6 +1,8 @@
 """Which devices and how: annotations become conditions and manner, each fault a sentence of its own."""
 
-from typing import Any, Final
+import re
+from collections.abc import Mapping
+from typing import Final
 
 import pytest
 
@@ -141,17 +143,31 @@ def test_strategy_counts_without_devices() -> None:
     assert manifests.asked(pod) == requests.Request(manner=Manner(strategy=Strategy.SPREAD))
 
 
+def test_pattern_beside_models_to_avoid() -> None:
+    """What must be found and what must not become one pattern that still compiles."""
+    said = {names.MODEL_PATTERN: "(?i)a100|T4", "nvidia.com/nouse-gputype": "PCIe"}
+
+    pattern = manifests.asked(manifests.one(CARDS, annotations=said)).conditions.pattern
+
+    found = {
+        name
+        for name in ("A100-SXM4-80GB", "A100-PCIE-40GB", "Tesla-T4", "V100")
+        if re.search(pattern, name, re.IGNORECASE)
+    }
+    assert found == {"A100-SXM4-80GB", "Tesla-T4"}
+
+
 # ---------------------------------------------------------------- what makes no sense
 
 UUID = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
+NO_MODEL = " names no model; write one or several, such as A100-SXM4-80GB"
+NO_UUID = f"write one or several, such as {UUID}"
+SAY_HOW = "write for instance rdma=every (types: fpga, rdma; ways: every, count, whole)"
+TYPES = "write two or more of gpu, rdma, fpga"
 BAD: dict[str, tuple[str, str, str]] = {
-    "no model": (names.MODEL, " , ", " names no model; write one or several, such as A100-SXM4-80GB"),
-    "no model at all": (names.MODEL, "", " names no model; write one or several, such as A100-SXM4-80GB"),
-    "no model to avoid": (
-        names.AVOID_MODEL,
-        "",
-        " names no model; write one or several, such as A100-SXM4-80GB",
-    ),
+    "no model": (names.MODEL, " , ", NO_MODEL),
+    "no model at all": (names.MODEL, "", NO_MODEL),
+    "no model to avoid": (names.AVOID_MODEL, "", NO_MODEL),
     "an empty pattern": (names.MODEL_PATTERN, "", " is empty"),
     "a pattern that is none": (
         names.MODEL_PATTERN,
@@ -159,7 +175,7 @@ BAD: dict[str, tuple[str, str, str]] = {
         " is not a regular expression of Python: missing ), unterminated subpattern at position 0",
     ),
     "a pattern that is too long": (names.MODEL_PATTERN, "A" * 257, " is longer than 256 characters"),
-    "no uuid": (names.UUIDS, ",", f": no card is named; write one or several, such as {UUID}"),
+    "no uuid": (names.UUIDS, ",", f": no card is named; {NO_UUID}"),
     "a uuid with a space": (
         names.AVOID_UUIDS,
         "GPU a",
@@ -176,17 +192,17 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a strategy nobody knows": (
         names.STRATEGY,
         "best",
-        ": best is not known; write one of fragmentation, binpack, spread, weighted",
+        f": best is not known; write one of {', '.join(Strategy)}",
     ),
     "a joint of one": (
         names.JOINT,
         "gpu",
-        ": fewer than two types are named; write two or more of gpu, rdma, fpga",
+        f": fewer than two types are named; {TYPES}",
     ),
     "a joint with a stranger": (
         names.JOINT,
         "gpu,nic",
-        ": nic is no type of device; write two or more of gpu, rdma, fpga",
+        f": nic is no type of device; {TYPES}",
     ),
     "no label": (names.LABELS, "", " names no label; write for instance fabric=a"),
     "a label without a value": (
@@ -203,7 +219,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a type that nothing can be said of": (
         names.APPLY,
         "gpu=every",
-        ": 'gpu=every' is not known; write for instance rdma=every (types: fpga, rdma; ways: every, count, whole)",
+        f": 'gpu=every' is not known; {SAY_HOW}",
     ),
     "two things of one type": (
         names.APPLY,
@@ -229,7 +245,12 @@ def test_unserved_annotation(key: str) -> None:
     assert found == [(Reason.UNSUPPORTED_REQUEST, f"annotation {key} is not served yet")]
 
 
-TOGETHER: dict[str, tuple[dict[str, object], dict[str, str], str]] = {
+RDMA = "container main: berth.dev/rdma"
+OF_GPU = "speaks of devices of type gpu, but no container asks for one; add for instance nvidia.com/gpu: 1"
+OF_RDMA = (
+    "speaks of devices of type rdma, but no container asks for one; add for instance berth.dev/rdma: 100"
+)
+TOGETHER: dict[str, tuple[Mapping[str, object], dict[str, str], str]] = {
     "a policy for no scope": (
         CARDS,
         {names.SCOPE_POLICY: "preferred"},
@@ -258,62 +279,54 @@ TOGETHER: dict[str, tuple[dict[str, object], dict[str, str], str]] = {
     "a model of no card": (
         NICS,
         {names.MODEL: "T4"},
-        "annotation berth.dev/model speaks of devices of type gpu, but no container asks for one; "
-        "add for instance nvidia.com/gpu: 1",
+        f"annotation berth.dev/model {OF_GPU}",
     ),
     "a scope of no card": (
         {"cpu": 1},
         {names.SCOPE: "numa"},
-        "annotation berth.dev/scope speaks of devices of type gpu, but no container asks for one; "
-        "add for instance nvidia.com/gpu: 1",
+        f"annotation berth.dev/scope {OF_GPU}",
     ),
     "the name of no device": (
         {"cpu": 1},
         {names.UUIDS: "GPU-a"},
-        "annotation berth.dev/uuids speaks of devices of type gpu or fpga or rdma, but no container asks for one; "
-        "add for instance nvidia.com/gpu: 1",
+        f"annotation berth.dev/uuids {OF_GPU.replace('gpu,', 'gpu or fpga or rdma,')}",
     ),
     "a joint without NICs": (
         CARDS,
         {names.JOINT: "gpu,rdma"},
-        "annotation berth.dev/joint speaks of devices of type rdma, but no container asks for one; "
-        "add for instance berth.dev/rdma: 100",
+        f"annotation berth.dev/joint {OF_RDMA}",
     ),
     "labels of nothing": (
         CARDS,
         {names.LABELS: "fabric=a"},
-        "annotation berth.dev/labels speaks of devices of type fpga or rdma, but no container asks for one; "
-        "add for instance berth.dev/rdma: 100",
+        f"annotation berth.dev/labels {OF_RDMA.replace('rdma,', 'fpga or rdma,')}",
     ),
     "every NIC, and none asked for": (
         CARDS,
         {names.APPLY: "rdma=every"},
-        "annotation berth.dev/apply speaks of devices of type rdma, but no container asks for one; "
-        "add for instance berth.dev/rdma: 100",
+        f"annotation berth.dev/apply {OF_RDMA}",
     ),
     "every NIC, and two of them": (
         {names.RDMA: 200},
         {names.APPLY: "rdma=every"},
-        "container main: berth.dev/rdma: 200 asks for 2 devices, and berth.dev/apply for every one; "
-        "write 1 to 100, percent of each",
+        f"{RDMA}: 200 asks for 2 devices, and berth.dev/apply for every one; write 1 to 100, percent of each",
     ),
     "more NICs than there are": (
         {names.RDMA: 100},
         {names.APPLY: "rdma=count"},
-        "container main: berth.dev/rdma: 100 is a number of devices, because of berth.dev/apply: rdma=count; "
-        "no node has more than 64",
+        f"{RDMA}: 100 is a number of devices, because of {names.APPLY}: rdma=count; no node has more than 64",
     ),
     "half a NIC by number": (
         {names.RDMA: "0.5"},
         {names.APPLY: "rdma=whole"},
-        "container main: berth.dev/rdma: 0.5 is not a number of devices",
+        f"{RDMA}: 0.5 is not a number of devices",
     ),
 }
 
 
 @pytest.mark.parametrize(("resources", "said", "sentence"), TOGETHER.values(), ids=TOGETHER.keys())
 def test_wishes_must_fit_what_is_asked(
-    resources: dict[str, Any], said: dict[str, str], sentence: str
+    resources: Mapping[str, object], said: dict[str, str], sentence: str
 ) -> None:
     """A wish that no device could fulfil is most likely a mistake, and is told so."""
     found = manifests.faults(manifests.one(resources, annotations=said))

@@ -105,6 +105,7 @@ NEITHER = "is neither a percentage of one card (1 to 100) nor whole cards (a mul
 NO_DEVICE = "is neither a percentage of one device (1 to 100) nor whole devices (a multiple of 100)"
 ADD_MEMORY = "add berth.dev/gpu-memory or berth.dev/gpu-memory-ratio"
 
+MORE = "is more than one card has; for"
 TOGETHER = "and ask for the compute and memory of all of them together"
 
 BAD: dict[str, tuple[dict[str, object], str]] = {
@@ -133,11 +134,11 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
     ),
     "compute of two cards and memory": (
         {CORE: 200, MEMORY: "64Gi"},
-        f"berth.dev/gpu-core: 200 is more than one card has; for 2 cards add berth.dev/gpu.shared: 2 {TOGETHER}",
+        f"berth.dev/gpu-core: 200 {MORE} 2 cards add berth.dev/gpu.shared: 2 {TOGETHER}",
     ),
     "compute of three cards and a part of one": (
         {CORE: 250, RATIO: 50},
-        f"berth.dev/gpu-core: 250 is more than one card has; for 3 cards add berth.dev/gpu.shared: 3 {TOGETHER}",
+        f"berth.dev/gpu-core: 250 {MORE} 3 cards add berth.dev/gpu.shared: 3 {TOGETHER}",
     ),
     "more compute than the cards have": (
         {CORE: 300, RATIO: 200},
@@ -285,7 +286,7 @@ def test_containers_may_ask_in_different_ways() -> None:
 # ---------------------------------------------------------------- properties
 
 
-def spelled(ask: Gpus) -> dict[str, object]:
+def spelled(ask: Gpus) -> dict[str, int]:
     """Write an ask in the one spelling that can say all of them."""
     totals = {CORE: ask.core * ask.count, MEMORY: ask.memory * ask.count, RATIO: ask.ratio * ask.count}
     return {SHARED: ask.count} | {name: total for name, total in totals.items() if total}

@@ -60,6 +60,7 @@ class Answer:
     slot: columns.Numbers
     version: int
     layout: int
+    slots: bool = False  # Whether a simple share was asked, so that `slot` means something.
     closer: dict[int, tuple[decisions.Reason, str]] = dataclasses.field(default_factory=dict)
 
 
@@ -92,12 +93,13 @@ class Search:
             if answer.score[best] == IMPOSSIBLE:
                 return None
             row = self.picture.by_rank(best)
-            first = int(answer.slot[best]) if question.need.simple else None
+            first = int(answer.slot[best]) if answer.slots else None
             grants = allocator.place(row.view(), request, first=first)
             if not isinstance(grants, allocator.Shortfall):
                 return decisions.Placement(row.name, grants)
             # Only a closer look could tell; it holds until the node changes.
             answer.score[best] = IMPOSSIBLE
+            answer.closer[row.at] = grants.reason, grants.detail
         return None
 
     def closer(self, question: Question, rules: policy.Policy) -> dict[int, tuple[decisions.Reason, str]]:
@@ -135,7 +137,10 @@ class Search:
         places = picture.rank()[rows]
         ranking, able = rank(picture, rows, question, rules)
         answer.score[places] = np.where(able, ranking.score, IMPOSSIBLE)
+        for row in rows.tolist() if answer.closer else ():
+            answer.closer.pop(row, None)
         if ranking.slot is not None:
+            answer.slots = True
             answer.slot[places] = ranking.slot
         answer.version = picture.columns.version
 

@@ -45,8 +45,13 @@ class Wishes:
     said: Mapping[str, Said]
 
 
+NO_WISHES: Final = Wishes(requests.ANY_CARD, requests.ANY_MANNER, {}, {})
+
+
 def read(pod: raw.Pod) -> tuple[Wishes, list[Refusal]]:
     """Read all wishes of a pod, and what is wrong with them."""
+    if KEYS.isdisjoint(pod.metadata.annotations) and ALIASES.isdisjoint(pod.metadata.labels):
+        return NO_WISHES, []
     found, faults = _collect(pod)
     values: dict[str, Any] = {}
     for key, same in found.items():
@@ -112,9 +117,10 @@ def _wishes(values: Mapping[str, Any], said: Mapping[str, Said]) -> Wishes:
 
 
 def _both(pattern: str, avoided: str) -> str:
-    """Put what must be found and what must not into one pattern."""
+    """Put what must be found and what must not into one pattern; case is ignored in any case."""
     if not avoided:
         return pattern
+    pattern, avoided = pattern.removeprefix("(?i)"), avoided.removeprefix("(?i)")
     return f"^(?!.*(?:{avoided}))" + (f".*(?:{pattern})" if pattern else "")
 
 
@@ -255,3 +261,4 @@ READERS: Final[Mapping[str, Reader]] = {
     names.APPLY: Reader(Part.ELSEWHERE, "", _modes),
 }
 ALIASES: Final = frozenset(row.key for row in aliases.WISHES)
+KEYS: Final = frozenset({*READERS, *UNSERVED, *ALIASES})

@@ -26,6 +26,8 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Read the request of a whole pod, and all that is wrong with it."""
     wishes, faults = annotations.read(pod)
     containers, wrong = _containers(pod, wishes)
+    if wishes is annotations.NO_WISHES and not containers and not wrong:
+        return requests.NO_DEVICES, (*resources.unserved_kinds(pod.spec), *_constraints(pod.spec))
     whole = requests.Request(tuple(containers), wishes.conditions, _fitted(wishes.manner, containers))
     # A container that could not be read may be the one that a wish was meant for.
     odd = () if wrong else (*_idle(wishes, containers), *_impossible(wishes, whole))
@@ -37,7 +39,7 @@ def containers_of(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Read only how much is asked for: that is what a bound pod holds, whatever it wished for."""
     wishes, _ = annotations.read(pod)
     containers, wrong = _containers(pod, wishes)
-    return requests.Request(tuple(containers)), tuple(wrong)
+    return requests.Request(tuple(containers)) if containers else requests.NO_DEVICES, tuple(wrong)
 
 
 def priority(pod: raw.Pod) -> int:

@@ -59,12 +59,14 @@ def _odd_form(tokens: list[Token]) -> str:
 
 
 def _odd(before: str, kind: str, text: str) -> str:
-    if kind in QUANTIFIERS and before == "close":
+    if kind in {"repeat", "fixed"} and before == "close":
         return "repeats a group; write it out instead"
     if kind == "optional" and before == "open":
         return "uses an extension (?...) other than (?:...), (?=...), (?!...) and (?P<name>...)"
     if kind == "escape" and text[1] in "123456789":
         return "refers back to a group"
+    if (kind, text) == ("plain", "["):
+        return "opens a set that it does not close"
     if kind == "set" and any(mark in text[1:-1] for mark in SET_OPERATIONS):
         return r"nests sets; put a backslash before [, -, &, | and ~ in a set"
     return ""

@@ -1,20 +1,19 @@
 """Pods as the core knows them: candidates while they wait, holds once they are bound.
 
-What a bound pod holds is what its allocation says: of each device the most that its
-containers have at one time, because init containers use what the others will use later.
+What a bound pod holds is what its allocation says, put together by the same function that
+said what a placed pod holds, so that the two are equal.
 A bound, unfinished pod that asks for cards and whose allocation is missing, damaged or
 of another node withholds as many cards as it asks for; if even that cannot be read, it
 withholds all that nobody else holds by name.
 """
 
 import dataclasses
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from berth_crds import allocation, names
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling import backlog, decisions, holds
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.translate import asks, demands, raw, resources
 
 FINISHED = frozenset({"Succeeded", "Failed"})
@@ -94,12 +93,14 @@ def holding(pod: raw.Pod) -> tuple[tuple[decisions.Share, ...], int, str]:
     record = allocation.decode(text) if text is not None else None
     asked = asked_of(pod)
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
-        shares = held(grants_of(record, pod.spec))
+        shares = allocator.held(grants_of(record, pod.spec))
         return shares, *_missing(shares, asked)
     if asked is None:
         return (), holds.ALL_CARDS, _fault(record, "cards")
+    if not asked:
+        return (), 0, ""
     what = "cards" if DeviceType.GPU in asks.types_asked(asked.containers) else "devices"
-    return (), most_cards(asked), _fault(record, what) if asked else ""
+    return (), most_cards(asked), _fault(record, what)
 
 
 def asked_of(pod: raw.Pod) -> requests.Request | None:
@@ -133,34 +134,6 @@ def grants_of(record: allocation.Allocation, spec: raw.PodSpec) -> tuple[decisio
 
 def _share(kind: str, share: allocation.Share) -> decisions.Share:
     return decisions.Share(share.uuid, share.minor, share.core, share.memory, kind, share.profile, share.vf)
-
-
-def held(grants: tuple[decisions.Grant, ...]) -> tuple[decisions.Share, ...]:
-    """Say what a pod holds of each device: the most that containers running at one time have of it.
-
-    These are all that keep running, or one init container beside the sidecars before it.
-    """
-    found: dict[tuple[str, str], decisions.Share] = {}
-    for phase in _phases(grants):
-        together: dict[tuple[str, str], decisions.Share] = {}
-        for share in (share for grant in phase for share in grant.shares):
-            key = share.uuid, share.function
-            together[key] = _joined(operator.add, together[key], share) if key in together else share
-        for key, share in together.items():
-            found[key] = _joined(max, found[key], share) if key in found else share
-    order = {(share.uuid, share.function): 0 for grant in grants for share in grant.shares}
-    return tuple(found[key] for key in order)
-
-
-def _phases(grants: tuple[decisions.Grant, ...]) -> Iterator[tuple[decisions.Grant, ...]]:
-    yield tuple(one for one in grants if one.runs)
-    for at, one in enumerate(grants):
-        if not one.runs:
-            yield (*(earlier for earlier in grants[:at] if earlier.runs), one)
-
-
-def _joined(how: Callable[[int, int], int], one: decisions.Share, other: decisions.Share) -> decisions.Share:
-    return dataclasses.replace(one, core=how(one.core, other.core), memory=how(one.memory, other.memory))
 
 
 # ---------------------------------------------------------------- what it does not say

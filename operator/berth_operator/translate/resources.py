@@ -56,7 +56,7 @@ class Asked:
 
 
 def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
-    """Read what all containers of a pod ask for, in the order in which they start, and what is wrong."""
+    """Read what the containers of a pod ask for, in the order in which they start, and what is wrong."""
     found: list[Asked] = []
     faults: list[Refusal] = []
     on_pod: Mapping[str, Sequence[Figure]] = {}
@@ -67,6 +67,8 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
     for container, runs in each_container(pod.spec):
         try:
             figures = [*_of_container(container), *on_pod.get(container.name, ())]
+            if not figures:
+                continue
             found.append(Asked(container.name, runs, merged(unfolded(container.name, figures))))
         except Refused as error:
             faults.append(error.refusal)
@@ -93,10 +95,11 @@ def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
 
 def _of_container(container: raw.Container) -> Iterator[Figure]:
     for name, quantity in sorted(asked(container.resources).items()):
-        place = f"container {container.name}: {name}"
-        row = _meaning(place, name) if aliases.served(name) else None
-        if row is not None and row.means:
-            yield _figure(place, name, quantity, row)
+        if aliases.served(name):
+            place = f"container {container.name}: {name}"
+            row = _meaning(place, name)
+            if row.means:
+                yield _figure(place, name, quantity, row)
 
 
 def _meaning(place: str, name: str) -> aliases.Amount:

@@ -35,9 +35,7 @@ Way = tuple[Given, ...]
 
 def ways(view: views.View, request: requests.Request) -> Iterator[Way]:
     """List all ways to serve a request that break no rule."""
-    asks = [
-        (owner, ask) for owner, container in enumerate(request.containers) for ask in container.asks
-    ]
+    asks = [(owner, ask) for owner, container in enumerate(request.containers) for ask in container.asks]
     # What follows is chosen last, because how many are needed depends on what leads.
     asks.sort(key=lambda one: is_follower(request, one[1]))
     for way in _extend(view, request, asks, ()):
@@ -145,6 +143,41 @@ def may_instance(request: requests.Request, card: facts.Card, one: facts.Instanc
     )
 
 
+def amounts(request: requests.Request, way: Way) -> frozenset[tuple[str, str, str, int, int]]:
+    """Say what each container gets of what, in percent and bytes."""
+    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for given in way:
+        for thing in given.things:
+            uuid, function = named(given.ask, thing)
+            key = request.containers[given.owner].name, uuid, function
+            core, memory = amount(given.ask, thing)
+            before = sums.get(key, (0, 0))
+            sums[key] = before[0] + core, before[1] + memory
+    return frozenset((*key, *both) for key, both in sums.items())
+
+
+def named(ask: requests.Ask, thing: Thing) -> tuple[str, str]:
+    """Name a thing as an allocation does."""
+    if isinstance(ask, requests.Instances):
+        return thing.part, ""
+    return thing.card.uuid, thing.part
+
+
+def amount(ask: requests.Ask, thing: Thing) -> tuple[int, int]:
+    """Say how much a thing is."""
+    card = thing.card
+    match ask:
+        case requests.Gpus():
+            part = -(-card.memory * ask.ratio // 100) if ask.ratio else ask.memory
+            return ask.core, part
+        case requests.Instances():
+            return 100, next(one.memory for one in card.instances if one.uuid == thing.part)
+        case requests.Replicas():
+            return 100 // card.replicas, card.memory // card.replicas
+        case requests.Parts():
+            return ask.share, card.memory * ask.share // 100
+
+
 # ---------------------------------------------------------------- the rules
 
 
@@ -173,14 +206,13 @@ def phase_fits(view: views.View, request: requests.Request, phase: set[int], way
     running = [(given.ask, thing) for given in way if given.owner in phase for thing in given.things]
     for card in {thing.card for _, thing in running}:
         here = [(ask, thing.part) for ask, thing in running if thing.card == card]
-        if not card_fits(view, request, card, here):
+        if not card_fits(view, card, here):
             return False
     return True
 
 
 def card_fits(
     view: views.View,
-    request: requests.Request,
     card: facts.Card,
     here: list[tuple[requests.Ask, str]],
 ) -> bool:
@@ -200,9 +232,7 @@ def card_fits(
     return share_fits(view, card, used, [ask for ask, _ in here])
 
 
-def share_fits(
-    view: views.View, card: facts.Card, used: views.Usage, here: list[requests.Ask]
-) -> bool:
+def share_fits(view: views.View, card: facts.Card, used: views.Usage, here: list[requests.Ask]) -> bool:
     """Add up shares and whole cards."""
     core, memory = used.core, used.memory
     if any(view.used.get(one.uuid, views.Usage()) != views.Usage() for one in card.instances):
@@ -263,7 +293,7 @@ def in_scope(view: views.View, request: requests.Request, way: Way) -> bool:
     manner, board = request.manner, view.device.board
     if not manner.required or manner.scope in {None, Scope.NODE}:
         return True
-    order = sorted(view.device.cards, key=lambda card: (card.minor, card.uuid))
+    order = in_order(view)
     slots = {order.index(thing.card) for given in way for thing in given.things if thing.card.type == "gpu"}
     if not slots:
         return True
@@ -274,7 +304,7 @@ def in_scope(view: views.View, request: requests.Request, way: Way) -> bool:
         return False
     count = whole_count(request)
     if count in {part.size for part in board.partitions}:
-        whole = sum(1 << at for at in whole_slots(order, way))
+        whole = sum(1 << at for at in whole_slots(view, way))
         if whole not in {part.mask for part in board.partitions}:
             return False
     return all(linked(board, a, b) for a in slots for b in slots if a < b)
@@ -289,14 +319,24 @@ def linked(board: boards.Board, a: int, b: int) -> bool:
 def whole_count(request: requests.Request) -> int:
     """Say how many whole cards are needed at the same time at most."""
     return max(
-        sum(ask.count for at in phase for ask in request.containers[at].asks if is_whole(ask) for ask in [ask])
+        sum(
+            ask.count for at in phase for ask in request.containers[at].asks if is_whole(ask) for ask in [ask]
+        )
         for phase in phases(request)
     )
 
 
-def whole_slots(order: list[facts.Card], way: Way) -> set[int]:
+def whole_slots(view: views.View, way: Way) -> frozenset[int]:
     """Name the slots that are taken whole."""
-    return {order.index(thing.card) for given in way if is_whole(given.ask) for thing in given.things}
+    order = in_order(view)
+    return frozenset(
+        order.index(thing.card) for given in way if is_whole(given.ask) for thing in given.things
+    )
+
+
+def in_order(view: views.View) -> list[facts.Card]:
+    """List the cards by slot."""
+    return sorted(view.device.cards, key=lambda card: (card.minor, card.uuid))
 
 
 # ---------------------------------------------------------------- together
@@ -351,3 +391,41 @@ def is_joint(request: requests.Request, way: Way) -> bool:
             if {thing.card.root for thing in given.things} != roots or None in roots:
                 return False
     return True
+
+
+# ---------------------------------------------------------------- merit
+
+
+def merit(view: views.View, slots: frozenset[int]) -> tuple[object, ...]:
+    """Grade a set of whole cards: a partition where the table knows the size, then links, then the rest."""
+    board = view.device.board
+    free = {at for at, card in enumerate(view.device.cards) if plain(card) and view.unused(card)}
+    left = wholeness(board, free - slots)
+    score = max((part.score for part in board.partitions if set_of(part.mask) == slots), default=-1)
+    if score >= 0:
+        return True, left, score, -sum(1 << at for at in slots)
+    return False, worth(board, slots), left
+
+
+def set_of(mask: int) -> frozenset[int]:
+    """List the slots of a mask."""
+    return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
+
+
+def worth(board: boards.Board, slots: frozenset[int] | set[int]) -> int:
+    """Add up the worth of all pairs."""
+    if not board.size:
+        return 0
+    return sum(board.worth[a][b] for a, b in itertools.combinations(sorted(slots), 2))
+
+
+def wholeness(board: boards.Board, slots: frozenset[int] | set[int]) -> tuple[int, ...]:
+    """Grade what is left: the larger whole partitions first, or links where there is no table."""
+    if not board.partitions:
+        return (worth(board, slots),)
+    whole = [part for part in board.partitions if set_of(part.mask) <= slots]
+    grades = [0] * 8
+    for part in whole:
+        if len(set_of(part.mask)) > 1:
+            grades[-len(set_of(part.mask)).bit_length()] += 1 + part.score
+    return tuple(grades)

@@ -20,7 +20,8 @@ TABLE = (
 
 def gpu(minor: int, **fields: Any) -> facts.Card:
     """Make a healthy card of 8 GiB."""
-    return facts.Card(**{"uuid": f"GPU-{minor}", "minor": minor, "memory": 8 * GIB} | fields)
+    base: dict[str, Any] = {"uuid": f"GPU-{minor}", "minor": minor, "memory": 8 * GIB}
+    return facts.Card(**base | fields)
 
 
 def nic(minor: int, **fields: Any) -> facts.Card:
@@ -36,7 +37,7 @@ def function(minor: int, at: int, **labels: str) -> facts.Function:
     return facts.Function(f"0000:{minor:02x}:00.{at}", at, tuple(labels.items()))
 
 
-def worth(links: int, numa: bool, root: bool) -> int:
+def worth(links: int, *, numa: bool, root: bool) -> int:
     """Say what a pair of cards is worth, in the numbers of `boards`."""
     if links:
         return links * boards.NVLINK_WORTH

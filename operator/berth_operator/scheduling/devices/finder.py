@@ -17,7 +17,6 @@ from typing import Final
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
-    boards,
     facts,
     grants,
     orders,
@@ -69,15 +68,24 @@ def search(
 
 def _solve(desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort) -> grants.Solved | None:
     """Place everything of some types that belong together."""
+    found = _solve_with(desk, types, effort, ())
+    if found is None or facts.GPU not in types or not _borrows(desk.request):
+        return found
+    return _save_cards(desk, types, found)
+
+
+def _solve_with(
+    desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort, limits: tuple[packing.Limit, ...]
+) -> grants.Solved | None:
     if any(len(item.needs) < item.count for item in desk.items if desk.type_of(item) in types):
         return None
     choices = _choices(desk, types) if facts.GPU in types else iter((NOWHERE,))
     for choice in choices:
-        puzzle = desk.pose(types, choice)
         effort.left -= STEPS_TO_POSE
+        puzzle = desk.pose(types, choice, limits)
         state = packing.solve(puzzle, effort)
         if state is not None:
-            return puzzle, _saving(desk, puzzle, state)
+            return puzzle, state
         if effort.spent:
             return None
     return None
@@ -113,28 +121,29 @@ def _groups(desk: puzzles.Desk, scope: Scope) -> list[int]:
     return sorted(around, key=lambda group: (sign * (group & desk.field.free).bit_count(), group))
 
 
-def _saving(desk: puzzles.Desk, puzzle: packing.Puzzle, state: packing.State) -> packing.State:
-    """Try to do with fewer cards, where init containers hold some that nobody else does."""
-    cards = desk.field.everything
-    if _spreads_replicas(desk.request):
-        return state
-    running = _held_by_running(desk, puzzle, state)
-    for most in range((running & cards).bit_count(), (state.held & cards).bit_count()):
-        limits = (*puzzle.limits, packing.Limit(cards, most))
-        fewer = dataclasses.replace(puzzle, limits=limits)
-        found = packing.solve(fewer, packing.Effort(STEPS_TO_SAVE))
-        if found is not None:
-            return found
-    return state
+def _borrows(request: requests.Request) -> bool:
+    """Tell whether init containers should rather borrow than take more; spread replicas want many cards."""
+    asks = [ask for container in request.containers if not container.runs for ask in container.asks]
+    spread = request.manner.spread_replicas and any(isinstance(ask, requests.Replicas) for ask in asks)
+    return bool(asks) and not spread
 
 
-def _held_by_running(desk: puzzles.Desk, puzzle: packing.Puzzle, state: packing.State) -> int:
-    done = zip(puzzle.items, state.chosen, strict=True)
-    running = (chosen for item, chosen in done if desk.request.containers[item.owner].runs)
-    return boards.mask_of(puzzle.spots[at].device for chosen in running for at in chosen)
+def _save_cards(desk: puzzles.Desk, types: frozenset[str], found: grants.Solved) -> grants.Solved:
+    """Try to do with as few cards as the running containers take alone, else with one more, and so on."""
+    everything = desk.field.everything
+    running = tuple(container for container in desk.request.containers if container.runs)
+    alone = _cards_for(desk, dataclasses.replace(desk.request, containers=running))
+    effort = packing.Effort(STEPS_TO_SAVE)
+    for most in range(max(alone, 1), (found[1].held & everything).bit_count()):
+        fewer = _solve_with(desk, types, effort, (packing.Limit(everything, most),))
+        if fewer is not None:
+            return fewer
+    return found
 
 
-def _spreads_replicas(request: requests.Request) -> bool:
-    """Tell whether some init container prefers many cards to few."""
-    asks = (ask for container in request.containers if not container.runs for ask in container.asks)
-    return request.manner.spread_replicas and any(isinstance(ask, requests.Replicas) for ask in asks)
+def _cards_for(desk: puzzles.Desk, request: requests.Request) -> int:
+    """Count the cards that another request to the same node would take."""
+    other = puzzles.read_desk(desk.view, request, desk.prefer)
+    party = next((types for types in other.parties if facts.GPU in types), None)
+    found = _solve(other, party, packing.Effort(STEPS_TO_SAVE)) if party else None
+    return (found[1].held & desk.field.everything).bit_count() if found else 0

@@ -96,11 +96,13 @@ class Desk:
         alone = [frozenset({one}) for one in sorted(types - together)]
         return tuple(sorted([*alone, *([together] if together else [])], key=lambda one: facts.GPU in one))
 
-    def pose(self, types: frozenset[str], choice: scopes.Choice) -> Puzzle:
+    def pose(self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()) -> Puzzle:
         """Pose the puzzle of some types, with cards only from a group and whole cards only from a set."""
         items = (self._within(item, choice) for item in self.items if self.type_of(item) in types)
         together = len(tuple(requests.phases(self.request)))
-        return Puzzle(self.spots, tuple(items), together, len(self.request.containers), self.limits)
+        return Puzzle(
+            self.spots, tuple(items), together, len(self.request.containers), (*self.limits, *limits)
+        )
 
     def _within(self, item: Item, choice: scopes.Choice) -> Item:
         ask = self.ask_of(item)
@@ -118,9 +120,12 @@ def read_desk(view: views.View, request: requests.Request, prefer: orders.Prefer
 
 def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
     """Put cards in the order of their slots, which is that of their minors; mostly they are already."""
-    keys = [(card.minor, card.uuid) for card in cards]
-    ordered = sorted(keys)
-    return cards if keys == ordered else tuple(cards[keys.index(key)] for key in ordered)
+    last = -1
+    for card in cards:
+        if card.minor <= last:
+            return tuple(sorted(cards, key=lambda one: (one.minor, one.uuid)))
+        last = card.minor
+    return cards
 
 
 def others_in_order(device: facts.Device) -> tuple[facts.Card, ...]:
@@ -237,7 +242,7 @@ def _needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
         number
         for number, device in enumerate((*desk.cards, *desk.others))
         if (device.type == facts.GPU) != isinstance(ask, requests.Parts)
-        and verdicts.judge(desk.view, device, ask, desk.request.conditions, manner=desk.request.manner)
+        and verdicts.against(desk.view, device, ask, desk.request.conditions, manner=desk.request.manner)
         is None
     }
     spots = ((at, spot) for at, spot in enumerate(desk.spots) if spot.device in able)

@@ -92,10 +92,11 @@ def bound_to_table(board: boards.Board, scope: Scope, count: int) -> bool:
 
 def best(field: Field, scope: Scope, count: int) -> int | None:
     """Choose the best set of whole cards within a scope."""
-    if scope is Scope.NODE and not field.board.partitions:
-        return topology.best_set(field.board, field.free, count, field.pool)
-    choice = next(choices(field, scope, count), None)
-    return None if choice is None else choice.whole
+    if scope is not Scope.NODE:
+        choice = next(choices(field, scope, count), None)
+        return None if choice is None else choice.whole
+    table = field.board.partitions and partitions.able(field.board, field.free, count, field.pool)
+    return table[0] if table else topology.best_set(field.board, field.free, count, field.pool)
 
 
 def choices(field: Field, scope: Scope, count: int) -> Iterator[Choice]:

@@ -5,8 +5,6 @@ building a puzzle. Which slot a share starts on may have been decided already, w
 nodes were compared; such a slot is checked and used.
 """
 
-import dataclasses
-
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
@@ -76,52 +74,39 @@ def _card_for_share(
     prefer: orders.Prefer,
     first: int | None,
 ) -> int | None:
+    """Judge the cards in the order of preference and take the first that will do."""
     may_start = not view.withheld or _unused(view, cards) > view.withheld
-    if first is not None and first < len(cards):
-        given = _judged(view, cards[first], request, ask, may_start=may_start)
-        if given is not None:
-            return 1 << first
-    # The last entry is the slot, so no two are equal and the lowest minor wins.
-    able = [
-        (*_rank(room, prefer), slot)
-        for slot, card in enumerate(cards)
-        if (room := _judged(view, card, request, ask, may_start=may_start)) is not None
-    ]
-    return 1 << min(able)[-1] if able else None
+    given = () if first is None or first >= len(cards) else (first,)
+    for slot in given or _by_preference(view, cards, ask, prefer):
+        card = cards[slot]
+        if verdicts.against(view, card, ask, request.conditions) is None and (
+            may_start or not view.unused(card)
+        ):
+            return 1 << slot
+    if given:
+        return _card_for_share(view, cards, request, ask, prefer=prefer, first=None)
+    return None
+
+
+def _by_preference(
+    view: views.View, cards: tuple[facts.Card, ...], ask: requests.Gpus, prefer: orders.Prefer
+) -> list[int]:
+    """Order the slots whose card has room: the last entry of a rank is the slot, so that no two are equal."""
+    ranks: list[tuple[int, int, int]] = []
+    for slot, card in enumerate(cards):
+        used = view.used.get(card.uuid, views.UNUSED)
+        core, memory = views.FULL_CORE - used.core, card.memory - used.memory
+        need = ask.bytes_of(card.memory)
+        if core < ask.core or memory < need:
+            continue
+        if prefer is orders.Prefer.SPREAD:
+            ranks.append((-orders.left_over((core, memory), (0, 0), card.memory), 0, slot))
+        else:
+            after = orders.left_over((core, memory), (ask.core, need), card.memory)
+            ranks.append((view.unused(card), after, slot))
+    ranks.sort()
+    return [slot for _, _, slot in ranks]
 
 
 def _unused(view: views.View, cards: tuple[facts.Card, ...]) -> int:
     return puzzles.read_field(view, cards, requests.ANY_CARD).free.bit_count()
-
-
-@dataclasses.dataclass(slots=True)
-class _Room:
-    """How empty a card is before and after, and whether nobody has started it."""
-
-    before: int
-    after: int
-    new: bool
-
-
-def _rank(room: _Room, prefer: orders.Prefer) -> tuple[int, ...]:
-    return (-room.before,) if prefer is orders.Prefer.SPREAD else (room.new, room.after)
-
-
-def _judged(
-    view: views.View,
-    card: facts.Card,
-    request: requests.Request,
-    ask: requests.Gpus,
-    *,
-    may_start: bool,
-) -> _Room | None:
-    """Say how well a share fits on a card, or None where it does not."""
-    if verdicts.judge(view, card, ask, request.conditions) is not None:
-        return None
-    new = view.unused(card)
-    if new and not may_start:
-        return None
-    room = view.free_core(card), view.free_memory(card)
-    need = ask.core, ask.bytes_of(card.memory)
-    before = orders.left_over(room, (0, 0), card.memory)
-    return _Room(before, orders.left_over(room, need, card.memory), new)

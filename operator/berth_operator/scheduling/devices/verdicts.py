@@ -64,9 +64,7 @@ def judge(
     manner: requests.Manner = requests.ANY_MANNER,
 ) -> Verdict | None:
     """Say why a device cannot serve an ask, or None if it can; `manner` matters for labels only."""
-    reason = (
-        unfit(card, ask, asked, manner=manner) or card.trouble or _in_the_way(view, card, ask, asked, manner)
-    )
+    reason = against(view, card, ask, asked, manner=manner)
     if reason is None:
         return None
     return Verdict(
@@ -78,6 +76,20 @@ def judge(
         wanted=need(card, ask),
         free=free(view, card, asked, manner=manner),
         total=total(card, asked, manner=manner),
+    )
+
+
+def against(
+    view: views.View,
+    card: facts.Card,
+    ask: requests.Ask,
+    asked: requests.Conditions = requests.ANY_CARD,
+    *,
+    manner: requests.Manner = requests.ANY_MANNER,
+) -> Reason | None:
+    """Give the reason of `judge` alone."""
+    return (
+        unfit(card, ask, asked, manner=manner) or card.trouble or _in_the_way(view, card, ask, asked, manner)
     )
 
 

@@ -53,6 +53,7 @@ class View:
 
     def unused(self, card: facts.Card) -> bool:
         """Tell whether nobody holds anything of a card."""
-        if self.used.get(card.uuid, UNUSED) != UNUSED:
+        used = self.used.get(card.uuid)
+        if used is not None and used != UNUSED:
             return False
-        return not any(self.used.get(one.uuid, UNUSED) != UNUSED for one in card.instances)
+        return not card.instances or all(self.usage(one.uuid) == UNUSED for one in card.instances)
