@@ -6,7 +6,11 @@ returns: the engine then assumes what it really sends.
 """
 
 from berth_operator.scheduling import backlog, decisions, explain, holds, inventory, policy
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.nodes import facts
+
+# What was said to the last pod of a kind: it holds for the next one until something is placed.
+Said = dict[tuple[requests.Request, facts.Demand], tuple[decisions.Refusal, ...]]
 
 
 def decide(
@@ -24,13 +28,15 @@ def decide(
     """
     answers: list[decisions.Decision] = []
     charged: list[str] = []
+    said: Said = {}
     try:
         for candidate in waiting.ready(now)[:limit]:
-            answer = answer_for(picture, candidate, rules)
+            answer = answer_for(picture, candidate, rules, said)
             answers.append(answer)
             if isinstance(answer, decisions.Bind):
                 picture.charge(hold_for(candidate, answer.placement))
                 charged.append(candidate.uid)
+                said.clear()
     finally:
         for uid in reversed(charged):
             picture.release(uid)
@@ -38,25 +44,27 @@ def decide(
 
 
 def answer_for(
-    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy
+    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy, said: Said
 ) -> decisions.Decision:
     """Decide for one pod."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
-    placement = allocator.place(picture, candidate.request, candidate.demand, rules=rules)
-    if placement is not None:
-        return decisions.Bind(candidate.uid, placement)
-    refusals = explain.refusals(picture, candidate)
-    return decisions.Wait(candidate.uid, refusals, decisions.wants(refusals))
+    kind = candidate.request, candidate.demand
+    if kind not in said:
+        placement = allocator.place(picture, candidate.request, candidate.demand, rules=rules)
+        if placement is not None:
+            return decisions.Bind(candidate.uid, placement)
+        said[kind] = explain.refusals(picture, candidate)
+    return decisions.Wait(candidate.uid, said[kind], decisions.wants(said[kind]))
 
 
 def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:
-    """Say what a pod will hold once it is placed."""
+    """Say what a pod will hold once it is placed: the same value that the bound pod will be read as."""
     demand = candidate.demand
     return holds.Hold(
         uid=candidate.uid,
         title=candidate.title,
         node=placement.node,
-        amounts=demand.amounts + demand.served,
+        amounts=tuple(sorted(demand.amounts + demand.served)),
         shares=placement.shares,
     )

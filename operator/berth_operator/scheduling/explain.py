@@ -13,8 +13,6 @@ from berth_operator.scheduling import backlog, decisions, inventory
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.nodes import affinity, taints
 
-NEAREST_SHOWN: Final = 1
-
 
 def refusals(picture: inventory.Inventory, candidate: backlog.Candidate) -> tuple[Refusal, ...]:
     """Ask each node for its first reason."""
@@ -67,7 +65,7 @@ def _about_cards(
 def _about_each_card(
     row: inventory.Row, device: inventory.Device, candidate: backlog.Candidate
 ) -> Refusal | None:
-    """Judge card by card; the node's reason is the one whose removal would bring it nearest."""
+    """Judge card by card: what all cards lack comes before what some are busy with."""
     need, models = candidate.request.cards, candidate.request.models
     if len(device.cards) < need:
         return Refusal(Reason.TOO_FEW_CARDS, row.name, detail=f"has {len(device.cards)}")
@@ -77,8 +75,8 @@ def _about_each_card(
         return Refusal(Reason.MODEL_MISMATCH, row.name, detail=_names(device))
     well = [card for card in fitting if card.trouble is None]
     if len(well) < need:
-        worst = next(card for card in fitting if card.trouble is not None)
-        return Refusal(worst.trouble or Reason.UNHEALTHY, row.name, worst.uuid)
+        first = next(card for card in fitting if card.trouble is not None)
+        return Refusal(first.trouble or Reason.UNHEALTHY, row.name, first.uuid)
     held = inventory.held_uuids(row)
     free = sum(card.uuid not in held for card in well)
     if free < need:
@@ -135,9 +133,9 @@ SENTENCES: Final[dict[Reason, Words]] = {
     Reason.INSUFFICIENT_RESOURCE: lambda n, _c, d: f"{_lacks(n, 'lacks', 'lack')} {d}",
     Reason.NO_DEVICE: lambda n, _c, _d: f"{_lacks(n, 'has', 'have')} no cards",
     Reason.SILENT: lambda n, _c, _d: _lacks(n, "has a silent agent", "have silent agents"),
-    Reason.SOURCE_FAILED: lambda n, _c, d: f"{_lacks(n, 'cannot', 'cannot')} read the cards ({d})",
+    Reason.SOURCE_FAILED: lambda n, _c, d: f"{_lacks(n, 'cannot read its', 'cannot read their')} cards ({d})",
     Reason.TOO_FEW_CARDS: lambda n, c, _d: f"{_lacks(n, 'has', 'have')} fewer than {_cards(c.request.cards)}",
-    Reason.MODEL_MISMATCH: lambda n, c, _d: f"{_lacks(n, 'lacks', 'lack')} model {_wanted(c)}",
+    Reason.MODEL_MISMATCH: lambda n, c, _d: f"{_lacks(n, 'has', 'have')} too few cards of model {_wanted(c)}",
     Reason.UNHEALTHY: lambda n, _c, _d: f"{_lacks(n, 'has', 'have')} too few healthy cards",
     Reason.CORDONED: lambda n, _c, _d: f"{_lacks(n, 'has', 'have')} cordoned cards",
     Reason.OCCUPIED: lambda n, _c, _d: f"{_lacks(n, 'has', 'have')} cards occupied by strangers",
@@ -145,7 +143,7 @@ SENTENCES: Final[dict[Reason, Words]] = {
     Reason.WITHHELD: lambda n, _c, d: (
         f"{_lacks(n, 'has', 'have')} cards held by pods without a readable allocation ({d})"
     ),
-    Reason.FULL: lambda n, _c, _d: f"{n} full",
+    Reason.FULL: lambda n, _c, _d: _lacks(n, "is full", "are full"),
     Reason.NO_NODES: lambda _n, _c, _d: "there are no nodes",
 }
 
@@ -154,10 +152,15 @@ def sentence(candidate: backlog.Candidate, answer: decisions.Wait | decisions.Re
     """Render a refused request in one sentence, as condition and event carry it."""
     if isinstance(answer, decisions.Reject):
         return "; ".join(refusal.detail for refusal in answer.refusals)
-    counts = collections.Counter(_group(refusal) for refusal in answer.refusals)
-    parts = [SENTENCES[reason](count, candidate, detail) for (reason, detail), count in _sorted(counts)]
-    total = len(answer.refusals) if answer.refusals[0].node else 0
-    return f"0/{total} nodes: {'; '.join(parts)}{_nearest(answer)}"
+    groups = collections.defaultdict(list)
+    for refusal in answer.refusals:
+        groups[_group(refusal)].append(refusal)
+    parts = [
+        SENTENCES[reason](len(group), candidate, detail) + _example(group)
+        for (reason, detail), group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+    fitting = f"0/{len(answer.refusals)} nodes fit: " if answer.refusals[0].node else ""
+    return f"{fitting}{'; '.join(parts)}{_nearest(answer)}"
 
 
 # The detail of these reasons is the same on many nodes and belongs into the sentence.
@@ -170,10 +173,10 @@ def _group(refusal: Refusal) -> tuple[Reason, str]:
     return refusal.reason, refusal.detail if refusal.reason in GROUPED_BY_DETAIL else ""
 
 
-def _sorted(
-    counts: collections.Counter[tuple[Reason, str]],
-) -> list[tuple[tuple[Reason, str], int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+def _example(group: list[Refusal]) -> str:
+    """Name the card that stands in the way, on the first of the nodes."""
+    first = group[0]
+    return f" (such as {first.device} on {first.node})" if first.device else ""
 
 
 def _nearest(answer: decisions.Wait) -> str:

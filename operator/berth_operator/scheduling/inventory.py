@@ -23,6 +23,7 @@ ABSENT: Final = -1  # A resource that the node does not advertise: less than any
 BASE_COLUMNS: Final = (facts.CPU, facts.MEMORY, facts.PODS)
 ROWS: Final = 16
 SLOTS: Final = 8
+MOST_SPOTS: Final = 1024  # Different wheres remembered at once.
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -57,6 +58,7 @@ class Row:
     device: Device | None = None
     silent: bool = True
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
+    used: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def idle(self) -> bool:
@@ -127,6 +129,8 @@ class Inventory:
         """Tell which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         mask = self._spots.get(where)
         if mask is None:
+            if len(self._spots) >= MOST_SPOTS:
+                self._spots.clear()
             accepted = (
                 row is not None and row.node is not None and accepts(row.node, where) for row in self.rows
             )
@@ -200,7 +204,8 @@ class Inventory:
         at = self.index.get(node)
         if at is None:
             return
-        self._row(at).device = None
+        row = self._row(at)
+        row.device, row.silent = None, True  # Whoever publishes anew must be heard anew.
         self.model[at] = ABSENT
         self._recount(at)
         self._vacate_if_idle(at)
@@ -236,9 +241,11 @@ class Inventory:
         return hold
 
     def _use(self, at: int, amounts: facts.Amounts, sign: int) -> None:
+        used = self._row(at).used
         for name, amount in amounts:
+            used[name] = used.get(name, 0) + sign * amount
             column = self._column(name)  # First, for it may widen the table.
-            self.used[at, column] += sign * amount
+            self.used[at, column] = min(used[name], facts.LARGEST)  # Exact sums may exceed 64 bits.
 
     # ------------------------------------------------------------ rows, columns, slots
 

@@ -171,7 +171,7 @@ UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
         one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints or ()
     ),
     "host ports": lambda spec: any(
-        port.host_port for container in spec.containers for port in container.ports or ()
+        port.host_port for container, runs in each_container(spec) if runs for port in container.ports or ()
     ),
     "persistent volume claims": lambda spec: any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None

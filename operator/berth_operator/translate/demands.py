@@ -2,14 +2,18 @@
 
 The amounts follow Kubernetes' own rule: containers and sidecars together, or the
 largest init container beside the sidecars already started, whichever is more; then the
-pod's overhead. Amounts set for the pod as a whole take the place of the sum.
+pod's overhead. Amounts of cpu, memory and huge pages that are set for the pod as a whole
+take the place of the sum; a limit alone does so only where no container asks.
 """
 
 import collections
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import asks, quantities, raw
+
+HUGE_PAGES: Final = "hugepages-"
 
 
 def demand(spec: raw.PodSpec) -> facts.Demand:
@@ -31,10 +35,25 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
         peak = larger(peak, plus(running, own))
         if runs:
             running.update(own)
-    total = dict(larger(peak, running)) | read(asks.asked(spec.resources))
-    total = plus(total, read(spec.overhead or {}))
+    total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
     total[facts.PODS] = 1
-    return tuple(sorted((name, amount) for name, amount in total.items() if amount))
+    return tuple(sorted((name, min(amount, facts.LARGEST)) for name, amount in total.items() if amount))
+
+
+def as_a_whole(total: Mapping[str, int], resources: raw.ContainerResources | None) -> dict[str, int]:
+    """Put the amounts that are set for the whole pod in the place of its containers' sum."""
+    if resources is None:
+        return dict(total)
+    limits, requests = (_settable(read(one or {})) for one in (resources.limits, resources.requests))
+    return {**limits, **total, **requests}
+
+
+def _settable(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {
+        name: amount
+        for name, amount in amounts.items()
+        if name in {facts.CPU, facts.MEMORY} or name.startswith(HUGE_PAGES)
+    }
 
 
 def read(resources: raw.Resources) -> dict[str, int]:
@@ -46,7 +65,7 @@ def _amount(name: str, value: raw.Quantity) -> int:
     try:
         return quantities.demand(str(value), thousandths=name == facts.CPU)
     except ValueError:
-        return quantities.LARGEST
+        return facts.LARGEST
 
 
 def plus(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

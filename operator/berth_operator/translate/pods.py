@@ -6,8 +6,12 @@ withholds all that nobody else holds by name.
 """
 
 import dataclasses
+from typing import Final
+
+import msgspec
 
 from berth_crds import allocation, names, vocabulary
+from berth_crds.client import errors, watch
 from berth_operator.scheduling import backlog, decisions, holds
 from berth_operator.translate import asks, demands, raw
 
@@ -82,16 +86,37 @@ def bound(pod: raw.Pod) -> Bound:
     )
 
 
+def remains(thing: watch.Unreadable) -> holds.Hold | None:
+    """Say what a pod that cannot be read withholds: all cards of its node, where even that is readable."""
+    try:
+        pod = _remains.decode(thing.body)
+    except errors.ODD:
+        return None
+    if pod.status.phase in FINISHED or not pod.spec.node_name:
+        return None
+    meta = thing.metadata
+    return holds.Hold(
+        uid=meta.uid,
+        title=f"{meta.namespace}/{meta.name}",
+        node=pod.spec.node_name,
+        withheld=holds.ALL_CARDS,
+    )
+
+
+_remains: Final = msgspec.json.Decoder(raw.PodRemains)
+
+
 def holding(pod: raw.Pod) -> tuple[tuple[decisions.Share, ...], int, str]:
     """Say which cards a bound pod holds, how many it withholds, and what is wrong with its record."""
     text = pod.metadata.annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None
-    if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
-        return shares_of(record), 0, ""
     count = cards_asked(pod)
-    if not count:
-        return (), 0, ""
-    return (), count, _fault(record)
+    if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
+        shares = shares_of(record)
+        if count == holds.ALL_CARDS or count <= len(shares):
+            return shares, 0, ""
+        return shares, count - len(shares), f"its allocation names {len(shares)} of {count} cards"
+    return (), count, _fault(record) if count else ""
 
 
 def shares_of(record: allocation.Allocation) -> tuple[decisions.Share, ...]:

@@ -9,6 +9,8 @@ import functools
 import re
 from typing import Final
 
+from berth_operator.scheduling.nodes import facts
+
 SUFFIXES: Final[dict[str, fractions.Fraction]] = {
     "n": fractions.Fraction(1, 10**9),
     "u": fractions.Fraction(1, 10**6),
@@ -31,7 +33,6 @@ PATTERN: Final = re.compile(
     r"(?P<number>[+-]?(\d+(\.\d*)?|\.\d+))(?:[eE](?P<power>[+-]?\d{1,2})|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)",
     re.ASCII,
 )
-LARGEST: Final = 2**62  # Leaves room to add two of them in 64 bits.
 
 
 @functools.lru_cache(maxsize=4096)
@@ -45,12 +46,12 @@ def exact(text: str) -> fractions.Fraction:
 
 
 def demand(text: str | int, *, thousandths: bool = False) -> int:
-    """Read what is asked for, rounded up."""
+    """Read what is asked for, rounded up; nobody asks for less than nothing."""
     value = exact(str(text)) * (1000 if thousandths else 1)
-    return min(-(-value.numerator // value.denominator), LARGEST)
+    return max(0, min(-(-value.numerator // value.denominator), facts.LARGEST))
 
 
 def supply(text: str | int, *, thousandths: bool = False) -> int:
-    """Read what is there, rounded down."""
+    """Read what is there, rounded down; always less than the largest demand."""
     value = exact(str(text)) * (1000 if thousandths else 1)
-    return max(0, min(value.numerator // value.denominator, LARGEST))
+    return max(0, min(value.numerator // value.denominator, facts.LARGEST - 1))

@@ -13,7 +13,7 @@ from berth_operator.scheduling import decisions
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """Whole cards for one container; `runs` is false for an init container that ends before the others."""
+    """Whole cards for one container; `runs` is false for an init container that ends before others start."""
 
     name: str
     cards: int
@@ -22,30 +22,28 @@ class ContainerRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What all containers of a pod ask, and what must hold for each card."""
+    """What all containers of a pod ask, in the order of their start, and what must hold for each card."""
 
     containers: tuple[ContainerRequest, ...] = ()
     models: frozenset[str] = frozenset()
 
     @property
     def cards(self) -> int:
-        """The cards that the pod holds: the running containers together, or the largest init container."""
-        together = sum(one.cards for one in self.containers if one.runs)
-        alone = max((one.cards for one in self.containers if not one.runs), default=0)
-        return max(together, alone)
+        """The most in use at once: all that run, or an init container beside the sidecars before it."""
+        running = most = 0
+        for one in self.containers:
+            most = max(most, running + one.cards)
+            running += one.cards if one.runs else 0
+        return most
 
 
 NO_CARDS: Final = Request()
 
 
 def deal(request: Request, cards: tuple[decisions.Share, ...]) -> tuple[decisions.Grant, ...]:
-    """Hand the pod's cards to its containers: running ones get cards of their own, init ones borrow."""
+    """Hand the pod's cards to its containers: running ones keep theirs, init ones borrow what is free."""
     grants, taken = [], 0
     for container in request.containers:
-        if container.runs:
-            share = cards[taken : taken + container.cards]
-            taken += container.cards
-        else:
-            share = cards[: container.cards]
-        grants.append(decisions.Grant(container.name, share))
+        grants.append(decisions.Grant(container.name, cards[taken : taken + container.cards]))
+        taken += container.cards if container.runs else 0
     return tuple(grants)

@@ -4,14 +4,20 @@ An expression that cannot be evaluated (a number expected, something else found)
 not match: what cannot be proven is not assumed.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from berth_operator.scheduling.nodes import facts
 
+NUMBER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII)
+MOST: Final = 2**63  # Kubernetes compares in 64 bits; what does not fit is no number.
+
 
 def _number(text: str) -> int | None:
-    digits = text.removeprefix("-").removeprefix("+")
-    return int(text) if digits.isascii() and digits.isdigit() else None
+    match = NUMBER.fullmatch(text)
+    number = int(match[1] + match[2]) if match else MOST
+    return number if -MOST <= number < MOST else None
 
 
 def _compare(found: str | None, values: tuple[str, ...], test: Callable[[int, int], bool]) -> bool:
@@ -23,7 +29,7 @@ def _compare(found: str | None, values: tuple[str, ...], test: Callable[[int, in
 
 OPERATORS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
     "In": lambda found, values: found is not None and found in values,
-    "NotIn": lambda found, values: found is None or found not in values,
+    "NotIn": lambda found, values: bool(values) and found not in values,
     "Exists": lambda found, _: found is not None,
     "DoesNotExist": lambda found, _: found is None,
     "Gt": lambda found, values: _compare(found, values, int.__gt__),

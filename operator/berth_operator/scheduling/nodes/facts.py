@@ -13,6 +13,7 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+LARGEST: Final = 2**53  # More than any node has, and a thousand times as much still fits into 64 bits.
 
 Amounts = tuple[tuple[str, int], ...]
 
