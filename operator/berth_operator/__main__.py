@@ -16,6 +16,8 @@ def main() -> None:
     )
     # Kopf and its helpers narrate every object they see.
     logging.getLogger("kopf").setLevel(max(logging.ERROR, logging.getLogger().level))
+    # This library logs what it also raises; one line for one fault is enough.
+    logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL)
     try:
         asyncio.run(app.main(chosen))
     except errors.Unusable as error:

@@ -55,6 +55,7 @@ class Operator:
         self._elector = elector.Elector(session, identity, clock=clock, wall=wall, timing=timing)
         self._reconciler = reconciler.Reconciler(session.link, agent=AGENT, wall=wall)
         self._leading = False
+        self._settled = False  # Whether surely no bind of any term is under way.
 
     async def run(self, stop: asyncio.Event) -> None:
         """Live until stopped."""
@@ -83,6 +84,7 @@ class Operator:
         self, term: elector.Term, stop: asyncio.Event, background: list[asyncio.Task[Any]]
     ) -> None:
         log.info("leading, term %s", term.name)
+        self._settled = term.clean
         async with tasks(self._elector.hold()) as holding:
             with exit_when_lost(holding[0]):
                 await until(stop, self._take_over(term), *holding, *background)
@@ -93,7 +95,8 @@ class Operator:
     async def _take_over(self, term: elector.Term) -> None:
         """Let the old leader's last binds land, then read everything anew, after they have."""
         if not term.clean:
-            await asyncio.sleep(self._chosen.renew_deadline)
+            await asyncio.sleep(max(self._chosen.renew_deadline, writer.SERVER_SECONDS))
+        self._settled = True
         await self._feeds.refresh()
         # What was just read stays: the collector need not look at it again.
         gc.collect()
@@ -102,16 +105,17 @@ class Operator:
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
         limits = loop.Limits(binds_at_once=self._chosen.binds_at_once, bind_deadline=writer.SERVER_SECONDS)
-        hand = writer.Writer(self._session, term=term.name)
+        hand = writer.Writer(self._session, term=term.name, leads=self._elector.leads)
         rounds = loop.Loop(self._book, hand, self._teller, clock=self._clock, limits=limits)
         self._reconciler.start()
-        self._leading = True
+        self._leading, self._settled = True, False
         async with tasks(rounds.run(), self._summarise()) as deciding:
             log.info("deciding: %r", self._book)
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 await rounds.drain()
+                self._settled = True
 
     async def _summarise(self) -> None:
         self._book.touched.update(row.name for row in self._book.picture.each())
@@ -124,7 +128,10 @@ class Operator:
         self._leading = False
         await self._events.drain(1.0)
         await asyncio.to_thread(self._reconciler.stop)
-        await self._elector.release()
+        if self._settled:
+            await self._elector.release()
+        else:
+            log.info("binds may still be under way: the Lease is left to lapse, so that the next one waits")
 
 
 @contextlib.contextmanager

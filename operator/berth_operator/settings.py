@@ -5,6 +5,7 @@ Defaults suit a cluster; a bad value ends the program with one sentence.
 
 import argparse
 import dataclasses
+import math
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         description="Binds pods with schedulerName berth-scheduler to a node and to chosen cards, and marks "
         "the Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     for flag, kind, default, text in FLAGS:
         variable = "BERTH_" + flag.upper().replace("-", "_")
@@ -60,29 +62,31 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
 
 
 def _level(text: str) -> str:
     if text.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{text} is not one of {', '.join(LEVELS)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(LEVELS)}")
     return text.lower()
 
 
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
-    if text and not (colon and port.isdigit() and int(port) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
+    if text and not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return f"{host or '0.0.0.0'}:{port}" if text else ""
 
 

@@ -258,7 +258,9 @@ def main() -> int:
         "--keep", action="store_true", help="stay up at the end, until Ctrl-C (make demo KEEP=1)"
     )
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Any of these is a wish to end in good order; even SIGINT, which a shell script's `&` sets to be ignored.
+    for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wish, signal.default_int_handler)
     try:
         asyncio.run(run(keep=chosen.keep))
     except KeyboardInterrupt:

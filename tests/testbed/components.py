@@ -69,6 +69,9 @@ def apiserver(site: Site, *, serving: pki.Pair, signing_key: Path, extra: Sequen
         str(site.programs["kube-apiserver"]),
         f"--etcd-servers=http://127.0.0.1:{site.ports.etcd}",
         "--bind-address=127.0.0.1",
+        # Without it the server looks for a default route, which a machine without network has not.
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",  # Nor is there anybody to find it by a Service.
         f"--secure-port={site.ports.apiserver}",
         "--permit-port-sharing",  # The port is reserved by a socket of ours.
         f"--cert-dir={site.directory}",

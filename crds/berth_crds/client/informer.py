@@ -17,7 +17,7 @@ import dataclasses
 import logging
 import random
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from berth_crds import wire
 from berth_crds.client import api, errors, watch
@@ -53,6 +53,17 @@ class Sink(Protocol[T_contra]):
         """Tell that an object is gone; this is the last that was known of it."""
 
 
+@runtime_checkable
+class Wary(Protocol):
+    """A sink that wants to know of objects that cannot be read, because they may matter all the same."""
+
+    def odd(self, thing: watch.Unreadable, /) -> None:
+        """Tell of an object that cannot be read; what was told of it before is out of date."""
+
+    def odd_gone(self, thing: watch.Unreadable, /) -> None:
+        """Tell that an object is gone of which nothing readable was ever told."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
     """Which part of a collection to follow."""
@@ -85,10 +96,12 @@ class Informer(Generic[B]):
         self._resource = resource
         self._codec = watch.Codec(kind)
         self._sink = sink
+        self._wary = sink if isinstance(sink, Wary) else None
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
         self._chance = chance
         self._known: dict[tuple[str, str], B] = {}
+        self._odd: dict[tuple[str, str], watch.Unreadable] = {}
         self._version = ""
         self._lists = 0
         self._listed = asyncio.Condition()
@@ -166,9 +179,9 @@ class Informer(Generic[B]):
     def _replace(self, collection: watch.Collection[B]) -> None:
         seen = {_key(thing.metadata) for thing in collection.items}
         # An object of which not even the name can be read may be any of those that seem to be gone.
-        vanished = [] if NAMELESS in seen else [key for key in self._known if key not in seen]
-        for key in vanished:
-            self._sink.deleted(self._known.pop(key))
+        vanished = set() if NAMELESS in seen else {*self._known, *self._odd} - seen
+        for key in sorted(vanished):
+            self._forget(key, self._known.get(key))
         for thing in collection.items:
             self._upsert(thing)
 
@@ -224,24 +237,39 @@ class Informer(Generic[B]):
     # ------------------------------------------------------------ what is known
 
     def _upsert(self, thing: B | watch.Unreadable) -> None:
-        if isinstance(thing, watch.Unreadable):
-            # What was known of it stays: to forget a holder of cards would give them out twice.
-            log.error("%s %s cannot be read: %s", self._resource, _title(thing.metadata), thing.detail)
-            return
         key = _key(thing.metadata)
-        old = self._known.get(key)
+        old = self._known.get(key) or self._odd.get(key)
         if old is not None and old.metadata.uid != thing.metadata.uid:
-            self._sink.deleted(old)
+            self._forget(key, self._known.get(key))
         elif old is not None and old.metadata.resource_version == thing.metadata.resource_version:
             return
+        if isinstance(thing, watch.Unreadable):
+            self._note(key, thing)
+            return
+        self._odd.pop(key, None)
         self._known[key] = thing
         self._sink.upserted(thing)
 
+    def _note(self, key: tuple[str, str], thing: watch.Unreadable) -> None:
+        # What was known of it stays: to forget a holder of cards would give them out twice.
+        log.error("%s %s cannot be read: %s", self._resource, _title(thing.metadata), thing.detail)
+        if key != NAMELESS:
+            self._odd[key] = thing
+            if self._wary is not None:
+                self._wary.odd(thing)
+
     def _delete(self, thing: B | watch.Unreadable) -> None:
-        old = self._known.pop(_key(thing.metadata), None)
-        last = old if isinstance(thing, watch.Unreadable) else thing
+        key = _key(thing.metadata)
+        self._forget(key, self._known.get(key) if isinstance(thing, watch.Unreadable) else thing)
+
+    def _forget(self, key: tuple[str, str], last: B | None) -> None:
+        """Tell a delete, with the last that could be read, or as one of an odd object."""
+        self._known.pop(key, None)
+        odd = self._odd.pop(key, None)
         if last is not None:
             self._sink.deleted(last)
+        elif odd is not None and self._wary is not None:
+            self._wary.odd_gone(odd)
 
     # ------------------------------------------------------------ failures
 

@@ -64,10 +64,11 @@ class _Nameable(msgspec.Struct, gc=False):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object whose shape is not the one we know; its metadata, where even that was readable."""
+    """An object whose shape is not the one we know; its metadata, as far as that was readable."""
 
     metadata: wire.Meta
     detail: str
+    body: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Codec(Generic[T]):
         try:
             return self._thing.decode(raw)
         except errors.ODD as error:
-            return Unreadable(self._metadata(raw), str(error))
+            return Unreadable(self._metadata(raw), str(error), bytes(raw))
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
         """Decode one line of a watch; an ERROR line raises what it names."""

@@ -101,7 +101,7 @@ class Ledger:
         self._step(uid, Step.FORGET)
         candidate, attempts = self._assumed.pop(uid)
         self._release(uid)
-        self.waiting.restore(candidate, attempts=attempts + 1, now=self._clock())
+        self.waiting.restore(candidate, attempts=attempts, now=self._clock())
         self.wake.set()
 
     def _step(self, uid: str, step: Step) -> None:

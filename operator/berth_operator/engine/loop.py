@@ -121,17 +121,17 @@ class Loop:
 
     async def _bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         async with self._slots:
-            sent = self._clock()
             outcome = await self._writer.bind(candidate, placement)
         if isinstance(outcome, ports.Unknown):
             log.warning("%s: no clear answer to the bind: %s", candidate.title, outcome.message)
-            until = sent + self._limits.bind_deadline if outcome.open else sent
-            outcome = await self._look(candidate, after=until)
+            # The server counts from when the bind reached it, which may have been only just now.
+            pause = self._limits.bind_deadline if outcome.open else 0.0
+            outcome = await self._look(candidate, pause=pause)
         self._conclude(candidate, placement, outcome)
 
-    async def _look(self, candidate: backlog.Candidate, *, after: float) -> ports.Outcome:
+    async def _look(self, candidate: backlog.Candidate, *, pause: float) -> ports.Outcome:
         """Read the pod once the server's own deadline has passed, until the answer is clear."""
-        await asyncio.sleep(max(0.0, after - self._clock()))
+        await asyncio.sleep(pause)
         attempt = 0
         while True:
             outcome = await self._writer.look(candidate)

@@ -20,7 +20,7 @@ async def serve(address: str, *, ready: Callable[[], bool], state: Callable[[], 
     runner = web.AppRunner(application(ready=ready, state=state), access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, int(port)).start()
+        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
         yield
     finally:
         await runner.cleanup()

@@ -13,8 +13,8 @@ import contextlib
 import dataclasses
 import datetime as dt
 import logging
+import math
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -70,6 +70,14 @@ class Elector:
         self._sight: Sight | None = None
         self._held: lease.Lease | None = None
         self._renewed = 0.0
+        self._turn = asyncio.Lock()  # A renewal and the release must not overtake each other.
+
+    def leads(self) -> bool:
+        """Tell whether the lead is surely still ours, by our own clock: what is asked before each bind."""
+        return self._held is not None and self._left() > 0
+
+    def _left(self) -> float:
+        return self._renewed + self._timing.renew_deadline - self._clock()
 
     # ------------------------------------------------------------ winning
 
@@ -81,22 +89,19 @@ class Elector:
                 async with asyncio.timeout(self._timing.renew_deadline):
                     term = await self._try()
             except (errors.ClientError, TimeoutError) as error:
-                log.warning("the leader's Lease cannot be read or taken: %s", error or "no answer in time")
+                log.warning(
+                    "the leader's Lease cannot be read or taken: %s", str(error) or "no answer in time"
+                )
                 term = None
             if term is not None:
                 return term
             await asyncio.sleep(self._timing.retry)
 
     async def _try(self) -> Term | None:
-        sent = self._clock()
-        try:
-            current = await self._session.get(
-                resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=names.SYSTEM_NAMESPACE
-            )
-        except errors.NotFound:
-            current = None
+        current = await self._read()
         if current is not None and not self._free(current):
             return None
+        sent = self._clock()
         try:
             self._held = await self._write(self._taken(current), new=current is None)
         except errors.Conflict:
@@ -106,7 +111,8 @@ class Elector:
         return Term(f"{self._identity}/{self._held.spec.lease_transitions}", clean)
 
     def _free(self, current: lease.Lease) -> bool:
-        if not current.spec.holder_identity:
+        # A Lease that names us is one that we took without hearing the answer: we take it again.
+        if current.spec.holder_identity in {None, "", self._identity}:
             return True
         version, now = current.metadata.resource_version, self._clock()
         if self._sight is None or self._sight.version != version:
@@ -117,7 +123,7 @@ class Elector:
     def _taken(self, current: lease.Lease | None) -> lease.Lease:
         spec = lease.LeaseSpec(
             holder_identity=self._identity,
-            lease_duration_seconds=max(1, round(self._timing.duration)),
+            lease_duration_seconds=math.ceil(self._timing.duration),
             acquire_time=lease.stamp(self._wall()),
             renew_time=lease.stamp(self._wall()),
             lease_transitions=((current.spec.lease_transitions or 0) + 1) if current is not None else 1,
@@ -128,62 +134,82 @@ class Elector:
     # ------------------------------------------------------------ keeping
 
     async def hold(self) -> None:
-        """Renew for ever; raise Lost as soon as the renew deadline has passed without success."""
+        """Renew until released; raise Lost as soon as the renew deadline has passed without success."""
         while True:
-            await asyncio.sleep(self._timing.retry)
-            left = self._renewed + self._timing.renew_deadline - self._clock()
-            if left <= 0:
-                raise Lost(f"the Lease was not renewed for {self._timing.renew_deadline:g} s")
-            await self._renew(left)
+            await asyncio.sleep(max(0.0, min(self._timing.retry, self._left())))
+            async with self._turn:
+                if self._held is None:
+                    return
+                if self._left() <= 0:
+                    raise Lost(f"the Lease was not renewed for {self._timing.renew_deadline:g} s")
+                await self._renew(self._held)
 
-    async def _renew(self, left: float) -> None:
-        assert self._held is not None, "renewed only while held"  # noqa: S101
+    async def _renew(self, held: lease.Lease) -> None:
         sent = self._clock()
-        spec = msgspec.structs.replace(self._held.spec, renew_time=lease.stamp(self._wall()))
+        spec = msgspec.structs.replace(held.spec, renew_time=lease.stamp(self._wall()))
         try:
-            async with asyncio.timeout(left):
-                self._held = await self._write(_lease(spec, self._held.metadata.resource_version))
+            async with asyncio.timeout(self._left()):
+                self._held = await self._write(_lease(spec, held.metadata.resource_version))
         except errors.Conflict:
-            await self._reread(left)
+            await self._reread()
         except errors.NotFound as error:
             raise Lost("the Lease was deleted") from error
         except (errors.ClientError, TimeoutError) as error:
-            log.warning("the Lease was not renewed: %s", error or "no answer in time")
+            log.warning("the Lease was not renewed: %s", str(error) or "no answer in time")
         else:
             self._renewed = sent
 
-    async def _reread(self, left: float) -> None:
+    async def _reread(self) -> None:
         """Somebody wrote the Lease: perhaps we did, and the answer was lost."""
-        with contextlib.suppress(errors.Unreachable, errors.Unavailable, errors.Throttled, TimeoutError):
-            async with asyncio.timeout(left):
-                current = await self._session.get(
-                    resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=names.SYSTEM_NAMESPACE
-                )
-            if current.spec.holder_identity != self._identity:
-                raise Lost(f"{current.spec.holder_identity or 'nobody'} holds the Lease now")
+        with contextlib.suppress(errors.ClientError, TimeoutError):
+            async with asyncio.timeout(self._left()):
+                current = await self._read()
+            holder = current.spec.holder_identity if current is not None else None
+            if current is None or holder != self._identity:
+                raise Lost(f"{holder or 'nobody'} holds the Lease now")
             self._held = current
 
     async def release(self) -> None:
         """Give the Lease up in order, so that the next leader need not wait."""
-        if self._held is None:
-            return
-        spec = msgspec.structs.replace(self._held.spec, holder_identity="")
         with contextlib.suppress(errors.ClientError, TimeoutError):
-            async with asyncio.timeout(self._timing.retry):
-                await self._write(_lease(spec, self._held.metadata.resource_version))
-                log.info("released the Lease")
-        self._held = None
+            async with asyncio.timeout(self._timing.renew_deadline), self._turn:
+                held, self._held = self._held, None
+                if held is not None:
+                    await self._give_up(held)
+                    log.info("released the Lease")
+
+    async def _give_up(self, held: lease.Lease) -> None:
+        try:
+            await self._write(_released(held))
+        except errors.Conflict:
+            # The answer to our last renewal was lost; a Lease of somebody else is left alone.
+            current = await self._read()
+            if current is not None and current.spec.holder_identity == self._identity:
+                await self._write(_released(current))
+
+    # ------------------------------------------------------------ asking
+
+    async def _read(self) -> lease.Lease | None:
+        where = names.SYSTEM_NAMESPACE
+        try:
+            return await self._session.get(
+                resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=where
+            )
+        except errors.NotFound:
+            return None
 
     async def _write(self, thing: lease.Lease, *, new: bool = False) -> lease.Lease:
-        where = names.SYSTEM_NAMESPACE
+        where, name = names.SYSTEM_NAMESPACE, names.LEADER_LEASE
         if new:
             body = await self._session.create(resources.LEASES, thing, namespace=where)
         else:
-            body = await self._session.replace(resources.LEASES, names.LEADER_LEASE, thing, namespace=where)
-        return _decoder.decode(body)
+            body = await self._session.replace(resources.LEASES, name, thing, namespace=where)
+        return api.decode(body, lease.Lease, path=resources.LEASES.path(name, namespace=where))
 
 
-_decoder: Final = msgspec.json.Decoder(lease.Lease)
+def _released(held: lease.Lease) -> lease.Lease:
+    spec = msgspec.structs.replace(held.spec, holder_identity="")
+    return _lease(spec, held.metadata.resource_version)
 
 
 def _lease(spec: lease.LeaseSpec, version: str) -> lease.Lease:

@@ -101,7 +101,7 @@ class Events:
             log.debug("an event was not posted: %s", error)
 
     async def _create(self, note: Note) -> Posted:
-        name = f"{note.subject.name[:230]}.{secrets.token_hex(8)}"
+        name = f"{note.subject.name[:230].rstrip('-.')}.{secrets.token_hex(8)}"
         thing = event(note, name, moment=lease.second(self._wall()), instance=self._instance)
         await self._session.create(resources.EVENTS, thing, namespace=note.subject.namespace)
         return Posted(name)

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from berth_crds import names, vocabulary, wire
-from berth_crds.client import api, informer, lease, resources
+from berth_crds.client import api, informer, lease, resources, watch
 from berth_operator.engine import ledger, watchdog
 from berth_operator.kube import tellers
 from berth_operator.translate import devices, nodes, pods, policies, raw
@@ -45,6 +45,19 @@ class PodSink:
         """Take note that a pod is gone."""
         self._over(thing.metadata.uid)
 
+    def odd(self, thing: watch.Unreadable) -> None:
+        """Fail closed on a pod that cannot be read: what it held it still holds, else all of its node."""
+        uid = thing.metadata.uid
+        hold = pods.remains(thing)
+        if hold is not None and self._book.state(uid) is not ledger.State.CONFIRMED:
+            self._teller.done(uid)
+            self._report(uid, hold.title, thing.detail)
+            self._book.pod_bound(hold)
+
+    def odd_gone(self, thing: watch.Unreadable) -> None:
+        """Take note that such a pod is gone."""
+        self._over(thing.metadata.uid)
+
     def _over(self, uid: str) -> None:
         self._faulty.pop(uid, None)
         self._teller.done(uid)
@@ -70,6 +83,12 @@ class NodeSink:
         """Take note that a node is gone."""
         self._book.node_gone(thing.metadata.name)
 
+    def odd(self, thing: watch.Unreadable) -> None:
+        """Fail closed: a node that cannot be read takes no pod."""
+        self._book.node_gone(thing.metadata.name)
+
+    odd_gone = odd
+
 
 class DeviceSink:
     """Devices: the cards, and whether their agent was found silent before."""
@@ -85,8 +104,17 @@ class DeviceSink:
 
     def deleted(self, thing: wire.Device) -> None:
         """Take note that a Device is gone."""
-        self._dog.device_gone(thing.metadata.name)
-        self._book.device_gone(thing.metadata.name)
+        self._gone(thing.metadata.name)
+
+    def odd(self, thing: watch.Unreadable) -> None:
+        """Fail closed: cards of which the agent's word cannot be read get no pod."""
+        self._gone(thing.metadata.name)
+
+    odd_gone = odd
+
+    def _gone(self, name: str) -> None:
+        self._dog.device_gone(name)
+        self._book.device_gone(name)
 
 
 class LeaseSink:

@@ -6,7 +6,9 @@ knows them all, and what it finds is turned into our Connection. Whatever is wro
 the files is found by our own reader first, which says it in one line.
 """
 
+import asyncio
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -18,6 +20,8 @@ from kubernetes_asyncio import client, config
 from berth_crds.client import connection, errors
 
 RENEW_SECONDS: Final = 60.0
+PLUGIN_SECONDS: Final = 30.0
+ENTRY: Final = re.compile(r"\{.*\}")
 
 
 async def connect(kubeconfig: str | None = None, *, context: str | None = None) -> connection.Connection:
@@ -30,27 +34,38 @@ async def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None) -> co
     """Log in as a kubeconfig says."""
     origin = os.pathsep.join(str(path) for path in paths)
     files = connection.merge(paths)
-    entry = connection.pick(files.contexts, context or files.current, what="context", origin=origin)
-    connection.pick(files.clusters, entry.get("cluster"), what="cluster", origin=origin)
-    if entry.get("user"):
-        connection.pick(files.users, entry["user"], what="user", origin=origin)
+    # Of several files the first that names a current context wins; the library takes the last.
+    chosen = context or files.current
+    entry = connection.pick(files.contexts, chosen, what="context", origin=origin)
+    cluster = connection.pick(files.clusters, entry.get("cluster"), what="cluster", origin=origin)
+    server = connection.server_of(cluster, name=entry.get("cluster"), origin=origin)
+    user = (
+        connection.pick(files.users, entry["user"], what="user", origin=origin) if entry.get("user") else {}
+    )
     found = client.Configuration()
     try:
-        loader = await config.load_kube_config(
-            config_file=origin, context=context, client_configuration=found, persist_config=False
-        )
-        trust = _trust(found) if str(found.host).startswith("https") else None
+        loader = await _load(origin, chosen, found)
+        trust = _trust(found) if server.startswith("https://") else None
     except Exception as error:  # the library and its plug-ins raise whatever they like
         raise errors.Unusable(f"{origin}: login failed: {_line(error)}.") from error
+    if user.get("exec") and not (found.api_key or found.cert_file):
+        raise errors.Unusable(f"{origin}: login failed: the plug-in gave neither a token nor a certificate.")
     return connection.Connection(
-        server=str(found.host).rstrip("/"),
+        server=server,
         trust=trust,
         authorization=Login(loader, found),
-        origin=f"{origin}, context {context or files.current}",
+        origin=f"{origin}, context {chosen}",
         namespace=str(entry.get("namespace") or "default"),
         server_name=found.tls_server_name,
         proxy=found.proxy,
     )
+
+
+async def _load(origin: str, context: str | None, found: Any) -> Any:
+    async with asyncio.timeout(PLUGIN_SECONDS):
+        return await config.load_kube_config(
+            config_file=origin, context=context, client_configuration=found, persist_config=False
+        )
 
 
 class Login:
@@ -73,7 +88,8 @@ class Login:
     async def _renew(self) -> None:
         try:
             # Cheap where nothing has to be done: the loader knows when a plug-in's token expires.
-            await self._loader.load_and_set(self._found)
+            async with asyncio.timeout(PLUGIN_SECONDS):
+                await self._loader.load_and_set(self._found)
         except Exception as error:  # the plug-in is somebody else's program
             message = f"the login cannot be renewed: {_line(error)}"
             raise errors.Unreachable(message, ambiguous=False) from error
@@ -89,4 +105,8 @@ def _trust(found: Any) -> ssl.SSLContext:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+    if isinstance(error, TimeoutError):
+        return f"no answer within {PLUGIN_SECONDS:g} s"
+    # The library quotes whole entries of the file in its messages, keys and tokens included.
+    text = ENTRY.sub("{...}", " ".join(str(error).split()))
+    return text[:300].rstrip(".") or type(error).__name__

@@ -8,10 +8,11 @@ this thread only as summaries, which are plain values.
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import aiohttp
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)
 STOP_SECONDS: Final = 5.0
+GRACE_SECONDS: Final = 1.0  # Kopf ends by itself within this when it was well, and is cancelled when not.
+GOODBYE_SECONDS: Final = 0.1
 
 
 class Reconciler:
@@ -49,12 +52,15 @@ class Reconciler:
     def want(self, news: list[summaries.Summary]) -> None:
         """Hand over the ledger's newest summaries, from any thread."""
         if news and self._loop is not None and self._desk is not None:
-            self._loop.call_soon_threadsafe(self._desk.want, news)
+            # The loop is closed once the thread has ended.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._desk.want, news)
 
     def stop(self) -> None:
         """End the thread, within a few seconds."""
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(STOP_SECONDS)
 
     # ------------------------------------------------------------ inside the thread
@@ -72,6 +78,8 @@ class Reconciler:
             await self._keep_kopf(self._desk, self._stop)
             flushing.cancel()
             await asyncio.wait([flushing])
+        # Kopf closes its connections with its last breath, and TLS needs some turns of the loop for it.
+        await asyncio.sleep(GOODBYE_SECONDS)
 
     async def _flush(self, desk: statuses.Statuses) -> None:
         while True:
@@ -86,8 +94,12 @@ class Reconciler:
         while not stop.is_set():
             try:
                 await run_kopf(desk, self._link, stop)
+            except asyncio.CancelledError:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
+                log.warning("Kopf ended: it was cancelled from within")
             except Exception as error:  # noqa: BLE001  Kopf ends with whatever the API gave it
-                log.warning("Kopf ended: %s", error)
+                log.warning("Kopf ended: %s", str(error) or type(error).__name__)
             if not stop.is_set():
                 pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
                 attempt += 1
@@ -102,6 +114,16 @@ async def _either(*waits: Any) -> None:
         task.cancel()
 
 
+async def _until_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+    """Await some work; once told to stop it has a moment to end by itself."""
+    stopping, running = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(work)
+    await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([running], timeout=GRACE_SECONDS)
+    stopping.cancel()
+    running.cancel()
+    await running
+
+
 async def run_kopf(desk: statuses.Statuses, link: connection.Connection, stop: asyncio.Event) -> None:
     """Run Kopf once, until it is stopped or gives up."""
     registry = kopf.OperatorRegistry()
@@ -113,8 +135,11 @@ async def run_kopf(desk: statuses.Statuses, link: connection.Connection, stop: a
             server=link.server, default_namespace=link.namespace, aiohttp_session=session_for(link)
         )
 
-    await kopf.operator(
-        registry=registry, settings=settings(), standalone=True, clusterwide=True, stop_flag=stop
+    await _until_stopped(
+        kopf.operator(
+            registry=registry, settings=settings(), standalone=True, clusterwide=True, stop_flag=stop
+        ),
+        stop,
     )
 
 
@@ -126,10 +151,13 @@ def session_for(link: connection.Connection) -> aiohttp.ClientSession:
     ) -> aiohttp.ClientResponse:
         if header := await link.authorization():
             request.headers["Authorization"] = header
+        request.server_hostname = link.server_name
         return await handler(request)
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=link.trust or True), middlewares=(authorize,)
+        connector=aiohttp.TCPConnector(limit=0, ssl=link.trust or True),
+        middlewares=(authorize,),
+        proxy=link.proxy,
     )
 
 

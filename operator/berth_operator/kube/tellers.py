@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"  # The word on which cluster autoscalers act.
 RETRY_SECONDS: Final = 1.0
+LONGEST_MESSAGE: Final = 4096
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class Teller:
 
     def refused(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> None:
         """Tell that a pod does not fit, if that is news."""
-        verdict = Verdict(reason(answer), explain.sentence(candidate, answer))
+        # Cut here and not when it is written: what is shown later must equal what was meant.
+        verdict = Verdict(reason(answer), explain.sentence(candidate, answer)[:LONGEST_MESSAGE])
         shown = self._shown.get(candidate.uid)
         if shown is not None and shown.verdict == verdict:
             self._due.pop(candidate.uid, None)
@@ -146,7 +148,7 @@ def shown_verdict(pod: raw.Pod) -> Verdict | None:
     """Read the verdict that a pod shows, if any."""
     for one in pod.status.conditions or ():
         if one.type == SCHEDULED and one.status == vocabulary.Truth.FALSE:
-            return Verdict(one.reason, one.message)
+            return Verdict(one.reason or "", one.message or "")
     return None
 
 
@@ -168,7 +170,7 @@ def patch(candidate: backlog.Candidate, verdict: Verdict, shown: Shown, *, momen
         "type": SCHEDULED,
         "status": vocabulary.Truth.FALSE,
         "reason": verdict.reason,
-        "message": verdict.message[:4096],
+        "message": verdict.message,
     }
     if shown.verdict is None:
         condition["lastTransitionTime"] = moment

@@ -6,6 +6,7 @@ etcd and `patch pods` is never needed.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -23,17 +24,21 @@ CLIENT_SECONDS: Final = 4.0
 
 
 class Writer:
-    """Carries decisions out under one term."""
+    """Carries decisions out under one term, and only while that lasts."""
 
-    def __init__(self, session: api.Api, *, term: str) -> None:
+    def __init__(self, session: api.Api, *, term: str, leads: Callable[[], bool]) -> None:
         self._session = session
         self._term = term
+        self._leads = leads
 
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Outcome:
         """Send one Binding and tell what became of it."""
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
         body = msgspec.json.encode(binding(candidate, placement, term=self._term))
         params = {"timeout": f"{SERVER_SECONDS}s"}
+        if not self._leads():
+            # A process that was stopped for a while must not go on where it was when it wakes up.
+            return ports.Refused("the term is over")
         try:
             await self._session.send("POST", path, params=params, body=body, deadline=CLIENT_SECONDS)
         except errors.ClientError as error:

@@ -130,11 +130,20 @@ class PodSpec(wire.Struct, frozen=True):
     resource_claims: list[msgspec.Raw] | None = None
 
 
+class PodCondition(wire.Struct, frozen=True):
+    """One condition of a pod; anybody may write one, and leave its words or its times null."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
 class PodStatus(wire.Struct, frozen=True):
     """How far a pod has come."""
 
     phase: str = ""
-    conditions: tuple[wire.Condition, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
 
 
 class Pod(wire.Struct, frozen=True):
@@ -143,6 +152,25 @@ class Pod(wire.Struct, frozen=True):
     metadata: wire.Meta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+class WhereOnly(wire.Struct, frozen=True):
+    """The node of a pod, of which nothing else may be readable."""
+
+    node_name: str = ""
+
+
+class PhaseOnly(wire.Struct, frozen=True):
+    """The phase of a pod, of which nothing else may be readable."""
+
+    phase: str = ""
+
+
+class PodRemains(wire.Struct, frozen=True):
+    """The least that must be known of a pod that cannot be read whole: whether it has a place, and where."""
+
+    spec: WhereOnly = WhereOnly()
+    status: PhaseOnly = PhaseOnly()
 
 
 class Taint(wire.Struct, frozen=True):

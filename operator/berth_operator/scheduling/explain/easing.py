@@ -6,7 +6,6 @@ place is found by asking each refused node for all its obstacles, because only a
 a single one can be won by a single change.
 """
 
-import collections
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -14,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import columns, search
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import closely, findings, hearing, obstacles, reach
 from berth_operator.scheduling.explain.findings import AskLess, Condition, Drop, Edit, Measure, Unit
 from berth_operator.scheduling.nodes import facts
@@ -46,6 +45,7 @@ class Easing:
 
     heard: hearing.Hearing
     found: tuple[findings.Finding, ...]
+    refused: obstacles.Refused
     asking: reach.Inquiry
 
     def edit(
@@ -102,12 +102,13 @@ def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Req
 
 def _elsewhere(easing: Easing) -> Iterator[Drop]:
     heard, where = easing.heard, easing.heard.demand.where
-    for obstacle, nodes in obstacles.single(heard).items():
+    for obstacle, nodes in easing.refused.nodes.items():
         eased = obstacles.ease(where, obstacle)
-        if eased is None:
+        if eased is None or obstacle.condition is None:
             continue
         edit = easing.edit(heard.request, dataclasses.replace(heard.demand, where=eased), nodes)
         if edit is not None:
+            edit = dataclasses.replace(edit, exact=edit.exact and easing.refused.exact)
             yield Drop(obstacle.condition, str(obstacle), edit, findings.WHOLE_SIZE)
 
 
@@ -201,7 +202,7 @@ def _less_of_cards(easing: Easing) -> Iterator[AskLess]:
                     yield found
 
 
-def _against(easing: Easing, at: int) -> Iterator[closely.allocator.Verdict]:
+def _against(easing: Easing, at: int) -> Iterator[allocator.Verdict]:
     name = easing.heard.request.containers[at].name
     for found in easing.found:
         if found.shortfall is not None and found.shortfall.container == name:
@@ -281,6 +282,3 @@ def _with_amount(
     edit = Edit(heard.request, demand, len(nodes), able.exact, heard.row(nodes[0]).name)
     measure = Measure(name, closely.unit(name), amount, most)
     return AskLess("", measure, edit, measure.lack)
-
-
-__all__ = ["Easing", "collections", "edits"]

@@ -1,0 +1,74 @@
+"""What if: one node as it would be after a change, and whether the pod then fits there.
+
+The node alone is copied, changed and asked by a search of its own, so a trial can neither
+damage the inventory nor be confused by what is remembered of it, and what it shows is what
+the real search would do. Trials are counted, because each costs as much as placing a pod.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from berth_operator.scheduling import inventory, rows, search
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.explain import findings, hearing
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts
+
+MOST: Final = 64
+
+
+def copied(row: rows.Row) -> inventory.Inventory:
+    """Make an inventory of one node, equal to the node."""
+    copy = inventory.Inventory()
+    if row.node is not None:
+        copy.put_node(row.node)
+    if row.device is not None:
+        copy.put_device(row.device)
+        copy.set_silent(row.name, row.silent)
+    for hold in row.holds.values():
+        copy.charge(hold)
+    return copy
+
+
+def fits(heard: hearing.Hearing, copy: inventory.Inventory) -> bool:
+    """Tell whether the pod finds a place on what is there."""
+    return search.Search(copy).place(heard.request, heard.demand, rules=heard.rules) is not None
+
+
+def changed_node(row: rows.Row, node: facts.Node) -> inventory.Inventory:
+    """Copy a node with another state of it."""
+    copy = copied(row)
+    copy.put_node(node)
+    return copy
+
+
+def changed_device(row: rows.Row, device: devices.Device) -> inventory.Inventory:
+    """Copy a node with other devices, and an agent that is heard."""
+    copy = copied(row)
+    copy.put_device(device)
+    copy.set_silent(row.name, False)
+    return copy
+
+
+def changed_holds(row: rows.Row, holds: Iterable[Hold]) -> inventory.Inventory:
+    """Copy a node on which some pods hold something else."""
+    copy = copied(row)
+    for hold in holds:
+        copy.release(hold.uid)
+        copy.charge(hold)
+    return copy
+
+
+# ---------------------------------------------------------------- less held
+
+
+def with_room(holds: Iterable[Hold], rooms: Iterable[findings.Room]) -> list[Hold]:
+    """Take room away from whoever holds it, the first first; list the holds that change."""
+    left = {room.device: [room.core, room.memory] for room in rooms}
+    changed = []
+    for hold in holds:
+        shares = tuple(_less(share, left) for share in hold.shares)
+        if shares != hold.shares:
+            changed.append(dataclasses.replace(hold, shares=shares))
+    return changed

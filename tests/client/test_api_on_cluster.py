@@ -1,0 +1,121 @@
+"""What the client writes, a real API server keeps: whole objects, preconditions, and fields by manager."""
+
+import msgspec
+import pytest
+
+from berth_crds.client import api, errors, resources
+from support import mirror
+from testbed import cluster as clusters
+
+MAPS = mirror.CONFIG_MAPS
+
+
+async def read(admin: api.Api, name: str, namespace: str) -> mirror.ConfigMap:
+    """Read a ConfigMap."""
+    return await admin.get(MAPS, name, into=mirror.ConfigMap, namespace=namespace)
+
+
+async def create(admin: api.Api, name: str, namespace: str, **data: str) -> mirror.ConfigMap:
+    """Create a ConfigMap."""
+    body = await admin.create(MAPS, {"metadata": {"name": name}, "data": data}, namespace=namespace)
+    return msgspec.json.decode(body, type=mirror.ConfigMap)
+
+
+async def test_an_object_is_created_once(admin: api.Api, namespace: str) -> None:
+    """What was created can be read, and a second one of the name is a conflict."""
+    made = await create(admin, "a", namespace, k="v")
+
+    assert await read(admin, "a", namespace) == made
+    assert made.data == {"k": "v"}
+    with pytest.raises(errors.Conflict):
+        await create(admin, "a", namespace)
+
+
+async def test_what_is_not_there_is_not_found(admin: api.Api, namespace: str) -> None:
+    """Reading, replacing and deleting nothing is NotFound."""
+    for attempt in (
+        admin.get(MAPS, "a", into=mirror.ConfigMap, namespace=namespace),
+        admin.replace(MAPS, "a", {"metadata": {"name": "a"}}, namespace=namespace),
+        admin.delete(MAPS, "a", namespace=namespace),
+    ):
+        with pytest.raises(errors.NotFound):
+            await attempt
+
+
+async def test_a_replace_needs_the_revision_that_was_read(admin: api.Api, namespace: str) -> None:
+    """Of two writers who read the same revision, the second is refused and changes nothing."""
+    made = await create(admin, "a", namespace, k="v")
+    first, second = (msgspec.structs.replace(made, data={"k": word}) for word in ("one", "two"))
+
+    await admin.replace(MAPS, "a", first, namespace=namespace)
+    with pytest.raises(errors.Conflict):
+        await admin.replace(MAPS, "a", second, namespace=namespace)
+
+    assert (await read(admin, "a", namespace)).data == {"k": "one"}
+
+
+async def test_a_delete_may_name_the_very_object(admin: api.Api, namespace: str) -> None:
+    """With a uid only that object is deleted, and not its successor of the same name."""
+    old = await create(admin, "a", namespace)
+    await admin.delete(MAPS, "a", namespace=namespace, uid=old.metadata.uid)
+    new = await create(admin, "a", namespace)
+
+    with pytest.raises(errors.Conflict):
+        await admin.delete(MAPS, "a", namespace=namespace, uid=old.metadata.uid)
+
+    assert (await read(admin, "a", namespace)).metadata.uid == new.metadata.uid
+
+
+async def apply(admin: api.Api, namespace: str, manager: str, **data: str) -> None:
+    """Apply a ConfigMap's data as a manager."""
+    thing = {"metadata": {"name": "a", "namespace": namespace}, "data": data}
+    await admin.apply(MAPS, thing, manager=manager)
+
+
+async def test_two_managers_keep_each_others_fields(admin: api.Api, namespace: str) -> None:
+    """An apply creates, adds, changes and removes what its manager owns, and nothing else."""
+    await apply(admin, namespace, "ada", mine="1", dropped="2")
+    await apply(admin, namespace, "bob", yours="3")
+
+    await apply(admin, namespace, "ada", mine="4")
+
+    assert (await read(admin, "a", namespace)).data == {"mine": "4", "yours": "3"}
+
+
+async def test_an_apply_takes_a_field_over(admin: api.Api, namespace: str) -> None:
+    """A field that somebody else wrote is written all the same: the one who is right insists."""
+    await apply(admin, namespace, "ada", k="theirs")
+
+    await apply(admin, namespace, "bob", k="ours")
+
+    assert (await read(admin, "a", namespace)).data == {"k": "ours"}
+
+
+async def test_an_apply_that_says_nothing_new_is_no_new_revision(admin: api.Api, namespace: str) -> None:
+    """Applying the same again leaves the object's revision as it is, so that nobody is woken."""
+    await apply(admin, namespace, "ada", k="v")
+    before = await read(admin, "a", namespace)
+
+    await apply(admin, namespace, "ada", k="v")
+
+    assert await read(admin, "a", namespace) == before
+
+
+async def test_the_status_is_written_apart(admin: api.Api, namespace: str, cluster: clusters.Cluster) -> None:
+    """Spec and status of a pod have writers of their own: neither write touches the other part."""
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]},
+    }
+    await admin.create(resources.PODS, pod, namespace=namespace)
+    meta = {"name": "p", "namespace": namespace}
+
+    condition = {"type": "Told", "status": "True"}
+    status = {"metadata": meta, "status": {"conditions": [condition]}}
+    await admin.apply(resources.PODS, status, manager="ada", sub="status")
+    await admin.apply(resources.PODS, {"metadata": meta, "status": {"phase": "Failed"}}, manager="ada")
+
+    found = cluster.kubectl(
+        "get", "pod", "p", "-n", namespace, "-o", "jsonpath={.status.phase} {.status.conditions[*].type}"
+    )
+    assert found == "Pending Told"

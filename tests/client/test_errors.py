@@ -1,0 +1,109 @@
+"""Answers become types: by their code, whatever stands in their body."""
+
+import json
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from berth_crds.client import errors
+from support import stub
+
+TABLE = {
+    300: errors.ApiError,
+    302: errors.ApiError,
+    400: errors.Malformed,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.ApiError,
+    409: errors.Conflict,
+    410: errors.Gone,
+    413: errors.Malformed,
+    415: errors.Malformed,
+    418: errors.ApiError,
+    422: errors.Invalid,
+    429: errors.Throttled,
+    500: errors.Unavailable,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+    599: errors.Unavailable,
+}
+
+
+@pytest.mark.parametrize(("code", "kind"), TABLE.items())
+def test_a_code_has_one_type(code: int, kind: type[errors.ApiError]) -> None:
+    """Callers catch types, so each code maps to exactly one."""
+    body = json.dumps(stub.failure(code, "no", reason="Because")).encode()
+
+    error = errors.from_answer(code, body)
+
+    assert type(error) is kind
+    assert (error.code, error.reason, error.message) == (code, "Because", "no")
+    assert str(error) == f"{code} Because: no"
+
+
+GARBAGE = {
+    "nothing": b"",
+    "a page of a proxy": b"<html><body>502 Bad Gateway</body></html>",
+    "a bare word of JSON": b'"no"',
+    "a list": b"[]",
+    "nulls": b'{"message": null, "details": null, "code": null}',
+    "no UTF-8": b"\xff\xfe\x00",
+    "no UTF-8 inside JSON": b'{"message": "\xff"}',
+    "half of JSON": b'{"message": "too ear',
+    "nested without end": b"[" * 200_000,
+    "wrong types": b'{"message": 7, "details": {"retryAfterSeconds": "soon"}}',
+}
+
+
+@pytest.mark.parametrize("body", GARBAGE.values(), ids=GARBAGE.keys())
+def test_the_code_counts_whatever_the_body(body: bytes) -> None:
+    """A body that is no Status costs the message at most, never the type of the error."""
+    error = errors.from_answer(409, body)
+
+    assert type(error) is errors.Conflict
+    assert error.message
+    assert len(error.message) <= 500
+
+
+@hypothesis.given(body=strategies.binary(max_size=200), code=strategies.integers(300, 599))
+def test_no_answer_makes_the_reader_fail(body: bytes, code: int) -> None:
+    """Whatever comes back, the caller gets an ApiError of that code."""
+    assert errors.from_answer(code, body).code == code
+
+
+@pytest.mark.parametrize(
+    ("header", "hint", "seconds"),
+    [
+        pytest.param("3", None, 3.0, id="header"),
+        pytest.param(None, 7, 7.0, id="body"),
+        pytest.param("3", 7, 3.0, id="the header wins"),
+        pytest.param("Fri, 20 Nov 2026 10:00:00 GMT", None, None, id="a date is not read"),
+        pytest.param("Fri, 20 Nov 2026 10:00:00 GMT", 2, 2.0, id="a date, and the body knows"),
+        pytest.param("-5", None, 0.0, id="the past"),
+        pytest.param("86400", None, 60.0, id="a day is too much to ask"),
+        pytest.param("inf", None, 60.0, id="for ever is too much to ask"),
+        pytest.param("nan", None, None, id="not a number"),
+        pytest.param(None, 1e9, 60.0, id="the body asks too much"),
+        pytest.param(None, None, None, id="nothing said"),
+    ],
+)
+def test_patience_asked_for(header: str | None, hint: float | None, seconds: float | None) -> None:
+    """Retry-After is honoured within reason, from the header or from the Status."""
+    details = {} if hint is None else {"details": {"retryAfterSeconds": hint}}
+    body = json.dumps(stub.failure(429, "slow down") | details).encode()
+
+    error = errors.from_answer(429, body, retry_after=header)
+
+    assert error.retry_after == seconds
+
+
+def test_a_status_inside_a_watch_is_an_error_too() -> None:
+    """An ERROR event carries its code inside; one without a code may have had effects."""
+    gone = errors.from_status(errors.Status(message="too old", reason="Expired", code=410))
+    unknown = errors.from_status(errors.Status(message="?"))
+
+    assert type(gone) is errors.Gone
+    assert type(unknown) is errors.Unavailable

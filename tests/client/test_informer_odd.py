@@ -1,0 +1,157 @@
+"""Objects that cannot be read: kept, told to who wants to know, and never mistaken for a delete."""
+
+from typing import Any
+
+import pytest
+
+from berth_crds.client import watch
+from client.scenes import FOR_EVER, GONE, Scene, config_map
+from support import mirror, stub
+
+ODD = {"metadata": {"name": "a", "namespace": "ml", "uid": "uid-a", "resourceVersion": "12"}, "data": 7}
+NAMELESS = {"metadata": 7}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(ODD, id="odd"),
+        pytest.param({"metadata": ODD["metadata"] | {"labels": {"x": None}}}, id="odd metadata"),  # type: ignore[operator]
+    ],
+)
+async def test_what_was_known_of_an_odd_object_stays(scene: Scene, body: dict[str, Any]) -> None:
+    """A known object that becomes unreadable is neither forgotten nor deleted, by watch or by list."""
+    changed = stub.event("MODIFIED", body)
+    gone = stub.event("ERROR", GONE)
+    scene.script(
+        [stub.page(config_map("a", "1"), version="10"), stub.page(body, version="40")],
+        [stub.watch(changed, gone), stub.watch(until=FOR_EVER())],
+    )
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
+
+    assert scene.mirror.told == [("upserted", "a", "uid-a")]
+
+
+async def test_beside_an_object_without_a_name_nobody_is_missing(scene: Scene) -> None:
+    """An object of which not even the name is readable may be any that a list seems to lack."""
+    lists = [
+        stub.page(config_map("a", "1"), config_map("b", "2"), version="10"),
+        stub.page(config_map("a", "1"), NAMELESS, version="40"),
+        stub.page(config_map("a", "1"), version="50"),
+    ]
+    gone = stub.watch(stub.event("ERROR", GONE))
+    scene.script(lists, [gone, gone, stub.watch(until=FOR_EVER())])
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: scene.resumed_from()[-1:] == ["50"], "the third list")
+
+    assert scene.mirror.told == [
+        ("upserted", "a", "uid-a"),
+        ("upserted", "b", "uid-b"),
+        ("deleted", "b", "uid-b"),
+    ]
+
+
+async def test_an_odd_object_is_still_deleted(scene: Scene) -> None:
+    """A delete is told with the last that was readable."""
+    events = [stub.event("MODIFIED", ODD), stub.event("DELETED", ODD)]
+    scene.script([stub.page(config_map("a", "1"), version="10")], [stub.watch(*events, until=FOR_EVER())])
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: scene.mirror.names("deleted"), "the delete")
+
+    assert scene.mirror.things == {}
+
+
+async def test_an_odd_newcomer_is_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """An object that was never readable is not told, but it is said, with its name."""
+    scene.script([stub.page(ODD, config_map("b", "2"), version="10")])
+
+    async with mirror.following(scene.informer):
+        await scene.informer.wait_synced()
+
+    assert scene.mirror.names("upserted") == ["b"]
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert "configmaps ml/a cannot be read" in record.message
+
+
+# ---------------------------------------------------------------- sinks that want to know
+
+
+class WaryMirror(mirror.Mirror[mirror.ConfigMap]):
+    """A mirror that is told of odd objects too."""
+
+    def odd(self, thing: watch.Unreadable) -> None:
+        """Take an object that cannot be read."""
+        self.told.append(("odd", thing.metadata.name, thing.metadata.uid))
+
+    def odd_gone(self, thing: watch.Unreadable) -> None:
+        """Take the delete of one that never could."""
+        self.told.append(("odd gone", thing.metadata.name, thing.metadata.uid))
+
+
+NEW_ODD = {"metadata": {"name": "a", "namespace": "ml", "uid": "new", "resourceVersion": "14"}, "data": 7}
+
+
+@pytest.mark.parametrize(
+    ("before", "frames", "after", "told"),
+    [
+        pytest.param(
+            [ODD],
+            [stub.event("DELETED", ODD)],
+            [],
+            [("odd", "a", "uid-a"), ("odd gone", "a", "uid-a")],
+            id="odd from the start, deleted while watched",
+        ),
+        pytest.param([ODD], [], [], [("odd", "a", "uid-a"), ("odd gone", "a", "uid-a")], id="missing later"),
+        pytest.param([ODD], [], [ODD], [("odd", "a", "uid-a")], id="still there, and not told again"),
+        pytest.param(
+            [ODD],
+            [stub.event("MODIFIED", config_map("a", "13"))],
+            [],
+            [("odd", "a", "uid-a"), ("upserted", "a", "uid-a"), ("deleted", "a", "uid-a")],
+            id="readable later",
+        ),
+        pytest.param(
+            [config_map("a", "1")],
+            [stub.event("MODIFIED", ODD)],
+            [],
+            [("upserted", "a", "uid-a"), ("odd", "a", "uid-a"), ("deleted", "a", "uid-a")],
+            id="unreadable later",
+        ),
+        pytest.param(
+            [config_map("a", "1")],
+            [],
+            [NEW_ODD],
+            [("upserted", "a", "uid-a"), ("deleted", "a", "uid-a"), ("odd", "a", "new")],
+            id="an odd successor",
+        ),
+        pytest.param(
+            [ODD],
+            [],
+            [NEW_ODD],
+            [("odd", "a", "uid-a"), ("odd gone", "a", "uid-a"), ("odd", "a", "new")],
+            id="odd, and an odd successor",
+        ),
+    ],
+)
+async def test_odd_objects_are_told_to_who_wants_to_know(
+    scene: Scene,
+    before: list[dict[str, Any]],
+    frames: list[dict[str, Any]],
+    after: list[dict[str, Any]],
+    told: list[tuple[str, str, str]],
+) -> None:
+    """A sink that must fail closed learns of each odd object, and of its end, exactly once."""
+    scene.mirror = WaryMirror()
+    scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
+    lists = [stub.page(*before, version="10"), stub.page(*after, version="40")]
+    gone = stub.event("ERROR", GONE)
+    scene.script(lists, [stub.watch(*frames, gone), stub.watch(until=FOR_EVER())])
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
+
+    assert scene.mirror.told == told

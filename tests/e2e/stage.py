@@ -1,0 +1,289 @@
+"""A stage for end-to-end tests: nodes with agents, operators that come and go, pods, and what became of them.
+
+The programs run as processes under their own service accounts. What happens is read with
+a session of the administrator, and what was written with the API server's audit log.
+"""
+
+import collections
+import contextlib
+import json
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from berth_crds import allocation, names
+from berth_crds.client import api, errors, resources
+from e2e import fleet
+from support import kubelet
+from testbed import audit, processes, proxy, waiting
+
+OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
+AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
+
+# Short terms make a takeover quick; the ratios are about those of the defaults.
+QUICK: Final = ("--lease-duration", "2", "--renew-deadline", "1.4", "--retry-period", "0.3")
+BRISK: Final = ("--interval", "0.5", "--sample-deadline", "1", "--lease-duration", "3")
+SOON: Final = 30.0
+
+Pod = dict[str, Any]
+Thing = dict[str, Any]
+T = TypeVar("T")
+
+
+class Stage:
+    """A namespace, nodes with agents, and operators that come and go."""
+
+    def __init__(self, base: fleet.Fleet, kubelets: kubelet.Kubelets, admin: api.Api) -> None:
+        self.fleet = base
+        self.cluster = base.cluster
+        self.kubelets = kubelets
+        self.admin = admin
+        self.namespace = self.cluster.namespace("e2e")
+        self._operators: list[processes.Program] = []
+        self._agents: list[processes.Program] = []
+        self._nodes: list[str] = []
+
+    # ------------------------------------------------------------ who plays
+
+    async def nodes(self, **shapes: str) -> processes.Program:
+        """Add usual nodes, and one agent process that speaks for all of them."""
+        await self.machines(*(kubelet.FakeNode(name) for name in shapes))
+        return await self.agent(**shapes)
+
+    async def machines(self, *nodes: kubelet.FakeNode) -> None:
+        """Add nodes without agents."""
+        await self.kubelets.add(*nodes)
+        self._nodes += [node.name for node in nodes]
+
+    async def agent(self, *flags: str, **shapes: str) -> processes.Program:
+        """Start an agent for nodes, and wait for their Devices and Leases."""
+        name = f"{self.namespace}-agent-{len(self._agents)}"
+        program = self.fleet.agent(*shapes.items(), flags=(*BRISK, *flags), name=name)
+        self._agents.append(program)
+        await self.until("the Devices", lambda: self._published(shapes))
+        return program
+
+    async def _published(self, nodes: Sequence[str] | dict[str, str]) -> bool:
+        leases = await self._items(resources.LEASES, names.NODES_NAMESPACE)
+        beating = {one["metadata"]["name"] for one in leases}
+        return set(nodes) <= set(await self.devices()) & beating
+
+    def operator(self, *flags: str, wire: proxy.Proxy | None = None) -> processes.Program:
+        """Start an operator, perhaps behind a wire."""
+        name = f"{self.namespace}-operator-{len(self._operators)}"
+        if wire is not None:
+            where = names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT
+            flags = *flags, "--kubeconfig", str(self.cluster.kubeconfig_for(*where, server=wire.server))
+        program = self.fleet.operator(*QUICK, *flags, name=name)
+        self._operators.append(program)
+        return program
+
+    async def deciding_operator(self, *flags: str, wire: proxy.Proxy | None = None) -> processes.Program:
+        """Start an operator, and wait until it decides."""
+        program = self.operator(*flags, wire=wire)
+        await self.says(program, "deciding:")
+        return program
+
+    async def says(self, program: processes.Program, word: str, *, seconds: float = SOON) -> None:
+        """Wait for a word in a program's log."""
+
+        async def said() -> bool:
+            return word in program.log.read_text()
+
+        await waiting.eventually(said, what=f"{program.name} to say {word!r}", seconds=seconds)
+
+    async def ended(self, program: processes.Program, *, seconds: float = SOON) -> int:
+        """Wait for the end of a program, and give its exit status."""
+
+        async def over() -> bool:
+            return not program.alive()
+
+        await waiting.eventually(over, what=f"{program.name} to end", seconds=seconds)
+        status: int = program.process.returncode
+        return status
+
+    # ------------------------------------------------------------ pods
+
+    async def create(self, *pods: Pod) -> None:
+        """Create pods, one after the other."""
+        for one in pods:
+            await self.admin.create(resources.PODS, one, namespace=self.namespace)
+
+    async def delete(self, *names_: str) -> None:
+        """Delete pods, as a user would: the kubelet ends them."""
+        for name in names_:
+            await self.admin.delete(resources.PODS, name, namespace=self.namespace)
+
+    async def bind(self, name: str, node: str) -> None:
+        """Bind a pod by hand."""
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        await self.admin.create(resources.PODS, binding, namespace=self.namespace, sub="binding")
+
+    async def patch(self, resource: resources.Resource, name: str, change: Thing, *, sub: str = "") -> None:
+        """Change an object by hand."""
+        namespace = self.namespace if resource.namespaced else ""
+        path = resource.path(name, namespace=namespace, sub=sub)
+        await self.admin.send("PATCH", path, body=msgspec.json.encode(change), content=api.MERGE_PATCH)
+
+    # ------------------------------------------------------------ what is there
+
+    async def pods(self) -> dict[str, Pod]:
+        """Read all pods of the namespace."""
+        return {one["metadata"]["name"]: one for one in await self._items(resources.PODS, self.namespace)}
+
+    async def devices(self) -> dict[str, Thing]:
+        """Read all Devices."""
+        return {one["metadata"]["name"]: one for one in await self._items(resources.DEVICES)}
+
+    async def events(self, name: str) -> list[Thing]:
+        """Read the events about a pod."""
+        found = await self._items(resources.EVENTS, self.namespace)
+        return [one for one in found if one["involvedObject"]["name"] == name]
+
+    async def bound(self) -> dict[str, str]:
+        """Name the pods that have a node, and the node."""
+        nodes = {name: one["spec"].get("nodeName", "") for name, one in (await self.pods()).items()}
+        return {name: node for name, node in nodes.items() if node}
+
+    async def leader(self) -> Thing:
+        """Read the leader's Lease."""
+        where = names.SYSTEM_NAMESPACE
+        found: Thing = await self.admin.get(resources.LEASES, names.LEADER_LEASE, into=dict, namespace=where)
+        return dict(found["spec"])
+
+    async def _items(self, resource: resources.Resource, namespace: str = "") -> list[Thing]:
+        body = await self.admin.send("GET", resource.path(namespace=namespace))
+        found: list[Thing] = json.loads(body)["items"]
+        return found
+
+    # ------------------------------------------------------------ waiting
+
+    async def until(
+        self, what: str, condition: Callable[[], Awaitable[T | None]], *, seconds: float = SOON
+    ) -> T:
+        """Wait for a condition that asks the API server."""
+        return await waiting.eventually(condition, what=what, seconds=seconds)
+
+    async def until_bound(self, *names_: str, seconds: float = SOON) -> dict[str, str]:
+        """Wait until these pods have a node, and give the nodes of all."""
+
+        async def all_bound() -> dict[str, str] | None:
+            found = await self.bound()
+            return found if set(names_) <= set(found) else None
+
+        return await self.until(f"{', '.join(names_)} to be bound", all_bound, seconds=seconds)
+
+    async def until_told(self, name: str, word: str = "") -> Thing:
+        """Wait until a pod was told why it waits, with this word in the sentence."""
+
+        async def told() -> Thing | None:
+            said = scheduled((await self.pods())[name])
+            return said if said.get("status") == "False" and word in said["message"] else None
+
+        return await self.until(f"{name} to be told {word!r}", told)
+
+    async def until_ready(self, *nodes: str, truth: str = "True") -> None:
+        """Wait until Devices are Ready, or not."""
+
+        async def ready() -> bool:
+            devices = await self.devices()
+            return all(condition(devices.get(node, {}), "Ready").get("status") == truth for node in nodes)
+
+        await self.until(f"{', '.join(nodes)} to be Ready: {truth}", ready)
+
+    # ------------------------------------------------------------ what was written
+
+    async def binds(self, count: int) -> list[audit.AuditEvent]:
+        """Wait for so many binds in the audit log, and give all that were accepted."""
+
+        async def there() -> list[audit.AuditEvent] | None:
+            found = [one for one in self.writes() if one.subresource == "binding" and one.code < 300]
+            return found if len(found) >= count else None
+
+        return await self.until(f"{count} binds in the audit log", there)
+
+    def writes(self) -> list[audit.AuditEvent]:
+        """List the operators' writes whose object is a pod of this test."""
+        found = audit.writes_to(self.cluster.audit(), "pods", namespace=self.namespace)
+        return audit.writes_by(found, OPERATOR)
+
+    async def assert_sound(self, *expected: str) -> None:
+        """Check what must hold of bound pods: one bind each, no card twice, all cards on their node."""
+        binds = collections.Counter(one.name for one in await self.binds(len(expected)))
+        assert binds == dict.fromkeys(expected, 1)
+        devices, held = await self.devices(), list[str]()
+        for name, one in (await self.pods()).items():
+            if not one["spec"].get("nodeName") or one["status"].get("phase") in {"Succeeded", "Failed"}:
+                continue
+            cards = cards_of(one)
+            assert set(cards) <= uuids(devices[one["spec"]["nodeName"]]), f"I2: {name}"
+            held += cards
+        assert len(held) == len(set(held)), "I1: a card was given twice"
+
+    # ------------------------------------------------------------ the end
+
+    async def close(self) -> None:
+        """Take everything away again."""
+        for program in self._operators:
+            with contextlib.suppress(ProcessLookupError):
+                program.process.send_signal(signal.SIGCONT)
+        for program in (*self._operators, *self._agents):
+            program.kill()
+        await self._vacate()
+        path = resources.PODS.path(namespace=self.namespace)
+        await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
+        for name in self._nodes:
+            with contextlib.suppress(errors.NotFound):
+                await self.admin.delete(resources.DEVICES, name)
+            with contextlib.suppress(errors.NotFound):
+                await self.admin.delete(resources.LEASES, name, namespace=names.NODES_NAMESPACE)
+
+    async def _vacate(self) -> None:
+        """Give the lead up for those who were killed, so that the next test need not wait it out."""
+        where = names.SYSTEM_NAMESPACE
+        path = resources.LEASES.path(names.LEADER_LEASE, namespace=where)
+        with contextlib.suppress(errors.NotFound):
+            await self.admin.send("PATCH", path, body=VACANT, content=api.MERGE_PATCH)
+
+
+VACANT: Final = b'{"spec": {"holderIdentity": ""}}'
+
+# ---------------------------------------------------------------- pods, and what they say
+
+
+def pod(name: str, cards: int = 1, **extra: Any) -> Pod:
+    """Describe a pod of ours with one container; `limits` and `annotations` go where they belong."""
+    limits = ({names.NVIDIA_GPU: str(cards)} if cards else {}) | extra.pop("limits", {})
+    meta = {"name": name, "annotations": extra.pop("annotations", {})}
+    container = {"name": "main", "image": "example.com/x", "resources": {"limits": limits}}
+    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [container], **extra}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def cards_of(one: Pod) -> list[str]:
+    """Name the cards that a pod's allocation gives it; none where it has no allocation."""
+    text = one["metadata"].get("annotations", {}).get(names.ALLOCATION)
+    if text is None:
+        return []
+    record = allocation.decode(text)
+    assert isinstance(record, allocation.Allocation), record
+    assert record.node == one["spec"]["nodeName"], "I2: the allocation is of the pod's own node"
+    return [entry.share.uuid for entry in record.entries()]
+
+
+def uuids(device: Thing) -> set[str]:
+    """Name the cards of a Device."""
+    return {card["uuid"] for card in device["spec"]["devices"]}
+
+
+def condition(thing: Thing, kind: str) -> Thing:
+    """Give a condition of an object, or nothing."""
+    found = thing.get("status", {}).get("conditions", [])
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def scheduled(one: Pod) -> Thing:
+    """Give a pod's PodScheduled condition, or nothing."""
+    return condition(one, "PodScheduled")

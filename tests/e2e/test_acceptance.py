@@ -1,0 +1,315 @@
+"""The promises of the first slice, on a real API server, each program under its own account."""
+
+import asyncio
+import collections
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+from berth_crds import names
+from berth_crds.client import resources
+from e2e import fleet
+from e2e.stage import AGENT, OPERATOR, Pod, Stage, cards_of, pod, scheduled
+from testbed import audit
+from testbed import cluster as clusters
+
+# ---------------------------------------------------------------- one write
+
+
+async def test_a_pod_that_fits_at_once_costs_exactly_one_write(stage: Stage) -> None:
+    """For a pod that fits, the operator writes the pod once: its Binding, which carries everything."""
+    await stage.nodes(once="4xT4")
+    await stage.deciding_operator()
+    await stage.until_ready("once")
+
+    await stage.create(pod("a"), pod("b"), pod("c", cards=2))
+    await stage.until_bound("a", "b", "c")
+    await stage.binds(3)
+
+    counts = collections.Counter((one.name, one.subresource) for one in stage.writes())
+    assert counts == {("a", "binding"): 1, ("b", "binding"): 1, ("c", "binding"): 1}
+    await stage.assert_sound("a", "b", "c")
+
+
+async def test_what_else_is_written_is_little(stage: Stage) -> None:
+    """Beside the binds there are an event for each pod, the leader's Lease, and a few Device statuses."""
+    await stage.nodes(little="4xT4")
+    await stage.deciding_operator()
+    await stage.until_ready("little")
+    before = len(audit.writes_by(stage.cluster.audit(), OPERATOR))
+
+    await stage.create(pod("a"), pod("b"))
+    await stage.until_bound("a", "b")
+
+    async def shown() -> bool:
+        devices = await stage.devices()
+        return bool(devices["little"]["status"]["summary"]["used"] == 2)
+
+    await stage.until("the Device to show it", shown)
+    written = audit.writes_by(stage.cluster.audit(), OPERATOR)[before:]
+    kinds = collections.Counter((one.resource, one.subresource) for one in written)
+    assert kinds.pop(("leases", "")) >= 1
+    assert 1 <= kinds.pop(("devices", "status")) <= 3
+    assert kinds == {("pods", "binding"): 2, ("events", ""): 2}
+    assert audit.refused(written) == []
+
+
+async def test_a_pod_that_waits_costs_one_more_write_for_each_changed_verdict(stage: Stage) -> None:
+    """A waiting pod gets one status patch while the reason stays the same, and then its Binding."""
+    await stage.nodes(full="1xT4")
+    await stage.deciding_operator()
+    await stage.create(pod("first"))
+    await stage.until_bound("first")
+
+    await stage.create(pod("second"))
+    told = await stage.until_told("second")
+    await stage.create(pod("third", cards=4))  # Rounds go on while the second waits.
+    await stage.until_told("third")
+    await asyncio.sleep(1.0)  # Attempts come and go: none of them may write.
+    await stage.delete("first")
+    await stage.until_bound("second")
+    await stage.binds(2)
+
+    assert (told["reason"], told["message"][:4]) == ("Unschedulable", "0/1 ")
+    assert [one.subresource for one in stage.writes() if one.name == "second"] == ["status", "binding"]
+
+
+# ---------------------------------------------------------------- rights
+
+MAY_NOT: Final = [
+    (OPERATOR, "patch", "pods", "default"),
+    (OPERATOR, "update", "pods", "default"),
+    (OPERATOR, "delete", "pods", "default"),
+    (OPERATOR, "create", "pods", "default"),
+    (OPERATOR, "patch", "nodes", ""),
+    (OPERATOR, "patch", "devices.berth.dev", ""),
+    (OPERATOR, "delete", "devices.berth.dev", ""),
+    (OPERATOR, "get", "secrets", "berth-system"),
+    (OPERATOR, "update", "leases", "berth-nodes"),
+    (OPERATOR, "delete", "leases", "berth-system"),
+    (AGENT, "create", "pods", "default"),
+    (AGENT, "patch", "pods", "default"),
+    (AGENT, "update", "pods", "default"),
+    (AGENT, "delete", "pods", "default"),
+    (AGENT, "patch", "pods/status", "default"),
+    (AGENT, "create", "pods/binding", "default"),
+    (AGENT, "patch", "nodes", ""),
+    (AGENT, "patch", "nodes/status", ""),
+    (AGENT, "update", "leases/berth-operator", "berth-system"),
+    (AGENT, "patch", "leases/berth-operator", "berth-system"),
+    (AGENT, "create", "leases", "berth-system"),
+    (AGENT, "delete", "devices.berth.dev", ""),
+    (AGENT, "patch", "placementpolicies.berth.dev", ""),
+    (AGENT, "get", "secrets", "berth-system"),
+]
+MAY: Final = [
+    (OPERATOR, "create", "pods/binding", "default"),
+    (OPERATOR, "patch", "pods/status", "default"),
+    (OPERATOR, "update", "leases/berth-operator", "berth-system"),
+    (AGENT, "patch", "devices.berth.dev", ""),
+    (AGENT, "patch", "leases", "berth-nodes"),
+]
+
+
+def can(base: fleet.Fleet, user: str, verb: str, what: str, namespace: str) -> str:
+    """Ask the server whether somebody may do something: "yes", or "no" with a failure."""
+    resource, _, rest = what.partition("/")
+    # A name of an object is written with a slash, a subresource by a flag; ours are told apart by their kind.
+    words = [what] if resource == "leases" else [resource, *([f"--subresource={rest}"] if rest else [])]
+    words += ["-n", namespace] if namespace else ["--all-namespaces"]
+    try:
+        return base.cluster.kubectl("auth", "can-i", verb, *words, f"--as={user}").strip()
+    except clusters.KubectlFailed as error:
+        return str(error).rsplit(": ", 1)[-1].strip()
+
+
+def row(rule: tuple[str, str, str, str]) -> str:
+    """Name a rule in words."""
+    user, verb, what, namespace = rule
+    return f"{user.rsplit(':', 1)[-1]} {verb} {what}{f' in {namespace}' if namespace else ''}"
+
+
+@pytest.mark.parametrize("rule", MAY_NOT, ids=row)
+def test_the_shipped_roles_are_narrow(base: fleet.Fleet, rule: tuple[str, str, str, str]) -> None:
+    """Neither program may do more than it needs; above all the operator cannot write pods."""
+    assert can(base, *rule) == "no"
+
+
+@pytest.mark.parametrize("rule", MAY, ids=row)
+def test_the_shipped_roles_suffice(base: fleet.Fleet, rule: tuple[str, str, str, str]) -> None:
+    """What the programs do need they may: so a `no` above is no accident."""
+    assert can(base, *rule) == "yes"
+
+
+# ---------------------------------------------------------------- nonsense
+
+
+def near(kind: str) -> dict[str, Any]:
+    """Ask to be near other pods, or far from them."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def spread() -> dict[str, Any]:
+    """Ask to be spread."""
+    term = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [term | {"labelSelector": {"matchLabels": {"a": "b"}}}]}
+
+
+def claim() -> dict[str, Any]:
+    """Ask for a volume."""
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+
+
+def port() -> dict[str, Any]:
+    """Ask for a port of the host."""
+    container = {"name": "main", "image": "x", "ports": [{"containerPort": 80, "hostPort": 80}]}
+    return {"containers": [container]}
+
+
+NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
+    "neither part nor whole": (pod("x", 0, limits={names.GPU: "150"}), "InvalidRequest", "150 is neither"),
+    "two ways at once": (pod("x", 1, limits={names.GPU: "100"}), "InvalidRequest", "asks for both"),
+    "a part of a card": (pod("x", 0, limits={names.GPU: "50"}), "UnsupportedRequest", "a part of a card"),
+    "far too many cards": (pod("x", 1000), "InvalidRequest", "no node has more than 64"),
+    "no model named": (pod("x", annotations={names.MODEL: " , "}), "InvalidRequest", "names no model"),
+    "an annotation of later": (
+        pod("x", annotations={names.GANG: "g"}),
+        "UnsupportedRequest",
+        "berth.dev/gang is not served yet",
+    ),
+    "a resource of later": (pod("x", 0, limits={names.RDMA: "100"}), "UnsupportedRequest", "berth.dev/rdma"),
+    "pod affinity": (pod("x", **near("podAffinity")), "UnsupportedConstraint", "required pod affinity"),
+    "pod anti-affinity": (
+        pod("x", **near("podAntiAffinity")),
+        "UnsupportedConstraint",
+        "required pod anti-affinity",
+    ),
+    "a spread": (pod("x", **spread()), "UnsupportedConstraint", "topology spread"),
+    "a volume": (pod("x", **claim()), "UnsupportedConstraint", "persistent volume claims"),
+    "a port": (pod("x", **port()), "UnsupportedConstraint", "host ports"),
+}
+
+
+async def test_nonsense_is_answered_by_a_condition_and_an_event(stage: Stage) -> None:
+    """A pod that asks for nonsense is told what is wrong, in its condition and an event, and not bound."""
+    await stage.nodes(sane="1xT4")
+    await stage.deciding_operator()
+
+    wanted = {f"n{at}": row for at, row in enumerate(NONSENSE.values())}
+    for name, (thing, _, _) in wanted.items():
+        await stage.create(thing | {"metadata": thing["metadata"] | {"name": name}})
+    for name in wanted:
+        await stage.until_told(name)
+
+    for name, (_, reason, sentence) in wanted.items():
+        told = scheduled((await stage.pods())[name])
+        assert told["reason"] == reason, name
+        assert sentence in told["message"]
+
+        async def posted(name: str = name) -> list[dict[str, Any]]:
+            return await stage.events(name)
+
+        (event,) = await stage.until(f"the event of {name}", posted)
+        assert (event["reason"], event["message"]) == ("FailedScheduling", told["message"])
+    assert await stage.bound() == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        pytest.param({names.NVIDIA_GPU: "0.5"}, "must be an integer", id="half a whole card"),
+        pytest.param({names.GPU: "-100"}, "must be greater than or equal to 0", id="less than nothing"),
+        pytest.param({names.GPU: "many"}, "quantities must match the regular expression", id="a word"),
+    ],
+)
+def test_some_nonsense_is_refused_by_the_server(
+    base: fleet.Fleet, limits: dict[str, str], sentence: str
+) -> None:
+    """What Kubernetes itself does not take never becomes a pod, and its sentence says why."""
+    thing = json.dumps(pod("x", 0, limits=limits))
+
+    with pytest.raises(clusters.KubectlFailed, match=sentence):
+        base.cluster.kubectl("create", "-f", "-", stdin=thing)
+
+
+BAD_DEVICES: Final[dict[str, tuple[dict[str, Any], Sequence[str]]]] = {
+    "no minor": ({"devices": [{"uuid": "GPU-1", "type": "gpu"}]}, ["spec.devices[0].minor", "Required"]),
+    "a negative minor": (
+        {"devices": [{"uuid": "GPU-1", "type": "gpu", "minor": -1}]},
+        ["spec.devices[0].minor", "greater than or equal to 0"],
+    ),
+    "a card twice": (
+        {"devices": [{"uuid": "GPU-1", "type": "gpu", "minor": at} for at in range(2)]},
+        ["spec.devices[1]", "Duplicate value"],
+    ),
+    "a word for a list": ({"devices": "all"}, ["spec.devices", "must be of type array"]),
+}
+
+
+@pytest.mark.parametrize(("spec", "words"), BAD_DEVICES.values(), ids=BAD_DEVICES.keys())
+def test_a_device_that_makes_no_sense_is_refused_in_words(
+    base: fleet.Fleet, spec: dict[str, Any], words: Sequence[str]
+) -> None:
+    """The schema turns a bad Device away with a sentence that names the field and the fault."""
+    thing = {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": "bad"}}
+
+    with pytest.raises(clusters.KubectlFailed) as refused:
+        base.cluster.kubectl("create", "-f", "-", stdin=json.dumps(thing | {"spec": {"node": "bad"} | spec}))
+
+    for word in words:
+        assert word in str(refused.value)
+
+
+# ---------------------------------------------------------------- freeing
+
+
+async def test_a_card_that_becomes_free_is_given_at_once(stage: Stage) -> None:
+    """A pod that finishes, fails or is deleted makes room within about a second."""
+    await stage.nodes(freeing="1xT4")
+    await stage.deciding_operator()
+    await stage.create(pod("p0"))
+    await stage.until_bound("p0")
+
+    async def finish(name: str) -> None:
+        await stage.patch(resources.PODS, name, {"status": {"phase": "Succeeded"}}, sub="status")
+
+    async def fail(name: str) -> None:
+        await stage.patch(resources.PODS, name, {"status": {"phase": "Failed"}}, sub="status")
+
+    async def remove(name: str) -> None:
+        await stage.delete(name)
+
+    loop = asyncio.get_running_loop()
+    for at, end in enumerate((finish, fail, remove)):
+        await stage.create(pod(f"p{at + 1}"))
+        await stage.until_told(f"p{at + 1}")
+        ended = loop.time()
+        await end(f"p{at}")
+        await stage.until_bound(f"p{at + 1}")
+        assert loop.time() - ended < 2.0, end.__name__
+
+
+async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -> None:
+    """What finished and what was deleted while the operator was down is known when it is back."""
+    await stage.nodes(unseen="2xT4")
+    first = await stage.deciding_operator()
+    await stage.create(pod("done"), pod("deleted"))
+    await stage.until_bound("done", "deleted")
+    await stage.create(pod("next", cards=2))
+    await stage.until_told("next")
+
+    await asyncio.to_thread(first.stop, grace=10)
+    await stage.patch(resources.PODS, "done", {"status": {"phase": "Succeeded"}}, sub="status")
+    await stage.delete("deleted")
+
+    async def gone() -> bool:
+        return "deleted" not in await stage.pods()
+
+    await stage.until("the deleted pod to be gone", gone)
+    await stage.deciding_operator()
+
+    await stage.until_bound("next")
+    assert len(cards_of((await stage.pods())["next"])) == 2

@@ -1,0 +1,168 @@
+"""Operators come and go, by signal, crash or a cut wire: no pod is lost, none bound twice, no card shared."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+
+from berth_crds import names
+from berth_crds.client import errors, resources
+from berth_operator import app
+from e2e.stage import Stage, pod
+from testbed import audit, processes, proxy
+
+FIFTY = tuple(f"p{at}" for at in range(50))
+ROOM = {f"room-{at}": "8xT4" for at in range(7)}  # Cards for all fifty, and six to spare.
+
+
+@pytest.fixture
+async def room(stage: Stage) -> Stage:
+    """Lend a stage with cards enough for fifty pods."""
+    await stage.nodes(**ROOM)
+    return stage
+
+
+@pytest.fixture
+async def wire(room: Stage) -> AsyncIterator[proxy.Proxy]:
+    """Lend a wire between an operator and the API server."""
+    async with proxy.Proxy(room.cluster.port) as lent:
+        yield lent
+        # What was being connected at the end is still on its way into the proxy.
+        await asyncio.sleep(0.05)
+
+
+async def some_bound(stage: Stage, count: int) -> None:
+    """Wait until some pods are bound."""
+
+    async def bound() -> bool:
+        return len(await stage.bound()) >= count
+
+    await stage.until(f"{count} pods to be bound", bound)
+
+
+# ---------------------------------------------------------------- one operator after the other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+async def test_restarting_amid_fifty_pending_pods_loses_none_and_binds_none_twice(
+    room: Stage, number: signal.Signals
+) -> None:
+    """Whatever moment the operator ends at, each pod is bound exactly once, and no card twice."""
+    first = await room.deciding_operator("--binds-at-once", "1")
+    await room.until_ready(*ROOM)
+
+    creating = asyncio.create_task(room.create(*map(pod, FIFTY)))
+    await some_bound(room, 10)
+    first.process.send_signal(number)
+    status = await room.ended(first)
+    room.operator()
+    await creating
+    await room.until_bound(*FIFTY, seconds=60)
+
+    assert status == (0 if number is signal.SIGTERM else -signal.SIGKILL)
+    await room.assert_sound(*FIFTY)
+
+
+async def test_who_ends_while_taking_over_leaves_the_wait_to_the_next(stage: Stage) -> None:
+    """Until an old term's binds have surely landed the Lease is not given up: the next one must wait too."""
+    where = names.SYSTEM_NAMESPACE
+    with contextlib.suppress(errors.NotFound):
+        await stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=where)
+    brief = stage.operator()
+    await stage.says(brief, "leading, term")
+
+    brief.process.send_signal(signal.SIGTERM)
+
+    assert await stage.ended(brief) == 0
+    assert (await stage.leader())["holderIdentity"]
+
+
+# ---------------------------------------------------------------- two at once
+
+
+async def test_one_leads_and_the_other_stands_by(room: Stage) -> None:
+    """The second operator waits; when the first one ends in order, it decides within two seconds."""
+    first = await room.deciding_operator()
+    await room.until_ready(*ROOM)
+    second = await standing_by(room)
+    await room.create(pod("a"), pod("b"))
+    await room.until_bound("a", "b")
+    assert "deciding:" not in second.log.read_text()
+    transitions = (await room.leader())["leaseTransitions"]
+
+    loop = asyncio.get_running_loop()
+    first.process.send_signal(signal.SIGTERM)
+    assert await room.ended(first) == 0
+    gone = loop.time()
+    await room.says(second, "deciding:")
+
+    assert loop.time() - gone < 2.0
+    assert (await room.leader())["leaseTransitions"] == transitions + 1
+    await room.create(pod("c"))
+    await room.until_bound("c")
+    await room.assert_sound("a", "b", "c")
+
+
+async def standing_by(stage: Stage) -> processes.Program:
+    """Start an operator beside the one that leads, and wait until its picture is complete."""
+    program = stage.operator()
+    await stage.says(program, "campaigning for the lead")
+    return program
+
+
+@pytest.mark.slow
+async def test_a_leader_cut_off_ends_and_another_goes_on(room: Stage, wire: proxy.Proxy) -> None:
+    """Binds that were carried out unheard are found by the next one; the old one ends before it begins."""
+    cut_off = await room.deciding_operator("--binds-at-once", "4", wire=wire)
+    await room.until_ready(*ROOM)
+    second = await standing_by(room)
+    creating = asyncio.create_task(room.create(*map(pod, FIFTY)))
+    await some_bound(room, 10)
+
+    wire.hold(answers_only=True)
+    status = await room.ended(cut_off)
+    assert "deciding:" not in second.log.read_text()
+    await creating
+    await room.until_bound(*FIFTY, seconds=60)
+
+    assert status == app.EXIT_LOST
+    await room.assert_sound(*FIFTY)
+    assert len(await terms(room)) == 2
+
+
+async def terms(stage: Stage) -> set[str]:
+    """Name the terms under which pods were bound."""
+    found = await stage.pods()
+    return {one["metadata"]["annotations"][names.TERM] for one in found.values()}
+
+
+@pytest.mark.slow
+async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
+    """A process that was stopped for longer than its Lease ends when it wakes up, and sends no bind more."""
+    sleeper = await room.deciding_operator("--binds-at-once", "1")
+    await room.until_ready(*ROOM)
+    second = await standing_by(room)
+    creating = asyncio.create_task(room.create(*map(pod, FIFTY)))
+    await some_bound(room, 5)
+
+    sleeper.process.send_signal(signal.SIGSTOP)
+    await room.says(second, "deciding:")
+    await creating
+    await room.until_bound(*FIFTY, seconds=60)
+    refused = refused_binds(room)
+    sleeper.process.send_signal(signal.SIGCONT)
+    await room.create(pod("late"))
+
+    assert await room.ended(sleeper) == app.EXIT_LOST
+    await room.until_bound("late")
+    await room.assert_sound(*FIFTY, "late")
+    # All that it knew of was bound by the other one: a bind of its own would have been refused.
+    assert refused_binds(room) == refused
+
+
+def refused_binds(stage: Stage) -> list[audit.AuditEvent]:
+    """List the binds that the server refused."""
+    return audit.refused([one for one in stage.writes() if one.subresource == "binding"])

@@ -1,0 +1,75 @@
+"""What a ledger says, as plain values, and what an informer would make of a pod."""
+
+from typing import Any
+
+from berth_operator.engine import ledger
+from berth_operator.scheduling import backlog, cycle, decisions
+from berth_operator.translate import pods, raw
+from support import builders, clock, pictures
+
+
+def told(book: ledger.Ledger) -> dict[str, Any]:
+    """Tell all that a ledger knows and could be rebuilt from the API: not how patient it was with whom."""
+    return {
+        "picture": pictures.told(book.picture),
+        "waiting": {uid: entry.candidate for uid, entry in book.waiting._entries.items()},
+        "assumed": {uid: candidate for uid, (candidate, _) in book._assumed.items()},
+        "states": dict(book._states),
+        "rules": book.rules,
+    }
+
+
+def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
+    """Tell a ledger of a pod's new state, or that it is gone."""
+    match pods.view(pod) if pod is not None else pods.Over(uid):
+        case pods.Waiting(candidate, gated):
+            book.pod_waiting(candidate, gated=gated)
+        case pods.Bound(hold):
+            book.pod_bound(hold)
+        case pods.Over(over):
+            book.pod_over(over)
+
+
+def of(count: int = 1, cards: int = 4, *, now: clock.Clock | None = None) -> ledger.Ledger:
+    """Give a ledger that knows nodes n1, n2, … with so many cards each, their agents alive."""
+    book = ledger.Ledger(now or clock.Clock())
+    for name in (f"n{at}" for at in range(1, count + 1)):
+        book.node_seen(builders.node(name))
+        book.device_seen(builders.device(name, cards))
+        book.agent_silent(name, silent=False)
+    return book
+
+
+def wait(book: ledger.Ledger, name: str = "p", cards: int = 1, **fields: Any) -> backlog.Candidate:
+    """Have a pod wait."""
+    candidate = builders.candidate(name, cards, **fields)
+    book.pod_waiting(candidate, gated=False)
+    return candidate
+
+
+def decide(book: ledger.Ledger, now: float = 1000.0) -> list[decisions.Decision]:
+    """Make a round of decisions, and act on none of them."""
+    return cycle.decide(book.picture, book.waiting, now, book.rules)
+
+
+def assume(book: ledger.Ledger, name: str = "p") -> decisions.Bind:
+    """Decide for a pod that fits, and assume it."""
+    (bind,) = (answer for answer in decide(book) if answer.uid == f"uid-{name}")
+    assert isinstance(bind, decisions.Bind)
+    book.assume(bind)
+    return bind
+
+
+def asleep(book: ledger.Ledger, name: str = "p", *changes: decisions.Help) -> None:
+    """Have a waiting pod wait for these changes."""
+    book.waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset(changes))
+
+
+def awake(book: ledger.Ledger) -> list[str]:
+    """Name the waiting pods that would be tried if time allowed."""
+    return [candidate.name for candidate in book.waiting.ready(1e9)]
+
+
+def cards(pod: raw.Pod) -> list[str]:
+    """List the cards that a bound pod holds by name."""
+    return [share.uuid for share in pods.bound(pod).hold.shares]

@@ -1,0 +1,205 @@
+"""Whatever the server answers, and whenever: no card is given away twice, and every pod is taken further."""
+
+import itertools
+
+import pytest
+
+from berth_operator.engine import loop, ports
+from berth_operator.engine.ledger import State
+from engine.stages import Stage, errors
+from support import builders, timeless
+from support.hands import Reply
+
+OPEN = ports.Unknown("timed out")
+CLOSED = ports.Unknown("conflict", open=False)
+NO = ports.Refused("no")
+
+
+@timeless.scenario
+async def test_bound() -> None:
+    """An accepted bind is told, and its hold is assumed until the watch shows it."""
+    stage = Stage()
+    stage.wait()
+
+    await stage.run(until=lambda: stage.teller.told)
+    before = stage.state()
+    stage.confirm()
+
+    assert stage.teller.of("p") == ["placed on n1"]
+    assert (before, stage.state()) == (State.ASSUMED, State.CONFIRMED)
+
+
+@timeless.scenario
+async def test_refused() -> None:
+    """A refused bind is told and taken back, and tried again after a pause."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO), Reply())
+    stage.wait()
+
+    await stage.run(until=lambda: len(stage.teller.told) == 2)
+
+    (first, second), _ = stage.moments()
+    assert stage.teller.of("p") == ["failed: no", "placed on n1"]
+    assert second - first >= 0.1
+    assert stage.state() is State.ASSUMED
+
+
+@timeless.scenario
+async def test_gone() -> None:
+    """A pod that does not exist any more holds nothing and waits for nothing."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(ports.Gone()))
+    stage.wait()
+
+    await stage.run(until=lambda: stage.writer.binds)
+
+    assert stage.state() is State.FREE
+    assert "uid-p" not in stage.book.waiting
+    assert stage.teller.told == []
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "told"),
+    [
+        pytest.param(ports.Bound(), State.ASSUMED, ["placed on n1"], id="it is bound"),
+        pytest.param(NO, State.FREE, ["failed: no"], id="it is not bound"),
+        pytest.param(ports.Gone(), State.FREE, [], id="it is gone"),
+    ],
+)
+@pytest.mark.parametrize("unknown", [pytest.param(OPEN, id="open"), pytest.param(CLOSED, id="closed")])
+@timeless.scenario
+async def test_unclear_answer(
+    unknown: ports.Unknown, found: ports.Outcome, state: State, told: list[str]
+) -> None:
+    """When only the pod can tell, it is read, and what it says is done."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(unknown))
+    stage.writer.when_looked_at("p", Reply(found))
+    stage.wait()
+
+    await stage.run(until=lambda: stage.writer.looks)
+
+    assert stage.state() is state
+    assert stage.teller.of("p") == told
+
+
+@pytest.mark.parametrize(
+    ("unknown", "takes", "look"),
+    [
+        pytest.param(OPEN, 4.0, 7.0, id="the client gave up: the server may have begun just then"),
+        pytest.param(OPEN, 0.5, 3.5, id="the server failed: a part of it may still be at work"),
+        pytest.param(CLOSED, 0.5, 0.5, id="it is decided, and only the outcome is unclear"),
+    ],
+)
+@timeless.scenario
+async def test_look_waits_for_the_servers_deadline(unknown: ports.Unknown, takes: float, look: float) -> None:
+    """A bind that may yet happen is not looked for before it cannot happen any more (I1)."""
+    stage = Stage(limits=loop.Limits(bind_deadline=3.0))
+    stage.writer.when_bound("p", Reply(unknown, takes=takes))
+    stage.wait()
+
+    await stage.run(until=lambda: stage.writer.looks)
+
+    (sent,), (looked,) = stage.moments()
+    assert looked - sent == pytest.approx(look, abs=0.01)
+
+
+@timeless.scenario
+async def test_unknown_is_never_forgotten() -> None:
+    """As long as nobody knows whether a pod is bound, its cards go to nobody else (I1)."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(OPEN, takes=4.0))
+    stage.writer.when_looked_at("p", *[Reply(OPEN)] * 9, Reply(NO))
+    stage.wait("p", priority=1)
+    stage.wait("rival")
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("rival"))
+
+    _, looks = stage.moments()
+    (rival,), _ = stage.moments("rival")
+    pauses = [round(later - earlier - 0.01, 1) for earlier, later in itertools.pairwise(looks)]
+    assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 5.0, 5.0]
+    assert rival > looks[-1]
+
+
+@timeless.scenario
+async def test_crash_of_the_writer_keeps_the_cards(caplog: pytest.LogCaptureFixture) -> None:
+    """If we break ourselves, cards too many are kept, never given out twice; the others go on."""
+    stage = Stage(cards=2)
+    stage.writer.when_bound("p", Reply(RuntimeError("broken")))
+    stage.wait("p", priority=1)
+    stage.wait("q")
+
+    await stage.run(until=lambda: stage.teller.of("q"))
+
+    assert stage.state("p") is State.ASSUMED
+    assert stage.writer.placements["q"].shares == (builders.share(1),)
+    assert "bind ml/p failed" in caplog.text
+
+
+# ---------------------------------------------------------------- the watch is faster than the answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        pytest.param(ports.Bound(), ["placed on n1"], id="bound"),
+        pytest.param(NO, [], id="refused"),
+        pytest.param(OPEN, ["placed on n1"], id="unclear"),
+    ],
+)
+@timeless.scenario
+async def test_confirmed_before_the_answer(
+    answer: ports.Outcome, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the watch has shown stays, whatever the answer says."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(answer, meanwhile=stage.confirm))
+    stage.wait()
+
+    await stage.run(until=lambda: stage.state() is State.CONFIRMED)
+
+    assert stage.state() is State.CONFIRMED
+    assert stage.teller.of("p") == told
+    assert errors(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(ports.Bound(), id="bound"),
+        pytest.param(NO, id="refused"),
+        pytest.param(ports.Gone(), id="gone"),
+        pytest.param(OPEN, id="unclear"),
+    ],
+)
+@timeless.scenario
+async def test_deleted_while_the_bind_is_under_way(
+    answer: ports.Outcome, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pod whose end was seen is not brought back by any answer to its bind."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(answer, meanwhile=lambda: stage.book.pod_over("uid-p")))
+    stage.writer.when_looked_at("p", Reply(ports.Gone()))
+    stage.wait()
+
+    await stage.run(until=lambda: stage.writer.binds)
+
+    assert stage.state() is State.FREE
+    assert len(stage.book.waiting) == 0
+    assert stage.book.picture.free_cards[0] == 4
+    assert errors(caplog) == []
+
+
+@timeless.scenario
+async def test_edited_while_the_bind_is_under_way() -> None:
+    """A pod that asks for something else when its bind fails is decided anew by what it asks now."""
+    stage = Stage()
+    edited = builders.candidate("p", cards=3)
+    edit = Reply(NO, meanwhile=lambda: stage.book.pod_waiting(edited, gated=False))
+    stage.writer.when_bound("p", edit, Reply())
+    stage.wait()
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+
+    assert len(stage.writer.placements["p"].shares) == 3

@@ -1,0 +1,296 @@
+"""The ledger: each event takes a pod's hold from one state to the next, or is refused and changes nothing."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from berth_operator.engine import ledger
+from berth_operator.engine.ledger import IllegalStep, State, Step
+from berth_operator.scheduling import cycle, decisions
+from berth_operator.scheduling.decisions import Help, Reason
+from engine import books
+from support import builders, clock
+
+POD = builders.candidate()
+PLACED = decisions.Bind("uid-p", decisions.Placement("n1", (decisions.Grant("c0", (builders.share(0),)),)))
+HELD = cycle.hold_for(POD, PLACED.placement)
+ELSEWHERE = builders.hold("p", minors=(3,), amounts=HELD.amounts)
+
+
+def free(book: ledger.Ledger, at: str = "n1") -> int:
+    """Count the free cards of a node."""
+    return int(book.picture.free_cards[book.picture.index[at]])
+
+
+# ---------------------------------------------------------------- the table
+
+BEFORE: dict[State, list[Callable[[ledger.Ledger], object]]] = {
+    State.FREE: [lambda book: book.pod_waiting(POD, gated=False)],
+    State.ASSUMED: [lambda book: book.pod_waiting(POD, gated=False), lambda book: book.assume(PLACED)],
+    State.CONFIRMED: [lambda book: book.pod_bound(HELD)],
+}
+EVENTS: dict[str, Callable[[ledger.Ledger], object]] = {
+    "assume": lambda book: book.assume(PLACED),
+    "forget": lambda book: book.forget("uid-p"),
+    "seen bound": lambda book: book.pod_bound(HELD),
+    "seen bound otherwise": lambda book: book.pod_bound(ELSEWHERE),
+    "seen waiting": lambda book: book.pod_waiting(POD, gated=False),
+    "seen gated": lambda book: book.pod_waiting(POD, gated=True),
+    "over": lambda book: book.pod_over("uid-p"),
+}
+# What a state becomes by an event: the next state, whether the pod waits, and how many cards it holds.
+TABLE: dict[tuple[State, str], tuple[State, bool, int] | None] = {
+    (State.FREE, "assume"): (State.ASSUMED, False, 1),
+    (State.FREE, "forget"): None,
+    (State.FREE, "seen bound"): (State.CONFIRMED, False, 1),
+    (State.FREE, "seen bound otherwise"): (State.CONFIRMED, False, 1),
+    (State.FREE, "seen waiting"): (State.FREE, True, 0),
+    (State.FREE, "seen gated"): (State.FREE, False, 0),
+    (State.FREE, "over"): (State.FREE, False, 0),
+    (State.ASSUMED, "assume"): None,
+    (State.ASSUMED, "forget"): (State.FREE, True, 0),
+    (State.ASSUMED, "seen bound"): (State.CONFIRMED, False, 1),
+    (State.ASSUMED, "seen bound otherwise"): (State.CONFIRMED, False, 1),
+    (State.ASSUMED, "seen waiting"): (State.ASSUMED, False, 1),
+    (State.ASSUMED, "seen gated"): (State.ASSUMED, False, 1),
+    (State.ASSUMED, "over"): (State.FREE, False, 0),
+    (State.CONFIRMED, "assume"): None,
+    (State.CONFIRMED, "forget"): None,
+    (State.CONFIRMED, "seen bound"): (State.CONFIRMED, False, 1),
+    (State.CONFIRMED, "seen bound otherwise"): (State.CONFIRMED, False, 1),
+    (State.CONFIRMED, "seen waiting"): (State.FREE, True, 0),
+    (State.CONFIRMED, "seen gated"): (State.FREE, False, 0),
+    (State.CONFIRMED, "over"): (State.FREE, False, 0),
+}
+
+
+def in_state(state: State) -> ledger.Ledger:
+    """Give a ledger in which the pod's hold stands so."""
+    book = books.of()
+    for step in BEFORE[state]:
+        step(book)
+    return book
+
+
+@pytest.mark.parametrize(
+    ("state", "event"), TABLE, ids=[f"{state.value}, then {event}" for state, event in TABLE]
+)
+def test_table(state: State, event: str) -> None:
+    """Each state goes by each event where the table says; what is not foreseen raises and changes nothing."""
+    book = in_state(state)
+    before = books.told(book)
+    expected = TABLE[state, event]
+
+    if expected is None:
+        with pytest.raises(IllegalStep):
+            EVENTS[event](book)
+        assert books.told(book) == before
+    else:
+        EVENTS[event](book)
+        held = book.picture.hold("uid-p")
+        assert (book.state("uid-p"), "uid-p" in book.waiting, len(held.shares) if held else 0) == expected
+        assert free(book) == 4 - expected[2]
+
+
+def test_table_is_complete() -> None:
+    """No pair of state and event was left out of the table."""
+    assert set(TABLE) == {(state, event) for state in State for event in EVENTS}
+
+
+@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("state", list(State))
+def test_steps_are_those_of_the_drawing(state: State, step: Step) -> None:
+    """A step that the drawing does not show is refused by name, and the state stays."""
+    book = in_state(state)
+    after = ledger.TRANSITIONS.get((state, step))
+
+    if after is None:
+        with pytest.raises(IllegalStep, match=f"cannot {step.value} the hold of uid-p: it is {state.value}"):
+            book._step("uid-p", step)
+        assert book.state("uid-p") is state
+    else:
+        book._step("uid-p", step)
+        assert book.state("uid-p") is after
+
+
+# ---------------------------------------------------------------- assume and forget
+
+
+def test_assumed_cards_are_given_to_nobody_else() -> None:
+    """From the moment a bind is decided its cards are taken, long before the server answers (I1)."""
+    book = books.of(cards=1)
+    books.wait(book, "a")
+    books.wait(book, "b")
+
+    books.assume(book, "a")
+    (answer,) = books.decide(book)
+
+    assert isinstance(answer, decisions.Wait)
+    assert answer.refusals[0].reason is Reason.FULL
+
+
+def test_assuming_who_does_not_wait_is_refused() -> None:
+    """A decision about a pod that left meanwhile cannot be assumed, and charges nothing."""
+    book = books.of()
+    before = books.told(book)
+
+    with pytest.raises(IllegalStep, match="uid-p does not wait"):
+        book.assume(PLACED)
+
+    assert books.told(book) == before
+
+
+def test_forgotten_pod_waits_out_a_pause() -> None:
+    """A pod whose bind was refused is tried again, after a pause that grows with each attempt."""
+    now = clock.Clock(0.0)
+    book = books.of(now=now)
+    books.wait(book)
+
+    dues = []
+    for _ in range(3):
+        now.now = book.waiting.next_due() or 0.0
+        (bind,) = cycle.decide(book.picture, book.waiting, now(), book.rules)
+        assert isinstance(bind, decisions.Bind)
+        book.assume(bind)
+        book.forget("uid-p")
+        dues.append(round((book.waiting.next_due() or 0.0) - now(), 3))
+
+    assert dues == [0.1, 0.2, 0.4]
+    assert book.wake.is_set()
+
+
+def test_forgotten_cards_wake_who_waits_for_them() -> None:
+    """Cards that come back because a bind failed are news for the others."""
+    book = books.of(cards=1)
+    books.wait(book, "a")
+    books.assume(book, "a")
+    books.wait(book, "b")
+    books.asleep(book, "b", Help.CAPACITY_FREED)
+
+    book.forget("uid-a")
+
+    assert "b" in books.awake(book)
+
+
+# ---------------------------------------------------------------- races between the watch and the answer
+
+
+def test_confirmation_of_what_was_assumed_is_no_news() -> None:
+    """A bind that the watch shows just as it was assumed frees nothing, so it wakes nobody."""
+    book = books.of()
+    books.saw(book, builders.pod("p", gpus=2))
+    bind = books.assume(book)
+    books.wait(book, "b", cards=9)
+    books.asleep(book, "b", Help.CAPACITY_FREED)
+    before = books.told(book)["picture"]
+
+    books.saw(book, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.answered(bind.placement)))
+
+    assert book.state("uid-p") is State.CONFIRMED
+    assert books.told(book)["picture"] == before
+    assert books.awake(book) == []
+
+
+def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
+    """A pod that was edited while its bind was under way waits with its new request afterwards."""
+    book = books.of()
+    books.wait(book)
+    books.assume(book)
+    edited = builders.candidate(cards=2)
+
+    book.pod_waiting(edited, gated=False)
+    during = book.picture.hold("uid-p")
+    book.forget("uid-p")
+
+    assert during == HELD
+    assert book.waiting.get("uid-p") == edited
+
+
+def test_bound_elsewhere_than_assumed() -> None:
+    """What the watch says holds; what was assumed instead is free, and whoever waits for it is told."""
+    book = books.of(2)
+    books.wait(book)
+    books.assume(book)
+    books.wait(book, "b", cards=9)
+    books.asleep(book, "b", Help.CAPACITY_FREED)
+
+    book.pod_bound(dataclasses.replace(builders.hold("p", "n2", (2,)), amounts=HELD.amounts))
+
+    assert (free(book, "n1"), free(book, "n2")) == (4, 3)
+    assert book.state("uid-p") is State.CONFIRMED
+    assert books.awake(book) == ["b"]
+
+
+def test_bound_by_somebody_else_without_a_record() -> None:
+    """A pod that another scheduler bound withholds its cards from then on (I9)."""
+    book = books.of()
+    books.saw(book, builders.pod("p", gpus=3))
+
+    books.saw(book, builders.pod("p", gpus=3, nodeName="n1", schedulerName="other"))
+
+    assert "uid-p" not in book.waiting
+    assert free(book) == 1
+
+
+def test_record_that_becomes_readable_names_its_cards() -> None:
+    """Cards that were withheld without a name are held by name once the record can be read."""
+    book = books.of()
+    books.saw(book, builders.pod("p", gpus=2, nodeName="n1", annotations={"berth.dev/allocation": "{"}))
+
+    books.saw(book, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[1, 3])))
+
+    held = book.picture.hold("uid-p")
+    assert held is not None
+    assert [share.minor for share in held.shares] == [1, 3]
+    assert free(book) == 2
+
+
+def test_deleted_while_assumed() -> None:
+    """A pod that is gone holds nothing, even while its bind is under way; nobody can forget it then."""
+    book = books.of()
+    books.wait(book)
+    books.assume(book)
+
+    book.pod_over("uid-p")
+
+    assert free(book) == 4
+    with pytest.raises(IllegalStep):
+        book.forget("uid-p")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(builders.pod("p", gpus=1, nodeName="n1", phase="Succeeded"), id="it succeeded"),
+        pytest.param(builders.pod("p", gpus=1, nodeName="n1", phase="Failed"), id="it failed"),
+        pytest.param(None, id="it is gone"),
+    ],
+)
+def test_end_of_a_pod_frees_its_cards_at_once(end: object) -> None:
+    """A finished or deleted pod holds nothing from the event on, and whoever waits is woken (I5)."""
+    book = books.of(cards=1)
+    running = builders.pod("p", gpus=1, nodeName="n1", annotations=builders.record("n1", main=[0]))
+    books.saw(book, running)
+    books.wait(book, "b")
+    books.asleep(book, "b", Help.CAPACITY_FREED)
+    book.wake.clear()
+
+    books.saw(book, end, "uid-p")  # type: ignore[arg-type]  # a pod or None, from the table
+
+    assert free(book) == 1
+    assert books.awake(book) == ["b"]
+    assert book.wake.is_set()
+
+
+def test_gate_keeps_a_pod_from_being_tried() -> None:
+    """A gated pod does not wait; it does from the moment its gate is lifted."""
+    book = books.of()
+    gated = builders.pod("p", schedulingGates=[{"name": "g"}])
+
+    books.saw(book, gated)
+    before = books.awake(book)
+    books.saw(book, builders.pod("p"))
+
+    assert before == []
+    assert books.awake(book) == ["p"]

@@ -1,0 +1,189 @@
+"""The loop decides when there is news, in bursts and crowds, and follows what it sent to its end."""
+
+import dataclasses
+import itertools
+from unittest import mock
+
+import pytest
+
+from berth_operator.engine import loop, ports
+from berth_operator.engine.ledger import State
+from berth_operator.scheduling import cycle, decisions
+from berth_operator.scheduling.decisions import Reason, Refusal
+from engine import books
+from engine.stages import Stage
+from support import builders, hands, timeless
+from support.hands import Reply
+
+NO = ports.Refused("no")
+
+
+# ---------------------------------------------------------------- when rounds are made
+
+
+@timeless.scenario
+async def test_burst_is_one_round() -> None:
+    """Events that come together are decided together, so that order and priority count."""
+    stage = Stage(cards=1)
+
+    with mock.patch.object(cycle, "decide", wraps=cycle.decide) as rounds:
+        async with timeless.beside(stage.loop.run()):
+            stage.wait("late", priority=0)
+            await timeless.at(0.0005)
+            stage.wait("vip", priority=5)
+            await timeless.until(lambda: rounds.called)
+            await stage.loop.drain()
+
+    assert [call.name for call in stage.writer.binds] == ["vip"]
+
+
+@timeless.scenario
+async def test_stream_of_events_cannot_hold_a_round_up() -> None:
+    """However busy the cluster is, a round is made within the longest window."""
+    stage = Stage()
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        for number in range(100):
+            stage.book.node_seen(builders.node("busy", cpu=number))
+            await timeless.at((number + 1) * 0.0005)
+
+    ((bound,), _) = stage.moments()
+    assert bound <= loop.LONGEST_SECONDS + 0.002
+
+
+@timeless.scenario
+async def test_nothing_is_decided_without_news() -> None:
+    """A pod that waits for a change costs nothing until it comes."""
+    stage = Stage(cards=1)
+    stage.wait("p", cards=2)
+
+    with mock.patch.object(cycle, "decide", wraps=cycle.decide) as rounds:
+        async with timeless.beside(stage.loop.run()):
+            await timeless.until(lambda: stage.teller.told)
+            await timeless.at(1.0)
+            few = rounds.call_count
+            await timeless.at(50.0)
+
+    assert rounds.call_count == few <= 3
+
+
+@timeless.scenario
+async def test_pause_ends_by_time_alone() -> None:
+    """A pod that waits out a pause is tried when it is over, though nothing has happened."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO), Reply(NO), Reply(NO), Reply())
+    stage.wait()
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+
+    binds, _ = stage.moments()
+    pauses = [later - earlier for earlier, later in itertools.pairwise(binds)]
+    assert pauses == [pytest.approx(pause, abs=0.02) for pause in (0.1, 0.2, 0.4)]
+
+
+@timeless.scenario
+async def test_freed_cards_go_to_who_waits() -> None:
+    """When a pod ends, the next one gets its cards, without anybody asking again."""
+    stage = Stage(cards=1)
+    stage.wait("first", priority=1)
+    stage.wait("second")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: len(stage.teller.told) == 2)
+        stage.confirm("first")
+        await timeless.at(5.0)
+        stage.book.pod_over("uid-first")
+        await timeless.until(lambda: "placed on n1" in stage.teller.of("second"), most=0.1)
+
+    waited, placed = stage.teller.of("second")
+    assert waited == "0/1 nodes fit: 1 is full"
+    assert placed == "placed on n1"
+
+
+# ---------------------------------------------------------------- crowds
+
+
+@timeless.scenario
+async def test_binds_under_way_are_bounded() -> None:
+    """Many binds go out at once, but never more than the limit; all are done in the end."""
+    stage = Stage(cards=8, limits=loop.Limits(binds_at_once=3))
+    names = [f"p{number}" for number in range(8)]
+    for name in names:
+        stage.writer.when_bound(name, Reply(takes=1.0))
+        stage.wait(name)
+
+    await stage.run(until=lambda: len(stage.teller.told) == len(names))
+
+    assert stage.writer.most_open == 3
+    assert sorted(stage.writer.placements) == sorted(names)
+    shares = [share.uuid for placement in stage.writer.placements.values() for share in placement.shares]
+    assert len(set(shares)) == len(shares) == 8
+
+
+@timeless.scenario
+async def test_hopeless_pods_starve_nobody() -> None:
+    """A crowd that can never fit, first in order and woken by every change, does not keep others waiting."""
+    stage = Stage()
+    for number in range(600):
+        stage.wait(f"hopeless{number}", cards=50, priority=100)
+    stage.wait("modest")
+
+    async with timeless.beside(stage.loop.run()):
+        for cards in range(1, 20):
+            stage.book.device_seen(builders.device("n2", cards))
+            await timeless.at(cards * 0.01)
+
+    assert stage.teller.of("modest") == ["placed on n1"]
+    assert stage.moments("modest")[0][0] < 0.1
+
+
+@timeless.scenario
+async def test_rejected_pod_waits_for_an_edit() -> None:
+    """A request that cannot be served is told once, and decided anew when it is edited."""
+    stage = Stage()
+    fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
+    stage.book.pod_waiting(dataclasses.replace(builders.candidate(), faults=(fault,)), gated=False)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(60.0)
+        before = stage.teller.of("p")
+        stage.book.node_seen(builders.node("n2"))
+        await timeless.at(61.0)
+        stage.wait()
+        await timeless.until(lambda: len(stage.teller.told) == 2)
+
+    assert before == ["nonsense"]
+    assert stage.teller.of("p") == ["nonsense", "placed on n1"]
+
+
+# ---------------------------------------------------------------- the end
+
+
+@timeless.scenario
+async def test_binds_under_way_are_finished() -> None:
+    """When deciding has ended, what was sent is followed to its end, and nothing new is begun."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(takes=2.0))
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.writer.binds)
+    stage.wait("late")
+    await stage.loop.drain()
+
+    assert stage.teller.told == [("p", "placed on n1")]
+    assert stage.now() >= 2.0
+    assert stage.state("late") is State.FREE
+
+
+def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
+    """A pod that left between the decision and the act is told nothing."""
+    book, teller = books.of(), hands.Teller()
+    rounds = loop.Loop(book, hands.Writer(lambda: 0.0), teller, clock=lambda: 0.0)
+    answer = decisions.Wait("uid-p", (Refusal(Reason.NO_NODES),), frozenset())
+
+    rounds._act(answer)
+
+    assert teller.told == []
+    assert len(book.waiting) == 0

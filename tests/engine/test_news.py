@@ -1,0 +1,123 @@
+"""News of nodes, cards, agents and rules wakes whoever it could help, and nobody else."""
+
+from collections.abc import Callable
+
+import pytest
+
+from berth_crds.vocabulary import Strategy
+from berth_operator.engine import ledger
+from berth_operator.scheduling import policy
+from berth_operator.scheduling.decisions import Help
+from engine import books
+from support import builders
+
+HELD = builders.hold("p", minors=(0,))
+SPREAD = policy.Policy(strategy=Strategy.SPREAD)
+
+
+def falls_silent_and_speaks(book: ledger.Ledger) -> None:
+    """Have an agent be away for a while."""
+    book.agent_silent("n1", silent=True)
+    book.agent_silent("n1", silent=False)
+
+
+def comes_and_ends(book: ledger.Ledger) -> None:
+    """Have a pod be there, and then be gone; only its end counts."""
+    book.pod_bound(HELD)
+    book.touched.clear()
+    book.pod_over("uid-p")
+
+
+NEWS: dict[str, tuple[Callable[[ledger.Ledger], object], Help]] = {
+    "a new node": (lambda book: book.node_seen(builders.node("n9")), Help.NODE_CHANGED),
+    "a changed node": (lambda book: book.node_seen(builders.node(cpu=1)), Help.NODE_CHANGED),
+    "new cards": (lambda book: book.device_seen(builders.device("n9")), Help.DEVICE_CHANGED),
+    "changed cards": (lambda book: book.device_seen(builders.device(cards=5)), Help.DEVICE_CHANGED),
+    "an agent that speaks again": (falls_silent_and_speaks, Help.DEVICE_CHANGED),
+    "another policy": (lambda book: book.policy_seen(SPREAD), Help.POLICY_CHANGED),
+}
+
+
+@pytest.mark.parametrize(("happen", "change"), NEWS.values(), ids=NEWS.keys())
+@pytest.mark.parametrize("wanted", list(Help))
+def test_news_wake_who_waits_for_them(
+    happen: Callable[[ledger.Ledger], object], change: Help, wanted: Help
+) -> None:
+    """A change wakes exactly the pods that it could help."""
+    book = books.of()
+    books.wait(book)
+    books.asleep(book, "p", wanted)
+    book.wake.clear()
+
+    happen(book)
+
+    assert books.awake(book) == (["p"] if wanted is change else [])
+    assert book.wake.is_set()
+
+
+NO_NEWS: dict[str, Callable[[ledger.Ledger], object]] = {
+    "the same node": lambda book: book.node_seen(builders.node()),
+    "the same cards": lambda book: book.device_seen(builders.device()),
+    "an agent that goes on speaking": lambda book: book.agent_silent("n1", silent=False),
+    "an agent of nobody": lambda book: book.agent_silent("n9", silent=False),
+    "an agent that falls silent": lambda book: book.agent_silent("n1", silent=True),
+    "the same policy": lambda book: book.policy_seen(policy.Policy()),
+    "a node that goes": lambda book: book.node_gone("n1"),
+    "cards that go": lambda book: book.device_gone("n1"),
+    "the end of a pod that had nothing": lambda book: book.pod_over("uid-x"),
+}
+
+
+@pytest.mark.parametrize("happen", NO_NEWS.values(), ids=NO_NEWS.keys())
+def test_no_news_wakes_nobody(happen: Callable[[ledger.Ledger], object]) -> None:
+    """What helps nobody costs no round."""
+    book = books.of()
+    books.wait(book)
+    books.asleep(book, "p", *Help)
+    book.wake.clear()
+
+    happen(book)
+
+    assert books.awake(book) == []
+    assert not book.wake.is_set()
+
+
+TOUCHING: dict[str, Callable[[ledger.Ledger], object]] = {
+    "a pod is bound": lambda book: book.pod_bound(HELD),
+    "a pod ends": comes_and_ends,
+    "cards change": lambda book: book.device_seen(builders.device(cards=2)),
+    "an agent falls silent": lambda book: book.agent_silent("n1", silent=True),
+}
+
+
+@pytest.mark.parametrize("happen", TOUCHING.values(), ids=TOUCHING.keys())
+def test_nodes_to_sum_up_are_remembered(happen: Callable[[ledger.Ledger], object]) -> None:
+    """A node whose summary may have changed is noted, and no other."""
+    book = books.of(2)
+    book.touched.clear()
+
+    happen(book)
+
+    assert book.touched == {"n1"}
+
+
+def test_device_that_is_gone_needs_no_summary() -> None:
+    """There is nothing left to sum up of cards that are gone."""
+    book = books.of()
+
+    book.device_gone("n1")
+
+    assert book.touched == set()
+
+
+def test_ledger_tells_its_state() -> None:
+    """A person at a debugger reads how much is known and how it stands."""
+    book = books.of(2)
+    books.wait(book, "a")
+    books.assume(book, "a")
+    book.pod_bound(builders.hold("b"))
+
+    assert repr(book) == (
+        "<Ledger: <Inventory: 2 nodes, 2 holds>, "
+        "<Backlog: 0 pods, 0 of them waiting for a change>, 1 confirmed, 1 assumed>"
+    )

@@ -1,0 +1,71 @@
+"""After a restart everything is read anew, in whatever order it comes: the ledger is the same (I8)."""
+
+from collections.abc import Callable
+
+import hypothesis
+from hypothesis import strategies as st
+
+from berth_operator.engine import ledger
+from berth_operator.translate import raw
+from engine import books
+from support import builders, clock, worlds
+
+Event = Callable[[ledger.Ledger], None]
+
+WAITING = st.builds(builders.pod, gpus=st.integers(0, 3), priority=st.integers(0, 2))
+BOUND = st.builds(
+    builders.pod,
+    gpus=st.integers(0, 3),
+    nodeName=st.sampled_from(worlds.NODES),
+    schedulerName=st.sampled_from(["berth-scheduler", "other"]),
+    phase=st.sampled_from(["Pending", "Running", "Succeeded"]),
+    annotations=st.one_of(
+        st.just({}),
+        st.builds(
+            builders.record,
+            st.sampled_from(worlds.NODES),
+            main=st.lists(st.integers(0, 5), min_size=1, unique=True),
+        ),
+    ),
+)
+
+
+def news_of_node(world: worlds.World, name: str) -> list[Event]:
+    """Give what there is to hear of a node; what is judged of its agent follows its Device."""
+
+    def device(book: ledger.Ledger) -> None:
+        book.device_seen(world.devices[name])
+        book.agent_silent(name, silent=name not in world.heard)
+
+    found: list[Event] = [device] if name in world.devices else []
+    if name in world.nodes:
+        found.append(lambda book: book.node_seen(world.nodes[name]))
+    return found
+
+
+def news_of_pod(number: int, pod: raw.Pod) -> Event:
+    """Give what there is to hear of a pod, under a name of its own."""
+    renamed = builders.renamed(pod, f"p{number}")
+    return lambda book: books.saw(book, renamed)
+
+
+def heard(events: list[Event]) -> ledger.Ledger:
+    """Give a ledger that heard of these, in this order."""
+    book = ledger.Ledger(clock.Clock())
+    for event in events:
+        event(book)
+    return book
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pods=st.lists(WAITING | BOUND, max_size=6), data=st.data())
+def test_order_does_not_matter(world: worlds.World, pods: list[raw.Pod], data: st.DataObject) -> None:
+    """The same objects in any order make the same ledger, and the same next decisions (I11)."""
+    events = [event for name in worlds.NODES for event in news_of_node(world, name)]
+    events += [news_of_pod(number, pod) for number, pod in enumerate(pods)]
+    one = heard(events)
+
+    other = heard(data.draw(st.permutations(events)))
+
+    assert books.told(other) == books.told(one)
+    assert books.decide(other) == books.decide(one)

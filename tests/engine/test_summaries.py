@@ -1,0 +1,104 @@
+"""A node's cards in a few words, as people see them in a list of Devices."""
+
+import pytest
+
+from berth_operator.engine import summaries
+from berth_operator.engine.summaries import Summary
+from berth_operator.scheduling import inventory
+from berth_operator.scheduling.decisions import Reason
+from support import builders
+
+
+def summed(picture: inventory.Inventory) -> Summary:
+    """Sum node n1 up."""
+    (found,) = summaries.take(picture, {"n1"})
+    return found
+
+
+def troubled(*troubles: Reason | None) -> inventory.Device:
+    """Give a node whose cards have these troubles."""
+    return builders.device(cards=[builders.card(at, trouble=one) for at, one in enumerate(troubles)])
+
+
+PLAIN = builders.nodes(1)
+CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
+    "all is well": (builders.picture(*PLAIN), Summary("n1", 4, 0, 4, silent=False)),
+    "cards are in use": (
+        builders.picture(*PLAIN, builders.hold("a", minors=(0, 1)), builders.hold("b", minors=(3,))),
+        Summary("n1", 1, 3, 4, silent=False),
+    ),
+    "a hold names a card that is not there": (
+        builders.picture(*PLAIN, builders.hold("a", minors=(9,))),
+        Summary("n1", 4, 0, 4, silent=False),
+    ),
+    "the agent is silent": (
+        builders.picture(*PLAIN, silent=["n1"]),
+        Summary("n1", 0, 0, 4, silent=True, reason="agent silent"),
+    ),
+    "the source failed": (
+        builders.picture(builders.device(failed="NVMLDown")),
+        Summary("n1", 0, 0, 4, silent=False, reason="NVMLDown"),
+    ),
+    "one card of each trouble": (
+        builders.picture(troubled(Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE, None)),
+        Summary(
+            "n1",
+            1,
+            0,
+            4,
+            silent=False,
+            reason="1 card cordoned; 1 card in MIG mode; 1 card occupied by strangers; 1 card unhealthy",
+        ),
+    ),
+    "several cards of one trouble": (
+        builders.picture(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
+        Summary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
+    ),
+    "a pod without a readable allocation": (
+        builders.picture(*PLAIN, builders.hold("a", withheld=3)),
+        Summary("n1", 1, 0, 4, silent=False, reason="1 pod without a readable allocation"),
+    ),
+    "pods without a readable allocation": (
+        builders.picture(*PLAIN, builders.hold("a", withheld=1), builders.hold("b", withheld=9)),
+        Summary("n1", 0, 0, 4, silent=False, reason="2 pods without a readable allocation"),
+    ),
+    "everything at once": (
+        builders.picture(
+            builders.device(cards=[builders.card(trouble=Reason.UNHEALTHY)], failed="NVMLDown"),
+            builders.hold("a", withheld=1),
+            silent=["n1"],
+        ),
+        Summary(
+            "n1",
+            0,
+            0,
+            0,
+            silent=True,
+            reason="agent silent; NVMLDown; 1 card unhealthy; 1 pod without a readable allocation",
+        ),
+    ),
+    "no cards at all": (builders.picture(builders.device(cards=0)), Summary("n1", 0, 0, 0, silent=False)),
+}
+
+
+@pytest.mark.parametrize(("picture", "expected"), CASES.values(), ids=CASES.keys())
+def test_summary(picture: inventory.Inventory, expected: Summary) -> None:
+    """Counts tell how many cards are free, used and healthy; the reason tells what is wrong."""
+    assert summed(picture) == expected
+
+
+def test_nodes_are_summed_up_by_name() -> None:
+    """Summaries come in the order of names, and only of nodes that were asked about and have a Device."""
+    picture = builders.picture(*reversed(builders.nodes(3)), builders.node("n4"))
+
+    found = summaries.take(picture, {"n3", "n1", "n4", "gone"})
+
+    assert [one.node for one in found] == ["n1", "n3"]
+
+
+@pytest.mark.parametrize("trouble", summaries.TROUBLE_WORDS)
+def test_every_trouble_of_a_card_has_words(trouble: Reason) -> None:
+    """Whatever keeps a card back, a person reads it."""
+    found = summed(builders.picture(troubled(trouble)))
+
+    assert found.reason == f"1 card {summaries.TROUBLE_WORDS[trouble]}"

@@ -1,0 +1,227 @@
+"""A cluster in which something always happens: nodes, cards, Leases and pods come, change and go.
+
+Every step is one thing that a person, a kubelet, an agent or an operator may do, chosen by a
+seeded chance. What it leaves behind is taken away at the end.
+"""
+
+import contextlib
+import dataclasses
+import datetime as dt
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from berth_crds import allocation, names
+from berth_crds.client import api, errors, lease, resources
+from berth_operator.scheduling import decisions
+from support import kubelet, pods
+
+CARDS = 4
+
+
+def uuid(node: str, minor: int) -> str:
+    """Name a card."""
+    return f"GPU-{node}-{minor}"
+
+
+def device(node: str, cards: int = CARDS) -> dict[str, Any]:
+    """Make a Device of some cards."""
+    listed = [
+        {
+            "uuid": uuid(node, minor),
+            "type": "gpu",
+            "vendor": "nvidia",
+            "model": "NVIDIA A100-SXM4-80GB",
+            "minor": minor,
+            "memory": 85198045184,
+        }
+        for minor in range(cards)
+    ]
+    spec = {"node": node, "devices": listed, "cordon": []}
+    return {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": node}, "spec": spec}
+
+
+def answer(node: str, *minors: int) -> dict[str, str]:
+    """Write the annotations of a Binding."""
+    shares = [allocation.Share(uuid(node, minor), minor, 100, 85198045184) for minor in minors]
+    record = allocation.of(node, {"main": {"gpu": shares}})
+    return allocation.annotations(record, term="churn/1")
+
+
+@dataclasses.dataclass(slots=True)
+class Churn:
+    """The means to change things, and what there is so far."""
+
+    admin: api.Api
+    yard: pods.Yard
+    chance: random.Random
+    nodes: list[str]
+    made: set[str] = dataclasses.field(default_factory=set)
+    serial: int = 0
+
+    async def begin(self) -> None:
+        """Make the nodes, their cards and their Leases, and a few pods."""
+        for node in self.nodes:
+            await self.make_node(node)
+            await self.admin.create(resources.DEVICES, device(node))
+            await self.renew(node)
+        for _ in range(12):
+            with contextlib.suppress(errors.Conflict):  # A gated pod cannot be bound.
+                await self.new_pod()
+
+    async def end(self) -> None:
+        """Take everything away."""
+        await self.yard.delete(*self.made)
+        for node in self.nodes:
+            for resource in (resources.NODES, resources.DEVICES):
+                await self.drop(resource, node)
+            await self.drop(resources.LEASES, node)
+
+    async def steps(self, count: int) -> None:
+        """Do so many things."""
+        for _ in range(count):
+            step = self.chance.choice(STEPS)
+            # A thing that cannot be done now (a pod bound twice, a node made twice) is no change.
+            with contextlib.suppress(errors.ApiError):
+                await step(self)
+
+    # ------------------------------------------------------------ nodes, cards, signs of life
+
+    def a_node(self) -> str:
+        """Choose a node."""
+        return self.chance.choice(self.nodes)
+
+    async def make_node(self, node: str) -> None:
+        """Create a node that is ready."""
+        manifest = kubelet.FakeNode(node, extended={names.NVIDIA_GPU: CARDS}).manifest("2026-01-01T00:00:00Z")
+        await self.admin.create(resources.NODES, manifest)
+        await self.change(resources.NODES, node, {"spec": {"taints": None}})
+
+    async def renew(self, node: str) -> None:
+        """Renew the Lease of a node's agent."""
+        now = lease.stamp(dt.datetime.now(dt.UTC))
+        thing = {
+            "metadata": {"name": node, "namespace": names.NODES_NAMESPACE},
+            "spec": {"holderIdentity": "churn", "renewTime": now},
+        }
+        await self.admin.apply(resources.LEASES, thing, manager="churn")
+
+    async def change(
+        self, resource: resources.Resource, name: str, change: dict[str, Any], *, sub: str = ""
+    ) -> None:
+        """Change an object."""
+        namespace = names.NODES_NAMESPACE if resource is resources.LEASES else ""
+        path = resource.path(name, namespace=namespace, sub=sub)
+        await self.admin.send("PATCH", path, body=msgspec.json.encode(change), content=api.MERGE_PATCH)
+
+    async def drop(self, resource: resources.Resource, name: str) -> None:
+        """Delete an object, if it is there."""
+        namespace = names.NODES_NAMESPACE if resource is resources.LEASES else ""
+        with contextlib.suppress(errors.NotFound):
+            await self.admin.delete(resource, name, namespace=namespace)
+
+    # ------------------------------------------------------------ pods
+
+    def a_pod(self) -> str:
+        """Choose a pod."""
+        return self.chance.choice(sorted(self.made))
+
+    async def new_pod(self) -> None:
+        """Create a pod of ours or of somebody else, gated or not; half of them are bound at once."""
+        self.serial += 1
+        name = f"p{self.serial}"
+        spec: dict[str, Any] = {}
+        if self.chance.random() < 0.2:
+            spec["schedulerName"] = "somebody-else"
+        if self.chance.random() < 0.2:
+            spec["schedulingGates"] = [{"name": "example.com/g"}]
+        await self.yard.create(pods.manifest(name, cards=self.chance.randint(0, 2), **spec))
+        self.made.add(name)
+        if self.chance.random() < 0.5:
+            await self.bind(name)
+
+    async def bind(self, name: str = "") -> None:
+        """Bind a pod: with an allocation, with a damaged one, or with none."""
+        node = self.a_node()
+        minors = self.chance.sample(range(CARDS), 2)
+        kinds = [
+            answer(node, *minors[:1]),
+            answer(node, *minors),
+            {names.ALLOCATION: "{"},
+            answer("elsewhere", 0),
+            {},
+        ]
+        await self.yard.bind(name or self.a_pod(), node, self.chance.choice(kinds))
+
+    async def finish(self) -> None:
+        """Have a pod end, well or badly."""
+        phase = self.chance.choice(["Succeeded", "Failed", "Running"])
+        await self.yard.patch(self.a_pod(), {"status": {"phase": phase}}, sub="status")
+
+    async def recreate(self) -> None:
+        """Put another pod in the place of one."""
+        name = self.a_pod()
+        await self.yard.delete(name)
+        await self.yard.create(pods.manifest(name, cards=1))
+        if self.chance.random() < 0.5:
+            await self.bind(name)
+
+    async def ungate(self) -> None:
+        """Open a pod's gates."""
+        await self.yard.patch(self.a_pod(), {"spec": {"schedulingGates": None}})
+
+    async def odd_condition(self) -> None:
+        """Write a condition without words and times on a pod, as some programs do."""
+        change = {"status": {"conditions": [{"type": "example.com/odd", "status": "True"}]}}
+        await self.yard.patch(self.a_pod(), change, sub="status")
+
+
+STEPS: list[Callable[[Churn], Awaitable[Any]]] = [
+    Churn.new_pod,
+    Churn.new_pod,
+    Churn.bind,
+    Churn.bind,
+    Churn.finish,
+    Churn.recreate,
+    Churn.ungate,
+    Churn.odd_condition,
+    lambda churn: churn.yard.delete(churn.a_pod()),
+    lambda churn: churn.renew(churn.a_node()),
+    lambda churn: churn.drop(resources.LEASES, churn.a_node()),
+    lambda churn: churn.drop(resources.NODES, churn.a_node()),
+    lambda churn: churn.make_node(churn.a_node()),
+    lambda churn: churn.drop(resources.DEVICES, churn.a_node()),
+    lambda churn: churn.admin.create(
+        resources.DEVICES, device(churn.a_node(), churn.chance.randint(1, CARDS))
+    ),
+    lambda churn: churn.change(
+        resources.NODES, churn.a_node(), {"spec": {"unschedulable": churn.chance.random() < 0.5}}
+    ),
+    lambda churn: _cordon(churn, churn.a_node()),
+    lambda churn: _sicken(churn, churn.a_node()),
+    lambda churn: churn.change(
+        resources.POLICIES, "default", {"spec": {"strategy": churn.chance.choice(["binpack", "spread"])}}
+    ),
+]
+
+
+async def _cordon(churn: Churn, node: str) -> None:
+    cards = [uuid(node, 0)] if churn.chance.random() < 0.5 else []
+    await churn.change(resources.DEVICES, node, {"spec": {"cordon": cards}})
+
+
+async def _sicken(churn: Churn, node: str) -> None:
+    verdict = {
+        "uuid": uuid(node, 1),
+        "health": churn.chance.choice(["Healthy", "Unhealthy"]),
+        "reason": "Test",
+    }
+    await churn.change(resources.DEVICES, node, {"status": {"devices": [verdict]}}, sub="status")
+
+
+def assumption(uid: str, node: str, minor: int) -> decisions.Bind:
+    """Decide for a pod, as a round would."""
+    share = decisions.Share(uuid(node, minor), minor, 100, 85198045184)
+    return decisions.Bind(uid, decisions.Placement(node, (decisions.Grant("main", (share,)),)))

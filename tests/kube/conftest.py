@@ -1,0 +1,88 @@
+"""What the tests of the operator's edge to the cluster share."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api, connection, errors, resources
+from testbed import __main__ as tool
+from testbed import cluster as clusters
+from testbed import proxy
+
+
+@pytest.fixture(scope="session")
+def berth(cluster: clusters.Cluster) -> clusters.Cluster:
+    """Lend the cluster with our kinds, roles and default policy on it."""
+    tool.install(cluster)
+    return cluster
+
+
+@pytest.fixture
+async def admin(berth: clusters.Cluster) -> AsyncIterator[api.Api]:
+    """Lend a session of the administrator."""
+    async with api.Api(connection.load(berth.admin_kubeconfig), agent="test-admin") as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def account(berth: clusters.Cluster) -> Path:
+    """Lend a kubeconfig of the operator's own service account."""
+    return berth.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
+
+
+class Noted(api.Api):
+    """A session that remembers what was sent through it."""
+
+    def __init__(self, link: connection.Connection, *, agent: str) -> None:
+        super().__init__(link, agent=agent)
+        self.sent: list[tuple[str, str]] = []
+
+    async def send(self, method: str, path: str, **rest: Any) -> bytes:
+        """Send, and remember."""
+        self.sent.append((method, path))
+        return await super().send(method, path, **rest)
+
+
+@pytest.fixture
+async def session(account: Path) -> AsyncIterator[Noted]:
+    """Lend a session of the operator's own account."""
+    async with Noted(connection.load(account), agent="test-operator") as session:
+        yield session
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wired:
+    """A session of the operator's account, and the wire that it speaks through."""
+
+    session: api.Api
+    wire: proxy.Proxy
+
+
+@pytest.fixture
+async def wired(berth: clusters.Cluster, account: Path) -> AsyncIterator[Wired]:
+    """Lend a session through a wire that can be cut."""
+    async with proxy.Proxy(berth.port) as wire:
+        link = dataclasses.replace(connection.load(account), server=wire.server)
+        async with api.Api(link, agent="test-wired") as session:
+            yield Wired(session, wire)
+        # A connection that was being made at the end is still on its way into the proxy.
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def no_leader(admin: api.Api) -> AsyncIterator[None]:
+    """Make sure that nobody holds the leader's Lease, before and after."""
+    await _forget_leader(admin)
+    yield
+    await _forget_leader(admin)
+
+
+async def _forget_leader(admin: api.Api) -> None:
+    with contextlib.suppress(errors.NotFound):
+        await admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)

@@ -1,0 +1,194 @@
+"""Events: told once and counted, dropped when there are too many, and never anybody's trouble."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from berth_crds.client import api, resources
+from berth_operator.kube import events
+from kube.conftest import Noted
+from support import clock, stub
+from testbed import cluster as clusters
+from testbed import waiting
+
+
+def subject(namespace: str, name: str = "p") -> events.Subject:
+    """Name a pod."""
+    return events.Subject(namespace, name, f"uid-{name}")
+
+
+@contextlib.asynccontextmanager
+async def posting(board: events.Events) -> AsyncIterator[None]:
+    """Post beside the block."""
+    task = asyncio.create_task(board.run())
+    try:
+        yield
+        assert not task.done(), "posting ended by itself"
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Board:
+    """Events of one namespace, and what the server has of them."""
+
+    events: events.Events
+    cluster: clusters.Cluster
+    namespace: str
+
+    async def posted(self) -> list[dict[str, Any]]:
+        """Read what the server has."""
+        text = await asyncio.to_thread(
+            self.cluster.kubectl, "get", "events", "-n", self.namespace, "-o", "json"
+        )
+        found: list[dict[str, Any]] = json.loads(text)["items"]
+        return found
+
+    async def until(self, *counts: int) -> list[dict[str, Any]]:
+        """Wait for events that were told so often."""
+
+        async def there() -> list[dict[str, Any]] | None:
+            found = await self.posted()
+            return found if sorted(one["count"] for one in found) == sorted(counts) else None
+
+        return await waiting.eventually(there, what=f"events told {counts} times", seconds=10)
+
+
+@pytest.fixture
+async def board(session: Noted, berth: clusters.Cluster, namespace: str) -> AsyncIterator[Board]:
+    """Lend a board that posts."""
+    lent = events.Events(session, wall=clock.Clock().wall, instance="op-1_abcd")
+    async with posting(lent):
+        yield Board(lent, berth, namespace)
+
+
+async def test_a_note_is_an_event_of_the_pod(board: Board) -> None:
+    """Kubectl describe finds it: kind, uid, reason, sentence, type, who says so."""
+    note = events.Note(subject(board.namespace), "FailedScheduling", "0/1 nodes: 1 full", warning=True)
+
+    board.events.tell(note)
+    (event,) = await board.until(1)
+
+    assert event["involvedObject"] | {} == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "namespace": board.namespace,
+        "uid": "uid-p",
+    }
+    assert (event["type"], event["reason"], event["message"]) == (
+        "Warning",
+        "FailedScheduling",
+        "0/1 nodes: 1 full",
+    )
+    assert event["source"] == {"component": "berth-scheduler"}
+    assert event["reportingInstance"] == "op-1_abcd"
+
+
+async def test_the_same_note_again_raises_the_count(board: Board) -> None:
+    """Equal notes are one event, told several times; another sentence or another pod is another."""
+    same = events.Note(subject(board.namespace), "FailedScheduling", "no", warning=True)
+    other = dataclasses.replace(same, message="still no")
+    third = dataclasses.replace(same, subject=subject(board.namespace, "q"))
+
+    for note in (same, other, same, third, same):
+        board.events.tell(note)
+
+    await board.until(3, 1, 1)
+
+
+async def test_an_event_that_expired_is_posted_anew(board: Board) -> None:
+    """The server forgets events after an hour; a note that is told after that begins again."""
+    note = events.Note(subject(board.namespace), "FailedScheduling", "no", warning=True)
+    board.events.tell(note)
+    await board.until(1)
+    await asyncio.to_thread(board.cluster.kubectl, "delete", "events", "--all", "-n", board.namespace)
+
+    board.events.tell(note)  # Finds that it is gone.
+    board.events.tell(note)
+
+    await board.until(1)
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "a" * 229 + "-" + "b" * 20, "a" * 229 + "." + "b" * 20])
+async def test_any_pod_can_have_events(board: Board, name: str) -> None:
+    """The name of an event is made from the pod's, however long, and cut where the server allows it."""
+    board.events.tell(events.Note(subject(board.namespace, name), "Scheduled", "x" * 5000))
+
+    (event,) = await board.until(1)
+
+    assert len(event["message"]) == 1024
+
+
+# ---------------------------------------------------------------- too many, and trouble
+
+PATH = resources.EVENTS.path(namespace="ml")
+
+
+def note(number: int) -> events.Note:
+    """Make one of many notes."""
+    return events.Note(subject("ml"), "Scheduled", f"number {number}")
+
+
+async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
+    """A queue that nobody empties stays as long as it may be, and tells how many it lost."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("POST", PATH, stub.thing({}, code=201))
+        board = events.Events(session, wall=clock.Clock().wall, instance="test")
+
+        for number in range(events.MOST_QUEUED + 10):
+            board.tell(note(number))
+        async with posting(board):
+
+            async def some() -> bool:
+                return len(server.bodies) >= 3
+
+            await waiting.eventually(some, what="the first posts")
+
+    assert board.dropped == 10
+    assert json.loads(server.bodies[0])["message"] == "number 10"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        stub.status(500, "no"),
+        stub.status(403, "the namespace is being terminated"),
+        stub.status(404, "no namespace"),
+        stub.status(422, "no"),
+        stub.reset(),
+    ],
+    ids=["500", "403", "404", "422", "reset"],
+)
+async def test_an_event_that_cannot_be_posted_is_nobodys_trouble(trouble: stub.Answer) -> None:
+    """It is dropped, and the next one is posted."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("POST", PATH, trouble, stub.thing({}, code=201))
+        board = events.Events(session, wall=clock.Clock().wall, instance="test")
+        async with posting(board):
+            board.tell(note(1))
+            board.tell(note(2))
+
+            async def both() -> bool:
+                return len(server.bodies) == 2
+
+            await waiting.eventually(both, what="both to be sent")
+
+
+async def test_the_last_ones_are_posted_within_a_time() -> None:
+    """At the end what is left is posted, but nobody waits for a server that does not answer."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("POST", PATH, stub.thing({}, code=201), stub.later(asyncio.Event(), stub.thing({})))
+        board = events.Events(session, wall=clock.Clock().wall, instance="test")
+        for number in range(3):
+            board.tell(note(number))
+
+        await asyncio.wait_for(board.drain(0.2), 2)
+
+    assert len(server.bodies) == 2

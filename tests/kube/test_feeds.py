@@ -1,0 +1,263 @@
+"""What each kind of event tells the ledger, odd ones included: nothing is skipped in a pod's favour."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_crds import names, wire
+from berth_crds.client import lease, watch
+from berth_operator.engine import ledger, watchdog
+from berth_operator.kube import events, feeds, tellers
+from berth_operator.scheduling import holds, policy
+from berth_operator.translate import raw
+from kube import churn
+from support import clock, pods
+
+NODE = "n1"
+
+
+class Scene:
+    """A ledger and its sinks, without a cluster."""
+
+    def __init__(self) -> None:
+        self.time = clock.Clock()
+        self.book = ledger.Ledger(self.time)
+        self.dog = watchdog.Watchdog(self.book, clock=self.time)
+        nobody: Any = None
+        notes = events.Events(nobody, wall=self.time.wall, instance="test")
+        self.pods = feeds.PodSink(self.book, tellers.Teller(nobody, notes, wall=self.time.wall))
+        self.nodes = feeds.NodeSink(self.book)
+        self.devices = feeds.DeviceSink(self.book, self.dog)
+        self.leases = feeds.LeaseSink(self.dog)
+        self.policies = feeds.PolicySink(self.book)
+
+    def with_node(self) -> "Scene":
+        """Add a node with cards and an agent that speaks."""
+        self.nodes.upserted(raw.Node(wire.Meta(NODE)))
+        self.devices.upserted(read(churn.device(NODE), wire.Device))
+        spec = lease.LeaseSpec(renew_time="now")
+        self.leases.upserted(lease.Lease(wire.Meta(NODE), spec))
+        return self
+
+    @property
+    def free(self) -> int:
+        """Count the free cards of the node."""
+        picture = self.book.picture
+        return int(picture.free_cards[picture.index[NODE]])
+
+
+def read(body: Any, kind: Any) -> Any:
+    """Read an object as the informer does."""
+    return watch.Codec(kind).thing(msgspec.Raw(json.dumps(body).encode()))
+
+
+def pod(**changes: Any) -> dict[str, Any]:
+    """Make a pod as the server shows it, bound to the node unless told otherwise."""
+    spec: dict[str, Any] = {"nodeName": NODE} | changes.pop("spec", {})
+    made = pods.manifest("p", cards=1, **spec)
+    made["metadata"] |= {"namespace": "ml", "uid": "u-1", "resourceVersion": "5"} | changes.pop(
+        "metadata", {}
+    )
+    return made | {"status": {"phase": "Running"}} | changes
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Lend a ledger that knows a node of four cards."""
+    return Scene().with_node()
+
+
+# ---------------------------------------------------------------- pods that cannot be read
+
+ODD_CONDITION = {
+    "type": "Ready",
+    "status": "True",
+    "reason": None,
+    "message": None,
+    "lastTransitionTime": None,
+}
+
+
+def test_a_condition_without_words_spoils_nothing(scene: Scene) -> None:
+    """Times and words that a program left null are no reason not to read a pod."""
+    annotated = pod(metadata={"annotations": churn.answer(NODE, 2)})
+    annotated["status"]["conditions"] = [ODD_CONDITION]
+
+    thing = read(annotated, raw.Pod)
+
+    assert isinstance(thing, raw.Pod)
+    scene.pods.upserted(thing)
+    assert scene.free == 3
+
+
+def odd(body: dict[str, Any]) -> watch.Unreadable:
+    """Read a pod that cannot be read."""
+    thing = read(body, raw.Pod)
+    assert isinstance(thing, watch.Unreadable)
+    return thing
+
+
+def test_a_bound_pod_that_cannot_be_read_withholds_everything(scene: Scene) -> None:
+    """Nobody can tell which cards it has, so its node gives none until it is gone."""
+    thing = odd(pod(spec={"priority": "high"}))
+
+    scene.pods.odd(thing)
+    withheld = scene.free
+    scene.pods.odd_gone(thing)
+
+    assert withheld == 0
+    assert scene.free == 4
+
+
+def test_it_gives_back_what_it_does_not_hold_once_it_can_be_read(scene: Scene) -> None:
+    """Readable again, the pod holds what its allocation says."""
+    scene.pods.odd(odd(pod(spec={"priority": "high"})))
+
+    scene.pods.upserted(read(pod(metadata={"annotations": churn.answer(NODE, 2)}), raw.Pod))
+
+    assert scene.free == 3
+
+
+def test_what_is_known_of_it_stays(scene: Scene) -> None:
+    """A pod whose cards are known goes on holding just these when it becomes unreadable."""
+    annotations = churn.answer(NODE, 2)
+    scene.pods.upserted(read(pod(metadata={"annotations": annotations}), raw.Pod))
+
+    scene.pods.odd(odd(pod(spec={"priority": "high"}, metadata={"annotations": annotations})))
+
+    assert scene.free == 3
+
+
+def test_an_assumed_place_of_an_odd_pod_withholds_everything(scene: Scene) -> None:
+    """Somebody may have bound it elsewhere on the node than we meant to."""
+    waiting = pod(spec={"nodeName": ""}, status={"phase": "Pending"})
+    scene.pods.upserted(read(waiting, raw.Pod))
+    scene.book.assume(churn.assumption("u-1", NODE, 0))
+
+    scene.pods.odd(odd(pod(spec={"priority": "high"})))
+
+    assert scene.free == 0
+    assert scene.book.state("u-1") is ledger.State.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(pod(spec={"priority": "high", "nodeName": ""}), id="without a node"),
+        pytest.param(pod(spec={"priority": "high"}, status={"phase": "Succeeded"}), id="finished"),
+        pytest.param({"metadata": {"name": "p", "uid": "u-1"}, "spec": 7}, id="beyond reading"),
+    ],
+)
+def test_an_odd_pod_without_a_place_withholds_nothing(scene: Scene, body: dict[str, Any]) -> None:
+    """Who is on no node holds nothing there."""
+    scene.pods.odd(odd(body))
+
+    assert scene.free == 4
+
+
+def test_each_fault_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """A pod that withholds cards is warned of when that begins or changes, not at each event."""
+    first = pod(metadata={"annotations": {names.ALLOCATION: "{"}})
+    again = pod(metadata={"annotations": {names.ALLOCATION: "{"}, "resourceVersion": "6"})
+    other = pod(metadata={"annotations": {}, "resourceVersion": "7"})
+
+    for body in (first, again, other, other):
+        scene.pods.upserted(read(body, raw.Pod))
+
+    sentences = [one.message for one in caplog.records]
+    assert len(sentences) == 2
+    assert all("ml/p withholds cards of its node" in one for one in sentences)
+    assert scene.free == 3
+    assert holds.ALL_CARDS > 3
+
+
+# ---------------------------------------------------------------- nodes and cards that cannot be read
+
+
+def test_a_device_that_cannot_be_read_gives_no_card(scene: Scene) -> None:
+    """The agent's last word may be that a card is broken: what cannot be read is not trusted."""
+    body = churn.device(NODE)
+    body["spec"]["devices"][0]["minor"] = "zero"
+
+    scene.devices.odd(read(body, wire.Device))
+    unknown = scene.free
+    scene.devices.upserted(read(churn.device(NODE), wire.Device))
+
+    assert unknown == 0
+    assert scene.free == 4
+
+
+def test_a_node_that_cannot_be_read_takes_no_pod(scene: Scene) -> None:
+    """Taints and room of such a node are unknown."""
+    scene.nodes.odd(read({"metadata": {"name": NODE}, "spec": {"taints": "all"}}, raw.Node))
+
+    row = scene.book.picture.row(NODE)
+    assert row is not None
+    assert row.node is None
+
+
+# ---------------------------------------------------------------- policies
+
+
+def rule(name: str, **spec: Any) -> wire.PlacementPolicy:
+    """Make a policy."""
+    return wire.PlacementPolicy(wire.Meta(name), wire.PolicySpec(**spec))
+
+
+def test_the_default_policy_counts_and_its_last_good_state_stays(scene: Scene) -> None:
+    """Other policies change nothing, a bad one changes nothing, and without any the built-in one holds."""
+    scene.policies.upserted(rule("default", strategy="spread"))
+    good = scene.book.rules
+    scene.policies.upserted(rule("other", strategy="binpack"))
+    scene.policies.upserted(rule("default", strategy="roulette"))
+    kept = scene.book.rules
+    scene.policies.deleted(rule("other"))
+    still = scene.book.rules
+    scene.policies.deleted(rule("default"))
+
+    assert good.strategy == "spread"
+    assert kept == still == good
+    assert scene.book.rules == policy.Policy()
+
+
+# ---------------------------------------------------------------- signs of life
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        pytest.param(("Ready", "False"), True, id="found silent"),
+        pytest.param(("Ready", "True"), False, id="found alive"),
+        pytest.param(("NVMLReady", "False"), False, id="another condition"),
+    ],
+)
+def test_a_device_remembers_that_its_agent_was_silent(condition: tuple[str, str], *, found: bool) -> None:
+    """A new operator starts from what the old one found out."""
+    status = wire.DeviceStatus(conditions=(wire.Condition(*condition),))
+    device = wire.Device(wire.Meta(NODE), wire.DeviceSpec(NODE), status)
+
+    assert feeds.condemned(device) is found
+
+
+def test_an_agent_that_died_before_is_not_believed() -> None:
+    """Its old Lease is no sign of life for an operator that has just started; the next renewal is."""
+    scene = Scene()
+    scene.nodes.upserted(raw.Node(wire.Meta(NODE)))
+    body = churn.device(NODE) | {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    scene.leases.upserted(lease.Lease(wire.Meta(NODE), lease.LeaseSpec(renew_time="long ago")))
+    scene.devices.upserted(read(body, wire.Device))
+    before = scene.free
+
+    scene.leases.upserted(lease.Lease(wire.Meta(NODE), lease.LeaseSpec(renew_time="now")))
+
+    assert before == 0
+    assert scene.free == 4
+
+
+def test_a_lease_that_goes_takes_the_cards_along(scene: Scene) -> None:
+    """Without a Lease nobody vouches for what the Device says."""
+    scene.leases.deleted(lease.Lease(wire.Meta(NODE)))
+
+    assert scene.free == 0

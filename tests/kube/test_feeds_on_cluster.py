@@ -1,0 +1,231 @@
+"""The ledger ends right: whatever happens to the wire or the server, it equals one that was made afresh."""
+
+import asyncio
+import contextlib
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from berth_crds.client import api, informer, watch
+from berth_operator.engine import ledger, watchdog
+from berth_operator.kube import events, feeds, tellers
+from kube import churn
+from kube.conftest import Wired
+from support import clock, pictures, pods
+from testbed import cluster as clusters
+from testbed import waiting
+
+
+class Follower:
+    """A ledger, and the feeds that keep it."""
+
+    def __init__(self, session: api.Api) -> None:
+        self.book = ledger.Ledger(time.monotonic)
+        dog = watchdog.Watchdog(self.book, clock=time.monotonic)
+        wall = clock.Clock().wall
+        teller = tellers.Teller(session, events.Events(session, wall=wall, instance="test"), wall=wall)
+        self.feeds = feeds.Feeds(session, self.book, dog, teller)
+
+    def told(self) -> dict[str, Any]:
+        """Tell all that the ledger knows."""
+        entries = self.book.waiting._entries.values()
+        return {
+            "picture": pictures.told(self.book.picture),
+            "leftovers": pictures.leftovers(self.book.picture),
+            "waiting": {entry.candidate.uid: entry.candidate for entry in entries},
+            "states": dict(self.book._states),
+            "rules": self.book.rules,
+        }
+
+
+@contextlib.asynccontextmanager
+async def following(session: api.Api) -> AsyncIterator[Follower]:
+    """Follow the cluster beside the block; nothing may have ended by itself."""
+    follower = Follower(session)
+    task = asyncio.create_task(follower.feeds.run())
+    try:
+        await asyncio.wait_for(follower.feeds.wait_synced(), 20)
+        yield follower
+        assert not task.done(), "the feeds ended by themselves"
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+async def life(admin: api.Api, namespace: str, request: pytest.FixtureRequest) -> AsyncIterator[churn.Churn]:
+    """Lend a cluster in which something happens, another thing in each test and the same in each run."""
+    chance = random.Random(request.node.name)  # noqa: S311  an order of events, not a secret
+    word = secrets.token_hex(2)
+    nodes = [f"churn-{word}-{at}" for at in range(4)]
+    lent = churn.Churn(admin, pods.Yard(admin, namespace), chance, nodes)
+    try:
+        await lent.begin()
+        yield lent
+    finally:
+        await lent.end()
+
+
+async def ends_right(follower: Follower, admin: api.Api) -> None:
+    """Wait until a ledger equals one that is made afresh from what the API has now."""
+    async with following(admin) as fresh:
+        expected = fresh.told()
+
+        async def equal() -> bool:
+            return follower.told() == expected
+
+        with contextlib.suppress(waiting.TimedOut):
+            await waiting.eventually(equal, what="the ledger to be right", seconds=20)
+        assert follower.told() == expected
+
+
+# ---------------------------------------------------------------- troubles
+
+Trouble = Callable[[Wired, clusters.Cluster, Callable[[], Awaitable[None]]], Awaitable[None]]
+
+
+async def none(_: Wired, __: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """Nothing is wrong."""
+    await meanwhile()
+
+
+async def cuts(wired: Wired, _: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """Every connection breaks, again and again."""
+    for _round in range(5):
+        wired.wire.cut()
+        await meanwhile()
+
+
+async def away(wired: Wired, _: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """No connection for a while; the server still knows what happened."""
+    wired.wire.refuse()
+    wired.wire.cut()
+    await meanwhile()
+    await wired.wire.accept()
+
+
+async def forgotten(
+    wired: Wired, cluster: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]
+) -> None:
+    """No connection for a while, and then the server has forgotten what happened."""
+    wired.wire.refuse()
+    wired.wire.cut()
+    await meanwhile()
+    await asyncio.to_thread(cluster.expire_history)
+    await wired.wire.accept()
+
+
+async def partition(wired: Wired, _: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """Silence, until it is noticed."""
+    before = wired.wire.connections
+    wired.wire.hold()
+    await meanwhile()
+
+    async def noticed() -> bool:
+        return wired.wire.connections >= before + 5
+
+    await waiting.eventually(noticed, what="the silence to be noticed", seconds=20)
+    wired.wire.resume()
+
+
+async def crash(wired: Wired, cluster: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """The API server dies and comes back."""
+    await meanwhile()
+    cluster.crash_apiserver()
+    await asyncio.to_thread(cluster.restart_apiserver)
+    assert wired.wire.connections
+
+
+TROUBLES: list[Trouble] = [none, cuts, away, forgotten, partition, crash]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+async def test_the_ledger_ends_right(
+    life: churn.Churn,
+    wired: Wired,
+    admin: api.Api,
+    berth: clusters.Cluster,
+    trouble: Trouble,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Objects made, changed, deleted and recreated before, during and after the trouble: the end is right."""
+    monkeypatch.setattr(watch, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
+    async with following(wired.session) as follower:
+        await life.steps(20)
+
+        await trouble(wired, berth, lambda: life.steps(15))
+        await life.steps(15)
+
+        await ends_right(follower, admin)
+
+
+@pytest.mark.slow
+async def test_the_ledger_ends_right_after_everything(
+    life: churn.Churn,
+    wired: Wired,
+    admin: api.Api,
+    berth: clusters.Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One trouble after the other, in an order of chance, while the cluster lives on: the end is right."""
+    monkeypatch.setattr(watch, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
+    async with following(wired.session) as follower:
+        for trouble in life.chance.sample(TROUBLES, len(TROUBLES)):
+            await trouble(wired, berth, lambda: life.steps(10))
+            await life.steps(10)
+            await asyncio.gather(follower.feeds.refresh(), life.steps(10))
+
+        await ends_right(follower, admin)
+
+
+# ---------------------------------------------------------------- holds that are only assumed
+
+
+async def assumed(follower: Follower, life: churn.Churn, name: str) -> None:
+    """Have a pod's place assumed, as before a Binding is sent."""
+    candidate = await life.yard.create(pods.manifest(name, cards=1))
+    life.made.add(name)
+
+    async def known() -> bool:
+        return candidate.uid in follower.book.waiting
+
+    await waiting.eventually(known, what="the pod to wait", seconds=10)
+    follower.book.assume(churn.assumption(candidate.uid, life.nodes[0], 3))
+
+
+async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
+    life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
+) -> None:
+    """Of places assumed before the connection was lost, the bound stay, those of deleted pods are free."""
+    async with following(wired.session) as follower:
+        for name in ("bound", "deleted", "recreated"):
+            await assumed(follower, life, name)
+
+        async def meanwhile() -> None:
+            await life.yard.bind("bound", life.nodes[0], churn.answer(life.nodes[0], 3))
+            await life.yard.delete("deleted", "recreated")
+            await life.yard.create(pods.manifest("recreated", cards=1))
+
+        await forgotten(wired, berth, meanwhile)
+
+        await ends_right(follower, admin)
+
+
+async def test_a_refresh_is_complete(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
+    """After a refresh the ledger has all that was there when it was asked for, with no event awaited."""
+    async with following(wired.session) as follower:
+        wired.wire.hold(answers_only=True)
+        await life.steps(30)
+        wired.wire.cut()
+        wired.wire.resume()
+
+        await follower.feeds.refresh()
+
+        async with following(admin) as fresh:
+            assert follower.told() == fresh.told()

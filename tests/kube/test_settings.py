@@ -1,0 +1,109 @@
+"""The operator's flags and variables: what they mean, and one sentence for each mistake."""
+
+import pytest
+
+from berth_operator import settings
+
+
+def parse(*words: str, **variables: str) -> settings.Settings:
+    """Read a command line, in an environment that says nothing else."""
+    return settings.parse(words, variables)
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    """Without any flag the leader's times are 6, 4 and 1 seconds, and nothing is served."""
+    found = parse()
+
+    assert (found.lease_duration, found.renew_deadline, found.retry_period) == (6.0, 4.0, 1.0)
+    assert (found.listen, found.kubeconfig, found.log_level) == ("", None, "info")
+    assert found.name
+
+
+def test_a_flag_wins_over_its_variable() -> None:
+    """Every flag has a variable behind it, which counts where the flag is not given."""
+    by_variable = parse(BERTH_LEASE_DURATION="9", BERTH_LOG_LEVEL="DEBUG", BERTH_LISTEN=":8080")
+    by_flag = parse("--lease-duration", "8", BERTH_LEASE_DURATION="9")
+
+    assert (by_variable.lease_duration, by_variable.log_level) == (9.0, "debug")
+    assert by_variable.listen == "0.0.0.0:8080"
+    assert by_flag.lease_duration == 8.0
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        (("--listen", "127.0.0.1:80"), "127.0.0.1:80"),
+        (("--listen", ":80"), "0.0.0.0:80"),
+        (("--listen", "[::1]:80"), "[::1]:80"),
+        (("--listen", ""), ""),
+    ],
+    ids=["address", "everywhere", "IPv6", "nowhere"],
+)
+def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
+    """HOST:PORT, with the host left out for every address, and nothing for nothing."""
+    assert parse(*words).listen == address
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        pytest.param(["--frobnicate"], "unrecognized arguments: --frobnicate", id="unknown flag"),
+        pytest.param(["--lease", "9"], "unrecognized arguments: --lease", id="half a flag"),
+        pytest.param(["extra"], "unrecognized arguments: extra", id="extra word"),
+        pytest.param(["--lease-duration"], "expected one argument", id="no value"),
+        pytest.param(
+            ["--lease-duration", "soon"],
+            "'soon' is not a positive number of seconds",
+            id="a word for seconds",
+        ),
+        pytest.param(
+            ["--lease-duration", "nan"], "'nan' is not a positive number of seconds", id="no number"
+        ),
+        pytest.param(["--retry-period", "inf"], "'inf' is not a positive number of seconds", id="for ever"),
+        pytest.param(["--retry-period", "0"], "'0' is not a positive number of seconds", id="no time"),
+        pytest.param(["--retry-period=-1"], "'-1' is not a positive number of seconds", id="less than none"),
+        pytest.param(["--binds-at-once", "0"], "'0' is not a whole number above zero", id="no binds"),
+        pytest.param(["--binds-at-once", "1.5"], "'1.5' is not a whole number above zero", id="half a bind"),
+        pytest.param(["--binds-at-once", "many"], "'many' is not a whole number above zero", id="many binds"),
+        pytest.param(["--log-level", "loud"], "'loud' is not one of debug, info, warning, error", id="level"),
+        pytest.param(["--listen", "8080"], "'8080' is not HOST:PORT", id="a port alone"),
+        pytest.param(["--listen", "a:b"], "'a:b' is not HOST:PORT", id="no port"),
+        pytest.param(["--listen", ":65536"], "':65536' is not HOST:PORT", id="a port too high"),
+        pytest.param(["--listen", ":²"], "':²' is not HOST:PORT", id="a port in superscript"),
+        pytest.param(
+            ["--renew-deadline", "6"], "the renew deadline shorter than the lease duration", id="deadline"
+        ),
+        pytest.param(["--retry-period", "4"], "the retry period must be shorter", id="retry"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A value that cannot be used ends the program with code 2, and the last line says which and why."""
+    with pytest.raises(SystemExit) as ended:
+        parse(*words)
+
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("berth-operator: error: ")
+    assert sentence in last
+
+
+def test_a_bad_variable_is_told_like_a_bad_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable goes through the same checks."""
+    with pytest.raises(SystemExit):
+        parse(BERTH_BINDS_AT_ONCE="few")
+
+    assert "argument --binds-at-once: 'few' is not a whole number" in capsys.readouterr().err
+
+
+def test_help_names_every_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    """--help ends well and tells each flag with its variable."""
+    with pytest.raises(SystemExit) as ended:
+        parse("--help")
+
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    for flag, *_ in settings.FLAGS:
+        assert f"--{flag}" in said
+        assert "BERTH_" + flag.upper().replace("-", "_") in said

@@ -1,0 +1,310 @@
+"""The operator's part of our kinds' status: written where it differs, put right where it was edited."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api, resources
+from berth_operator.engine import summaries
+from berth_operator.kube import statuses
+from kube.conftest import Noted
+from support import clock, stub
+from testbed import cluster as clusters
+
+Thing = dict[str, Any]
+
+
+class Desk:
+    """Statuses at work on one Device, as Kopf would feed them."""
+
+    def __init__(self, session: api.Api, admin: api.Api, name: str) -> None:
+        self.admin = admin
+        self.name = name
+        self.time = clock.Clock()
+        self.statuses = statuses.Statuses(session, wall=self.time.wall)
+
+    async def device(self) -> Thing:
+        """Read the Device."""
+        return await self.admin.get(resources.DEVICES, self.name, into=dict)
+
+    async def see(self) -> Thing:
+        """Hand over what the Device shows now, as an event would."""
+        status: Thing = (await self.device()).get("status", {})
+        self.statuses.saw_device(self.name, status)
+        return status
+
+    async def flushed(self) -> Thing:
+        """See, flush, and give what the Device shows then."""
+        await self.see()
+        await self.statuses.flush()
+        status: Thing = (await self.device()).get("status", {})
+        return status
+
+    def want(self, **changes: Any) -> None:
+        """Hand over a summary."""
+        usual = {"free": 3, "used": 1, "healthy": 4, "silent": False}
+        self.statuses.want([summaries.Summary(self.name, **(usual | changes))])
+
+    async def edit(self, change: Mapping[str, Any]) -> None:
+        """Edit the status by hand."""
+        path = resources.DEVICES.path(self.name, sub="status")
+        body = msgspec.json.encode({"status": change})
+        await self.admin.send("PATCH", path, body=body, content=api.MERGE_PATCH)
+
+
+@pytest.fixture
+async def desk(session: Noted, admin: api.Api) -> AsyncIterator[Desk]:
+    """Lend a desk with a Device."""
+    name = f"statuses-{secrets.token_hex(3)}"
+    await admin.create(resources.DEVICES, device(name))
+    yield Desk(session, admin, name)
+    await admin.delete(resources.DEVICES, name)
+
+
+def device(name: str) -> Thing:
+    """Make a Device without cards."""
+    meta = {"name": name}
+    spec = {"node": name, "devices": []}
+    return {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": meta, "spec": spec}
+
+
+def ready(status: Thing) -> Thing:
+    """Give the operator's condition."""
+    found = [one for one in status.get("conditions", []) if one["type"] == "Ready"]
+    return found[0] if found else {}
+
+
+# ---------------------------------------------------------------- Devices
+
+
+async def test_a_device_shows_counts_and_whether_its_agent_lives(desk: Desk) -> None:
+    """The summary and the Ready condition are what the ledger says."""
+    desk.want(reason="1 card unhealthy")
+
+    status = await desk.flushed()
+
+    assert status["summary"] == {"free": 3, "used": 1, "healthy": 4, "reason": "1 card unhealthy"}
+    assert (ready(status)["status"], ready(status)["reason"]) == ("True", "AgentAlive")
+
+
+async def test_what_is_shown_already_is_not_written(desk: Desk, session: Noted) -> None:
+    """The same summary, seen and wanted again and again, is one write."""
+    for _ in range(3):
+        desk.want()
+        await desk.flushed()
+
+    assert len(session.sent) == 1
+
+
+async def test_a_burst_is_one_write(desk: Desk, session: Noted) -> None:
+    """Many changes between two flushes are one write, of the last one."""
+    for free in range(4):
+        desk.want(free=free)
+
+    status = await desk.flushed()
+
+    assert len(session.sent) == 1
+    assert status["summary"]["free"] == 3
+
+
+async def test_the_reason_goes_when_it_is_over(desk: Desk) -> None:
+    """A field that was written once and is not wanted any more is removed."""
+    desk.want(reason="1 card unhealthy")
+    await desk.flushed()
+
+    desk.want()
+
+    assert (await desk.flushed())["summary"] == {"free": 3, "used": 1, "healthy": 4}
+
+
+async def test_a_silent_agent_is_told_with_the_moment(desk: Desk) -> None:
+    """The transition is dated when the truth changes, and only then."""
+    desk.want()
+    before = ready(await desk.flushed())
+    desk.time.advance(100)
+    desk.want(free=0)
+    counted = ready(await desk.flushed())
+
+    desk.want(free=0, silent=True)
+    silent = ready(await desk.flushed())
+
+    assert counted["lastTransitionTime"] == before["lastTransitionTime"]
+    assert (silent["status"], silent["reason"]) == ("False", "AgentSilent")
+    assert silent["lastTransitionTime"] > before["lastTransitionTime"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"summary": {"free": 9}},
+        {"summary": None},
+        {"conditions": []},
+        {"conditions": [{"type": "Ready", "status": "False", "reason": "Odd", "message": "by hand"}]},
+    ],
+    ids=["a count", "the whole summary", "no conditions", "another truth"],
+)
+async def test_an_edited_status_is_put_right(desk: Desk, edit: Thing) -> None:
+    """Whatever somebody wrote over our part, the next flush after it was seen writes ours again."""
+    desk.want()
+    right = await desk.flushed()
+    stamped = {**edit}
+    for one in stamped.get("conditions", []):
+        one["lastTransitionTime"] = "2020-01-01T00:00:00Z"
+    await desk.edit(stamped)
+
+    status = await desk.flushed()
+
+    assert status["summary"] == right["summary"]
+    assert {**ready(status), "lastTransitionTime": ""} == {**ready(right), "lastTransitionTime": ""}
+
+
+async def test_the_agents_part_is_left_alone(desk: Desk) -> None:
+    """Verdicts and conditions of the agent stay as it wrote them."""
+    condition = {
+        "type": "NVMLReady",
+        "status": "False",
+        "reason": "DriverGone",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    theirs = {"metadata": {"name": desk.name}, "status": {"conditions": [condition]}}
+    await desk.admin.apply(resources.DEVICES, theirs, manager=names.AGENT_MANAGER, sub="status")
+
+    desk.want()
+    status = await desk.flushed()
+
+    assert condition in status["conditions"]
+    assert ready(status)
+
+
+async def test_a_device_that_is_gone_is_forgotten(desk: Desk, session: Noted) -> None:
+    """A Device deleted unseen costs one refused write; under the same name a new one gets its status."""
+    desk.want()
+    await desk.see()
+    await desk.admin.delete(resources.DEVICES, desk.name)
+
+    await desk.statuses.flush()
+    await desk.statuses.flush()
+    assert len(session.sent) == 1
+    await desk.admin.create(resources.DEVICES, device(desk.name))
+
+    assert (await desk.flushed())["summary"]["free"] == 3
+
+
+async def test_nothing_is_written_before_the_device_was_seen(desk: Desk, session: Noted) -> None:
+    """A summary alone is no reason to write: what the Device shows must be known to compare."""
+    desk.want()
+
+    await desk.statuses.flush()
+
+    assert session.sent == []
+
+
+@pytest.mark.parametrize(
+    "trouble", [stub.status(500, "no"), stub.status(409, "no"), stub.reset()], ids=["500", "409", "reset"]
+)
+async def test_what_failed_stays_due(trouble: stub.Answer) -> None:
+    """A write that failed is made at a later flush, and keeps nobody else waiting."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        for name in "ab":
+            server.on("PATCH", resources.DEVICES.path(name, sub="status"), trouble, stub.thing({}))
+        desk = statuses.Statuses(session, wall=clock.Clock().wall)
+        for name in "ab":
+            desk.saw_device(name, {})
+        desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in "ab"])
+
+        for _ in range(4):
+            await desk.flush()
+
+    assert sorted(json.loads(body)["metadata"]["name"] for body in server.bodies) == ["a", "a", "b", "b"]
+
+
+# ---------------------------------------------------------------- policies
+
+
+async def judged(
+    session: Noted, admin: api.Api, name: str, *, seen: Thing | None = None, times: int = 1
+) -> Thing:
+    """Hand a policy over as it is (or changed as told), flush, and give its condition."""
+    desk = statuses.Statuses(session, wall=clock.Clock().wall)
+    for _ in range(times):
+        body = await admin.get(resources.POLICIES, name, into=dict)
+        desk.saw_policy(body | (seen or {}))
+        await desk.flush()
+    found: Thing = await admin.get(resources.POLICIES, name, into=dict)
+    (condition,) = found["status"]["conditions"]
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    return dict(condition)
+
+
+async def test_the_default_policy_is_in_force(session: Noted, admin: api.Api) -> None:
+    """A good policy named default is told accepted, once."""
+    condition = await judged(session, admin, "default", times=3)
+
+    assert (condition["status"], condition["reason"]) == ("True", "InForce")
+    assert len(session.sent) <= 1
+
+
+async def test_another_policy_rests(session: Noted, admin: api.Api, namespace: str) -> None:
+    """A good policy of another name is told that it is not the one."""
+    name = f"p-{namespace}"
+    await admin.create(resources.POLICIES, policy(name))
+
+    condition = await judged(session, admin, name)
+
+    assert (condition["status"], condition["reason"]) == ("False", "NotDefault")
+    await admin.delete(resources.POLICIES, name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"strategy": "roulette"}, "'roulette' is not known"),
+        ({"agents": {"graceSeconds": 0}}, "must be positive"),
+        ({"agents": {"graceSeconds": "soon"}}, "Expected `int`"),
+    ],
+    ids=["unknown strategy", "no grace", "another shape"],
+)
+async def test_a_bad_policy_is_told_so(
+    session: Noted, admin: api.Api, namespace: str, spec: Thing, sentence: str
+) -> None:
+    """Whatever got past the schema and makes no sense is refused in words, and the last good one stays."""
+    name = f"bad-{namespace}"
+    await admin.create(resources.POLICIES, policy(name))
+
+    condition = await judged(session, admin, name, seen={"spec": spec})
+
+    assert (condition["status"], condition["reason"]) == ("False", "Invalid")
+    assert sentence in condition["message"]
+    assert "the last good policy stays in force" in condition["message"]
+    await admin.delete(resources.POLICIES, name)
+
+
+async def test_what_nothing_acts_upon_is_said(
+    session: Noted, admin: api.Api, berth: clusters.Cluster
+) -> None:
+    """Parts of the default policy that are kept but not used yet are named."""
+    path = resources.POLICIES.path("default")
+    change = msgspec.json.encode({"spec": {"weights": {"core": 5}}})
+    await admin.send("PATCH", path, body=change, content=api.MERGE_PATCH)
+
+    condition = await judged(session, admin, "default")
+
+    assert "Not acted upon yet: weights" in condition["message"]
+    berth.kubectl("patch", "ppol", "default", "--type=merge", "-p", '{"spec": {"weights": {"core": 1}}}')
+
+
+def policy(name: str) -> Thing:
+    """Make a good policy."""
+    spec = {"strategy": "spread"}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "PlacementPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

@@ -1,0 +1,325 @@
+"""A bind is one write, and whatever the server says to it becomes the right outcome."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from berth_crds import allocation, names
+from berth_crds.client import api, connection, errors, resources, watch
+from berth_operator.engine import ports
+from berth_operator.kube import writer
+from berth_operator.scheduling import backlog, decisions
+from berth_operator.translate import raw
+from kube.conftest import Noted, Wired
+from support import pods, stub
+from testbed import cluster as clusters
+from testbed import ports as sockets
+
+TERM = "op-1_abcd/7"
+NODE = "writer-node"
+
+
+@pytest.fixture
+def yard(admin: api.Api, namespace: str) -> pods.Yard:
+    """Lend a namespace for pods."""
+    return pods.Yard(admin, namespace)
+
+
+def hand(session: api.Api, *, leads: bool = True) -> writer.Writer:
+    """Make a writer of a term."""
+    return writer.Writer(session, term=TERM, leads=lambda: leads)
+
+
+def bound_by(session: api.Api, candidate: backlog.Candidate, *cards: decisions.Share) -> Any:
+    """Bind a pod to the node with these cards."""
+    return hand(session).bind(candidate, pods.placement(NODE, *cards))
+
+
+# ---------------------------------------------------------------- one write
+
+
+async def test_everything_is_one_revision(session: Noted, yard: pods.Yard) -> None:
+    """Node, allocation, minors, term and label appear together: no watcher ever sees a part of it."""
+    candidate = await yard.create(pods.manifest("p", cards=2))
+    before = (await yard.read("p")).metadata.resource_version
+    path = resources.PODS.path(namespace=yard.namespace)
+    events = watch.events(yard.admin, path, watch.Codec(raw.Pod), selectors={}, version=before, seconds=30)
+
+    outcome = await bound_by(session, candidate, pods.CARD, pods.OTHER_CARD)
+    async with asyncio.timeout(10):
+        event = await anext(events)
+    await events.aclose()
+
+    assert outcome == ports.Bound()
+    assert isinstance(event, watch.Event)
+    pod = event.thing
+    assert isinstance(pod, raw.Pod)
+    assert pod.spec.node_name == NODE
+    assert pod.metadata.labels[names.FENCED_LABEL] == "true"
+    said = pod.metadata.annotations
+    assert said[names.TERM] == TERM
+    assert said[names.MINORS] == "0,1"
+    assert said["main.devices.berth.dev/uuids"] == "GPU-0001,GPU-0002"
+    record = allocation.decode(said[names.ALLOCATION])
+    assert isinstance(record, allocation.Allocation)
+    assert record.node == NODE
+    assert [entry.share.uuid for entry in record.entries()] == ["GPU-0001", "GPU-0002"]
+    assert session.sent == [("POST", resources.PODS.path("p", namespace=yard.namespace, sub="binding"))]
+
+
+async def test_a_pod_without_cards_has_no_allocation(session: Noted, yard: pods.Yard) -> None:
+    """Who asked for no card gets the node and the term, nothing else."""
+    candidate = await yard.create(pods.manifest("p"))
+
+    await bound_by(session, candidate)
+
+    assert (await yard.read("p")).metadata.annotations == {names.TERM: TERM}
+
+
+async def test_a_term_that_is_over_writes_nothing(session: Noted, yard: pods.Yard) -> None:
+    """Once the lead is in doubt no Binding leaves, and the pod is surely not bound by us."""
+    candidate = await yard.create(pods.manifest("p", cards=1))
+
+    outcome = await hand(session, leads=False).bind(candidate, pods.placement(NODE, pods.CARD))
+
+    assert outcome == ports.Refused("the term is over")
+    assert session.sent == []
+
+
+# ---------------------------------------------------------------- what a real server refuses
+
+
+async def test_a_recreated_pod_is_not_the_one_that_was_meant(session: Noted, yard: pods.Yard) -> None:
+    """The uid is a precondition: another pod of the same name is left alone, and ours is gone."""
+    candidate = await yard.create(pods.manifest("p", cards=1))
+    await yard.delete("p")
+    await yard.create(pods.manifest("p", cards=1))
+
+    outcome = await bound_by(session, candidate, pods.CARD)
+    looked = await hand(session).look(candidate)
+
+    assert isinstance(outcome, ports.Unknown)
+    assert not outcome.open
+    assert looked == ports.Gone()
+    assert (await yard.read("p")).spec.node_name == ""
+
+
+async def test_a_pod_that_was_bound_already(session: Noted, yard: pods.Yard) -> None:
+    """A second bind changes nothing, and the pod itself tells that it is bound."""
+    candidate = await yard.create(pods.manifest("p", cards=1))
+    await bound_by(session, candidate, pods.CARD)
+    before = await yard.read("p")
+
+    outcome = await bound_by(session, candidate, pods.OTHER_CARD)
+
+    assert isinstance(outcome, ports.Unknown)
+    assert not outcome.open
+    assert await hand(session).look(candidate) == ports.Bound()
+    assert await yard.read("p") == before
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        pytest.param({"schedulingGates": [{"name": "example.com/wait"}]}, id="gated"),
+        pytest.param({}, id="being deleted"),
+    ],
+)
+async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obstacle: dict[str, Any]) -> None:
+    """A gated pod and one that is being deleted are refused for certain: nothing happens later."""
+    pod = pods.manifest("p", cards=1, **obstacle)
+    pod["metadata"]["finalizers"] = ["example.com/keep"]
+    candidate = await yard.create(pod)
+    if not obstacle:
+        await yard.delete("p")
+
+    outcome = await bound_by(session, candidate, pods.CARD)
+    looked = await hand(session).look(candidate)
+
+    assert isinstance(outcome, ports.Unknown)
+    assert not outcome.open
+    assert looked == ports.Refused("the bind did not take place")
+    await yard.patch("p", {"metadata": {"finalizers": None}})
+
+
+async def test_a_pod_that_is_not_there(session: Noted, namespace: str) -> None:
+    """Binding and looking for a pod that does not exist is Gone."""
+    nobody = backlog.Candidate(uid="none", namespace=namespace, name="nobody")
+
+    assert await bound_by(session, nobody, pods.CARD) == ports.Gone()
+    assert await hand(session).look(nobody) == ports.Gone()
+
+
+async def test_somebody_without_the_right(berth: clusters.Cluster, yard: pods.Yard) -> None:
+    """Without the right to bind the answer is a clear no."""
+    candidate = await yard.create(pods.manifest("p", cards=1))
+    stranger = connection.load(berth.kubeconfig_for(yard.namespace, "default"))
+
+    async with api.Api(stranger, agent="test-stranger") as session:
+        outcome = await bound_by(session, candidate, pods.CARD)
+
+    assert isinstance(outcome, ports.Refused)
+    assert "cannot create resource" in outcome.message
+
+
+# ---------------------------------------------------------------- a wire in trouble
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the writer give up soon."""
+    monkeypatch.setattr(writer, "CLIENT_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
+    """The server bound the pod and we did not hear: unclear, and a look finds that it is bound."""
+    candidate = await yard.create(pods.manifest("p", cards=1))
+    await hand(wired.session).look(candidate)  # So that a connection is there to be used again.
+    wired.wire.hold(answers_only=True)
+
+    outcome = await bound_by(wired.session, candidate, pods.CARD)
+    wired.wire.cut()
+    wired.wire.resume()
+
+    assert isinstance(outcome, ports.Unknown)
+    assert outcome.open
+    assert await hand(wired.session).look(candidate) == ports.Bound()
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
+    """The request never arrived: unclear just the same, and a look finds that nothing happened."""
+    candidate = await yard.create(pods.manifest("p", cards=1))
+    await hand(wired.session).look(candidate)
+    wired.wire.hold()
+
+    outcome = await bound_by(wired.session, candidate, pods.CARD)
+    wired.wire.cut()
+    wired.wire.resume()
+
+    assert isinstance(outcome, ports.Unknown)
+    assert outcome.open
+    assert await hand(wired.session).look(candidate) == ports.Refused("the bind did not take place")
+
+
+# ---------------------------------------------------------------- answers that a test can only make up
+
+CANDIDATE = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+PATH = resources.PODS.path("p", namespace="ml")
+
+
+@pytest.fixture
+async def made_up(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[stub.Stub]:
+    """Lend a server that says what a test wants."""
+    monkeypatch.setattr(writer, "CLIENT_SECONDS", 0.3)
+    async with stub.Stub() as server:
+        yield server
+
+
+async def outcome_of(server: stub.Stub) -> ports.Outcome:
+    """Bind the pod there."""
+    async with api.Api(server.link, agent="test") as session:
+        found: ports.Outcome = await bound_by(session, CANDIDATE, pods.CARD)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "open_"),
+    [
+        pytest.param(stub.status(500, "etcdserver: request timed out"), ports.Unknown, True, id="500"),
+        pytest.param(stub.status(503, "going down"), ports.Unknown, True, id="503"),
+        pytest.param(stub.status(504, "context deadline exceeded"), ports.Unknown, True, id="504"),
+        pytest.param(stub.raw(b"<html>", code=502), ports.Unknown, True, id="a proxy's page"),
+        pytest.param(stub.reset(), ports.Unknown, True, id="reset after the request"),
+        pytest.param(stub.later(asyncio.Event(), stub.thing({})), ports.Unknown, True, id="no answer"),
+        pytest.param(stub.status(409, "already assigned"), ports.Unknown, False, id="409"),
+        pytest.param(stub.status(429, "too many requests"), ports.Refused, None, id="429"),
+        pytest.param(stub.status(400, "bad"), ports.Refused, None, id="400"),
+        pytest.param(stub.status(401, "who?"), ports.Refused, None, id="401"),
+        pytest.param(stub.status(403, "the fence says no"), ports.Refused, None, id="403"),
+        pytest.param(stub.status(422, "invalid"), ports.Refused, None, id="422"),
+        pytest.param(stub.thing({}, code=302, headers={"Location": "/"}), ports.Refused, None, id="302"),
+        pytest.param(stub.status(404, "no such pod"), ports.Gone, None, id="404"),
+        pytest.param(stub.thing({"kind": "Status"}, code=201), ports.Bound, None, id="201"),
+    ],
+)
+async def test_what_an_answer_means(
+    made_up: stub.Stub, answer: stub.Answer, kind: type[ports.Outcome], *, open_: bool | None
+) -> None:
+    """What may have had an effect is Unknown, what surely had none is Refused, and nothing is sent twice."""
+    made_up.on("POST", f"{PATH}/binding", answer)
+
+    outcome = await outcome_of(made_up)
+
+    assert isinstance(outcome, kind)
+    assert getattr(outcome, "open", None) is open_
+    assert len(made_up.requests) == 1
+    assert made_up.requests[0].query["timeout"] == "3s"
+
+
+async def test_nobody_there() -> None:
+    """A refused connection is a clear no: the request never left."""
+    reservation = sockets.Reservation()
+    link = connection.Connection(server=f"http://127.0.0.1:{reservation.port}")
+
+    async with api.Api(link, agent="test") as session:
+        outcome = await bound_by(session, CANDIDATE, pods.CARD)
+    reservation.release()
+
+    assert isinstance(outcome, ports.Refused)
+
+
+def pod_as(**changes: Any) -> dict[str, Any]:
+    """Make the pod as a server would show it."""
+    return {
+        "metadata": {"name": "p", "namespace": "ml", "uid": "u-1"} | changes.pop("metadata", {}),
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        pytest.param(stub.thing(pod_as(spec={"nodeName": "n"})), ports.Bound(), id="bound"),
+        pytest.param(
+            stub.thing(pod_as(spec={})), ports.Refused("the bind did not take place"), id="not bound"
+        ),
+        pytest.param(stub.thing(pod_as(metadata={"uid": "u-2"})), ports.Gone(), id="another one"),
+        pytest.param(stub.status(404, "no such pod"), ports.Gone(), id="gone"),
+    ],
+)
+async def test_a_look_is_clear(made_up: stub.Stub, answer: stub.Answer, outcome: ports.Outcome) -> None:
+    """The pod itself tells what became of it."""
+    made_up.on("GET", PATH, answer)
+
+    async with api.Api(made_up.link, agent="test") as session:
+        assert await hand(session).look(CANDIDATE) == outcome
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(stub.status(500, "no"), id="500"),
+        pytest.param(stub.status(403, "no"), id="403"),
+        pytest.param(stub.raw(b"<html>"), id="garbage"),
+        pytest.param(stub.thing({"metadata": 7}), id="an odd pod"),
+        pytest.param(stub.reset(), id="reset"),
+    ],
+)
+async def test_a_look_that_fails_decides_nothing(made_up: stub.Stub, answer: stub.Answer) -> None:
+    """As long as the pod cannot be read nothing is certain, whatever the reason."""
+    made_up.on("GET", PATH, answer)
+
+    async with api.Api(made_up.link, agent="test") as session:
+        assert isinstance(await hand(session).look(CANDIDATE), ports.Unknown)
+
+
+def test_only_what_may_come_later_is_open() -> None:
+    """A conflict is final; no answer at all may still turn into a bind until the server's deadline."""
+    assert writer.outcome(errors.Conflict(409, "no")) == ports.Unknown("no", open=False)
+    assert writer.outcome(errors.Unreachable("gone", ambiguous=True)) == ports.Unknown("gone")
+    assert writer.outcome(errors.Unreachable("gone", ambiguous=False)) == ports.Refused("gone")
+    assert writer.outcome(errors.Unusable("no token")) == ports.Refused("no token")

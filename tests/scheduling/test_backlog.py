@@ -1,0 +1,202 @@
+"""The backlog: who comes first, who waits for what, and how patience grows and is kept."""
+
+import dataclasses
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_operator.scheduling import backlog
+from berth_operator.scheduling.decisions import Help
+from support import builders
+
+
+def of(*candidates: backlog.Candidate) -> backlog.Backlog:
+    """Give a backlog of these."""
+    made = backlog.Backlog()
+    for candidate in candidates:
+        made.push(candidate)
+    return made
+
+
+def ready(queue: backlog.Backlog, now: float = 0.0) -> list[str]:
+    """Name the pods whose turn it is."""
+    return [candidate.name for candidate in queue.ready(now)]
+
+
+def test_order() -> None:
+    """Priority goes first, then age, then the name with its namespace."""
+    early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    queue = of(
+        builders.candidate("z", created=early),
+        builders.candidate("b", created=late),
+        builders.candidate("a", created=late),
+        dataclasses.replace(builders.candidate("c", created=late), namespace="aa"),
+        builders.candidate("vip", created=late, priority=10),
+        builders.candidate("last", created=early, priority=-1),
+    )
+
+    found = ready(queue)
+
+    assert found == ["vip", "z", "c", "a", "b", "last"]
+
+
+@hypothesis.given(
+    st.permutations([builders.candidate(name, priority=at % 2) for at, name in enumerate("abcd")])
+)
+def test_order_of_arrival_does_not_matter(pods: list[backlog.Candidate]) -> None:
+    """Whoever was heard of first, the order is the same (I11)."""
+    queue = of(*pods)
+
+    found = ready(queue)
+
+    assert found == ["b", "d", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("wants", "change", "woken"),
+    [
+        pytest.param({Help.CAPACITY_FREED}, Help.CAPACITY_FREED, True, id="the very change"),
+        pytest.param({Help.CAPACITY_FREED}, Help.DEVICE_CHANGED, False, id="another change"),
+        pytest.param(
+            {Help.NODE_CHANGED, Help.DEVICE_CHANGED}, Help.DEVICE_CHANGED, True, id="one of several"
+        ),
+        pytest.param(set[Help](), Help.POLICY_CHANGED, False, id="nothing helps but an edit"),
+    ],
+)
+def test_waits_for_the_right_change(wants: set[Help], change: Help, woken: bool) -> None:  # noqa: FBT001  a column of the table
+    """A pod that did not fit sleeps until something that could help it happens."""
+    queue = of(builders.candidate())
+    queue.put_off("uid-p", now=0.0, wants=frozenset(wants))
+
+    queue.helped([change])
+
+    assert ready(queue, now=1000.0) == (["p"] if woken else [])
+
+
+def test_change_does_not_shorten_the_pause() -> None:
+    """Even when help comes at once, a pod is not tried again before its pause is over."""
+    queue = of(builders.candidate())
+    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.helped([Help.CAPACITY_FREED])
+
+    early, due = ready(queue, now=0.05), queue.next_due()
+
+    assert early == []
+    assert due == 0.1
+    assert ready(queue, now=0.1) == ["p"]
+
+
+def test_time_alone_wakes_nobody_who_waits_for_a_change() -> None:
+    """A pod that waits for a change is not due by time."""
+    queue = of(builders.candidate())
+
+    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+
+    assert queue.next_due() is None
+    assert ready(queue, now=1e9) == []
+
+
+def test_pause_alone() -> None:
+    """A pod that was put off for the pause alone comes back when it is over."""
+    queue = of(builders.candidate())
+
+    queue.put_off("uid-p", now=5.0, wants=None)
+
+    assert ready(queue, now=5.05) == []
+    assert ready(queue, now=5.1) == ["p"]
+
+
+def test_pause_grows() -> None:
+    """Each attempt doubles the pause, up to ten seconds and never beyond."""
+    found = [backlog.pause(attempts) for attempts in (0, 1, 2, 6, 7, 50, 10**6)]
+
+    assert found == [0.1, 0.2, 0.4, 6.4, 10.0, 10.0, 10.0]
+
+
+def test_attempts_lengthen_the_pause() -> None:
+    """The pause of a pod grows with its own attempts."""
+    queue = of(builders.candidate())
+
+    dues = []
+    for _ in range(3):
+        queue.put_off("uid-p", now=0.0, wants=None)
+        dues.append(queue.next_due())
+
+    assert dues == [0.1, 0.2, 0.4]
+    assert queue.attempts("uid-p") == 3
+
+
+def test_unchanged_pod_keeps_its_patience() -> None:
+    """Hearing of the same request again, as after a label changed, is no reason to try again."""
+    queue = of(builders.candidate())
+    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+
+    queue.push(builders.candidate())
+
+    assert ready(queue, now=1000.0) == []
+    assert queue.attempts("uid-p") == 1
+
+
+def test_edited_pod_starts_anew() -> None:
+    """A request that was edited is tried at once, as if it were new."""
+    queue = of(builders.candidate())
+    queue.put_off("uid-p", now=0.0, wants=frozenset())
+
+    queue.push(builders.candidate(models=["T4"]))
+
+    assert ready(queue) == ["p"]
+    assert queue.attempts("uid-p") == 0
+
+
+def test_restored_pod_remembers_its_attempts() -> None:
+    """A pod whose bind failed waits as long as its attempts deserve, and counts this one."""
+    queue = backlog.Backlog()
+
+    queue.restore(builders.candidate(), attempts=2, now=1.0)
+
+    assert queue.next_due() == 1.4
+    assert queue.attempts("uid-p") == 3
+
+
+def test_removed_pod_is_gone() -> None:
+    """A pod that was placed or deleted waits no more, and nothing of it is left."""
+    pod = builders.candidate()
+    queue = of(pod)
+
+    found, again = queue.remove("uid-p"), queue.remove("uid-p")
+
+    assert (found, again) == (pod, None)
+    assert "uid-p" not in queue
+    assert len(queue) == 0
+    assert queue.get("uid-p") is None
+    assert queue.attempts("uid-p") == 0
+
+
+def test_putting_off_a_stranger_changes_nothing() -> None:
+    """A pod that left meanwhile is not brought back by being put off."""
+    queue = backlog.Backlog()
+
+    queue.put_off("uid-p", now=0.0, wants=None)
+
+    assert len(queue) == 0
+    assert queue.next_due() is None
+
+
+def test_next_due_is_the_earliest() -> None:
+    """The loop sleeps until the first pod is due."""
+    queue = of(builders.candidate("a"), builders.candidate("b"))
+    queue.put_off("uid-a", now=3.0, wants=None)
+    queue.put_off("uid-b", now=1.0, wants=None)
+
+    found = queue.next_due()
+
+    assert found == 1.1
+
+
+def test_backlog_tells_its_state() -> None:
+    """A person at a debugger reads how many wait, and how many of them for a change."""
+    queue = of(builders.candidate("a"), builders.candidate("b"))
+    queue.put_off("uid-a", now=0.0, wants=frozenset({Help.NODE_CHANGED}))
+
+    assert repr(queue) == "<Backlog: 2 pods, 1 of them waiting for a change>"

@@ -1,0 +1,194 @@
+"""A round decides pod after pod, each one seeing what the ones before it were given."""
+
+from unittest import mock
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_crds.vocabulary import Strategy
+from berth_operator.scheduling import backlog, cycle, decisions, explain, inventory, policy
+from berth_operator.scheduling.decisions import Bind, Reason, Refusal, Reject, Wait
+from scheduling import second_opinion
+from support import builders, pictures, worlds
+
+BINPACK = policy.Policy()
+
+
+def decide(
+    picture: inventory.Inventory,
+    *waiting: backlog.Candidate,
+    rules: policy.Policy = BINPACK,
+    limit: int = 256,
+) -> list[decisions.Decision]:
+    """Make one round for these pods."""
+    queue = backlog.Backlog()
+    for candidate in waiting:
+        queue.push(candidate)
+    return cycle.decide(picture, queue, 0.0, rules, limit=limit)
+
+
+def test_each_sees_what_the_ones_before_got() -> None:
+    """Two pods of one round never get the same card, and the third is told that none is left."""
+    picture = builders.picture(*builders.nodes(1, cards=2))
+    pods = [builders.candidate(name) for name in ("a", "b", "c")]
+
+    first, second, third = decide(picture, *pods)
+
+    assert worlds.shares_of([first, second]) == ["GPU-n1-0", "GPU-n1-1"]
+    assert third == Wait(
+        "uid-c",
+        (Refusal(Reason.FULL, "n1", detail="0 of 1 free"),),
+        decisions.wants((Refusal(Reason.FULL),)),
+    )
+
+
+def test_resources_run_out_within_a_round() -> None:
+    """Not cards alone: cpu that one pod of the round takes is gone for the next."""
+    picture = builders.picture(builders.node(cpu=1500))
+    pods = [builders.candidate(name, cards=0) for name in ("a", "b")]
+
+    first, second = decide(picture, *pods)
+
+    assert isinstance(first, Bind)
+    assert isinstance(second, Wait)
+    assert second.refusals == (Refusal(Reason.INSUFFICIENT_RESOURCE, "n1", detail="cpu"),)
+
+
+def test_faulty_pod_is_rejected_without_a_search() -> None:
+    """A request that cannot be served is refused with its faults, even where there is room."""
+    fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
+    pod = builders.candidate(faults=(fault,))
+
+    found = decide(builders.picture(*builders.nodes(1)), pod)
+
+    assert found == [Reject("uid-p", (fault,))]
+
+
+def test_round_takes_so_many_and_no_more() -> None:
+    """A round ends after its limit; the first in order are taken."""
+    picture = builders.picture(*builders.nodes(1))
+    pods = [builders.candidate(name) for name in ("c", "a", "b")]
+
+    found = decide(picture, *pods, limit=2)
+
+    assert [answer.uid for answer in found] == ["uid-a", "uid-b"]
+
+
+def test_one_crowd_is_explained_once() -> None:
+    """Hopeless pods of one kind cost one search, so that they do not keep the others waiting."""
+    picture = builders.picture(*builders.nodes(3))
+    crowd = [builders.candidate(f"p{number}", cards=9) for number in range(20)]
+
+    with mock.patch.object(explain, "refusals", wraps=explain.refusals) as asked:
+        found = decide(picture, *crowd)
+
+    assert asked.call_count == 1
+    assert {(type(answer), answer.uid) for answer in found} == {(Wait, pod.uid) for pod in crowd}
+
+
+def test_what_was_said_is_said_anew_after_a_placement() -> None:
+    """A pod is told of the cluster as it is when its turn comes, not as it was for others of its kind."""
+    picture = builders.picture(*builders.nodes(1, cards=3), builders.hold("x", minors=(0,)))
+    first, last = (builders.candidate(name, cards=3, priority=level) for name, level in (("a", 3), ("z", 1)))
+    between = builders.candidate("m", cards=1, priority=2)
+
+    found = decide(picture, first, between, last)
+
+    details = [answer.refusals[0].detail for answer in found if isinstance(answer, Wait)]
+    assert [type(answer) for answer in found] == [Wait, Bind, Wait]
+    assert details == ["2 of 3 free", "1 of 3 free"]
+
+
+def test_inventory_is_left_as_found() -> None:
+    """A round takes nothing for good: what is really sent, the ledger assumes."""
+    picture = builders.picture(*builders.nodes(2), builders.hold("a", minors=(0,)))
+    before = pictures.told(picture)
+
+    decide(picture, *(builders.candidate(f"p{number}", cards=2) for number in range(4)))
+
+    assert pictures.told(picture) == before
+
+
+def test_inventory_is_left_as_found_even_by_a_failure() -> None:
+    """A round that fails half-way gives everything back."""
+    picture = builders.picture(*builders.nodes(2))
+    before = pictures.told(picture)
+    fits, hopeless = builders.candidate("a", cards=2), builders.candidate("b", cards=9)
+
+    with (
+        mock.patch.object(explain, "refusals", side_effect=RuntimeError("broken")),
+        pytest.raises(RuntimeError, match="broken"),
+    ):
+        decide(picture, fits, hopeless)
+
+    assert pictures.told(picture) == before
+
+
+PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
+    lambda numbers: st.tuples(*(worlds.candidates(f"p{number}") for number in numbers))
+)
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pods=PODS, strategy=st.sampled_from(list(Strategy)))
+def test_second_opinion_agrees_pod_by_pod(
+    world: worlds.World, pods: tuple[backlog.Candidate, ...], strategy: Strategy
+) -> None:
+    """A round equals brute force for each pod in turn, with all that was given charged (I1)."""
+    picture = world.paint()
+
+    answers = decide(picture, *pods, rules=policy.Policy(strategy=strategy))
+
+    by_uid = {pod.uid: pod for pod in pods}
+    for answer in answers:
+        pod = by_uid[answer.uid]
+        expected = second_opinion.best(world, pod, strategy)
+        bound = answer.placement if isinstance(answer, Bind) else None
+        assert (bound and (bound.node, list(bound.shares))) == expected
+        if bound is not None:
+            world.holds[pod.uid] = cycle.hold_for(pod, bound)
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pods=PODS)
+def test_rounds_promise_no_card_twice(world: worlds.World, pods: tuple[backlog.Candidate, ...]) -> None:
+    """Over many rounds, each charged for good, no card is promised twice (I1) and none that is held."""
+    picture = world.paint()
+    held = [share.uuid for hold in world.holds.values() for share in hold.shares]
+
+    given = []
+    for pod in pods:
+        (answer,) = decide(picture, pod)
+        given += worlds.shares_of([answer])
+        if isinstance(answer, Bind):
+            picture.charge(cycle.hold_for(pod, answer.placement))
+
+    assert len(set(given)) == len(given)
+    assert not set(given) & set(held)
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pods=PODS, data=st.data())
+def test_equal_inputs_give_equal_decisions(
+    world: worlds.World, pods: tuple[backlog.Candidate, ...], data: st.DataObject
+) -> None:
+    """Neither the order in which nodes came nor that in which pods came changes a decision (I11)."""
+    expected = decide(world.paint(), *pods)
+    picture = world.paint(data.draw(st.permutations(worlds.NODES)))
+
+    found = decide(picture, *data.draw(st.permutations(pods)))
+
+    assert found == expected
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pods=PODS)
+def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[backlog.Candidate, ...]) -> None:
+    """Whatever a round decides, the inventory is as it was."""
+    picture = world.paint()
+    before = pictures.told(picture)
+
+    decide(picture, *pods)
+
+    assert pictures.told(picture) == before

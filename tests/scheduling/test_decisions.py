@@ -1,0 +1,46 @@
+"""Decisions carry what is needed to act on them, and refusals know what would help."""
+
+import pytest
+
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.decisions import Help, Reason, Refusal
+from support import builders
+
+ONLY_AN_EDIT = {Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST, Reason.UNSUPPORTED_CONSTRAINT}
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_knows_what_helps(reason: Reason) -> None:
+    """Each refusal is lifted by some change in the cluster, or else by an edit of the pod alone."""
+    helps = decisions.HELPED_BY.get(reason, frozenset())
+
+    assert bool(helps) is (reason not in ONLY_AN_EDIT)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "wanted"),
+    [
+        pytest.param([], set[Help](), id="no refusal waits for nothing"),
+        pytest.param([Reason.TAINTED], {Help.NODE_CHANGED}, id="one refusal"),
+        pytest.param(
+            [Reason.FULL, Reason.SILENT],
+            {Help.CAPACITY_FREED, Help.DEVICE_CHANGED, Help.NODE_CHANGED},
+            id="several refusals, and a new node may always help",
+        ),
+    ],
+)
+def test_wants(reasons: list[Reason], wanted: set[Help]) -> None:
+    """A pod waits for whatever could lift any of its refusals."""
+    found = decisions.wants(tuple(Refusal(reason) for reason in reasons))
+
+    assert found == wanted
+
+
+def test_borrowed_cards_are_held_once() -> None:
+    """A card that an init container and a running one use after one another is one card."""
+    first, second = builders.share(0), builders.share(1)
+    grants = (decisions.Grant("init", (first, second)), decisions.Grant("main", (first,)))
+
+    placement = decisions.Placement("n1", grants)
+
+    assert placement.shares == (first, second)

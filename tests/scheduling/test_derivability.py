@@ -1,0 +1,116 @@
+"""Only the present matters: a picture that was kept up to date equals one that was made afresh (I8, I11)."""
+
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies as st
+
+from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts
+from support import pictures, worlds
+
+Step = tuple[str, object]
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    """Give one arrival, departure or question."""
+    at = draw(st.sampled_from(worlds.NODES))
+    kinds: dict[str, st.SearchStrategy[object]] = {
+        "put node": worlds.nodes(at),
+        "drop node": st.just(at),
+        "put device": worlds.devices(at),
+        "drop device": st.just(at),
+        "hear": st.tuples(st.just(at), st.booleans()),
+        "charge": st.integers(0, 5).flatmap(lambda number: worlds.held(f"h{number}")),
+        "release": st.integers(0, 5).map(lambda number: f"uid-h{number}"),
+        "ask": worlds.candidates(),
+    }
+    kind = draw(st.sampled_from(list(kinds)))
+    return kind, draw(kinds[kind])
+
+
+def take(picture: inventory.Inventory, world: worlds.World, step: Step) -> None:
+    """Do one step both to the picture and to the truth."""
+    match step:
+        case (("put node" | "drop node" | "put device" | "drop device" | "hear"), _):
+            take_node(picture, world, step)
+        case "charge", Hold() as hold if hold.uid not in world.holds:
+            picture.charge(hold)
+            world.holds[hold.uid] = hold
+        case "release", str(uid) if uid in world.holds:
+            picture.release(uid)
+            del world.holds[uid]
+        case "ask", backlog.Candidate() as candidate:
+            assert decide(picture, candidate) == decide(world.paint(), candidate)
+
+
+def take_node(picture: inventory.Inventory, world: worlds.World, step: Step) -> None:
+    """Do a step that is about a node or its cards."""
+    match step:
+        case "put node", facts.Node() as node:
+            picture.put_node(node)
+            world.nodes[node.name] = node
+        case "drop node", str(name):
+            picture.drop_node(name)
+            world.nodes.pop(name, None)
+        case "put device", inventory.Device() as device:
+            picture.put_device(device)
+            world.devices[device.node] = device
+        case "drop device", str(name):
+            picture.drop_device(name)
+            world.devices.pop(name, None)
+            world.heard.discard(name)
+        case "hear", (str(name), bool(heard)) if name in world.devices:
+            picture.set_silent(name, not heard)
+            (world.heard.add if heard else world.heard.discard)(name)
+
+
+def decide(picture: inventory.Inventory, candidate: backlog.Candidate) -> list[decisions.Decision]:
+    """Ask an inventory about one pod."""
+    waiting = backlog.Backlog()
+    waiting.push(candidate)
+    return cycle.decide(picture, waiting, 0.0, policy.Policy())
+
+
+@worlds.PROPERTY
+@hypothesis.given(story=st.lists(steps(), max_size=30), rows=st.integers(1, 3), slots=st.integers(1, 3))
+def test_only_the_present_matters(story: list[Step], rows: int, slots: int) -> None:
+    """After any arrivals and departures the picture equals one made afresh of what is true now (I8)."""
+    world = worlds.World()
+    with mock.patch.multiple(inventory, ROWS=rows, SLOTS=slots):
+        picture = inventory.Inventory()
+
+        for step in story:
+            take(picture, world, step)
+
+    assert pictures.told(picture) == pictures.told(world.paint())
+    assert pictures.leftovers(picture) == []
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), holders=st.lists(worlds.held("x"), max_size=4))
+def test_what_if_leaves_no_trace(world: worlds.World, holders: list[Hold]) -> None:
+    """Charging and releasing in any number leaves the picture exactly as it was."""
+    picture = world.paint()
+    before = pictures.told(picture)
+
+    for hold in holders:
+        picture.charge(hold)
+        picture.release(hold.uid)
+
+    assert pictures.told(picture) == before
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), order=st.permutations(worlds.NODES), pod=worlds.candidates())
+def test_order_of_arrival_decides_nothing(
+    world: worlds.World, order: list[str], pod: backlog.Candidate
+) -> None:
+    """Equal clusters give equal decisions, whichever node came first (I11)."""
+    one, other = world.paint(), world.paint(order)
+
+    found = decide(other, pod)
+
+    assert found == decide(one, pod)

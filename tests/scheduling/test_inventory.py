@@ -1,0 +1,191 @@
+"""Who holds what, and which cards are free: the inventory counts right, and gives back what it took."""
+
+import pytest
+
+from berth_operator.scheduling import inventory
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.nodes import facts
+from support import builders, pictures
+
+
+def free(picture: inventory.Inventory, node: str = "n1") -> list[object]:
+    """List the free cards of a node."""
+    found: list[object] = pictures.told(picture)[node]["free"]
+    return found
+
+
+# ---------------------------------------------------------------- charge and release
+
+
+def test_charge_takes_and_release_gives_back() -> None:
+    """What a pod held is as free as before once it is gone."""
+    picture = builders.picture(*builders.nodes(1))
+    before = pictures.told(picture)
+    hold = builders.hold("a", minors=(1, 3), amounts=(("cpu", 500), ("pods", 1)))
+
+    picture.charge(hold)
+    charged = pictures.told(picture)["n1"]
+    released = picture.release(hold.uid)
+
+    assert charged["free"] == ["GPU-n1-0", "GPU-n1-2"]
+    assert charged["used"] == {"cpu": 500, "pods": 1}
+    assert released == hold
+    assert pictures.told(picture) == before
+
+
+def test_nobody_holds_twice() -> None:
+    """A second hold of one pod is a mistake, and changes nothing."""
+    picture = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
+    before = pictures.told(picture)
+
+    with pytest.raises(ValueError, match="ml/a holds something already"):
+        picture.charge(builders.hold("a", minors=(1,)))
+
+    assert pictures.told(picture) == before
+
+
+def test_cards_held_twice_are_free_when_both_are_gone() -> None:
+    """A card that two records name, as a broken one may, stays held until nobody names it."""
+    picture = builders.picture(
+        *builders.nodes(1), builders.hold("a", minors=(0,)), builders.hold("b", minors=(0,))
+    )
+
+    picture.release("uid-a")
+    after_one = free(picture)
+    picture.release("uid-b")
+
+    assert "GPU-n1-0" not in after_one
+    assert "GPU-n1-0" in free(picture)
+
+
+def test_hold_is_found_by_pod() -> None:
+    """What a pod holds can be looked up; a stranger holds nothing."""
+    hold = builders.hold("a", minors=(0,))
+
+    picture = builders.picture(*builders.nodes(1), hold)
+
+    assert picture.hold("uid-a") == hold
+    assert picture.hold("uid-b") is None
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        pytest.param(facts.LARGEST, id="the largest that is read"),
+        pytest.param(2**63 - 1, id="all of 64 bits"),
+        pytest.param(2**80, id="beyond 64 bits"),
+    ],
+)
+def test_absurd_amounts_overflow_nothing(amount: int) -> None:
+    """However much others claim on a node, sums stay right and come back to what they were."""
+    picture = builders.picture(*builders.nodes(1))
+    before = pictures.told(picture)
+    names = [f"greedy{at}" for at in range(3)]
+
+    for name in names:
+        picture.charge(builders.hold(name, amounts=(("cpu", amount),)))
+    full = picture.room(builders.demand(1)).tolist()
+    for name in names:
+        picture.release(f"uid-{name}")
+
+    assert full == [False]
+    assert pictures.told(picture) == before
+
+
+# ---------------------------------------------------------------- which cards are free
+
+
+@pytest.mark.parametrize("trouble", [Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE])
+def test_card_in_trouble_is_not_free(trouble: Reason) -> None:
+    """A card in any trouble is not free, its neighbours are."""
+    cards = [builders.card(0), builders.card(1, trouble=trouble), builders.card(2)]
+
+    picture = builders.picture(builders.node(), builders.device(cards=cards))
+
+    assert free(picture) == ["GPU-n1-0", "GPU-n1-2"]
+
+
+def test_no_card_of_a_silent_agent_is_free() -> None:
+    """Nothing is known of cards whose agent is silent; when it speaks again, they are free again."""
+    picture = builders.picture(*builders.nodes(1, cards=2), silent=["n1"])
+    silent = free(picture)
+
+    picture.set_silent("n1", False)  # noqa: FBT003  the value is the message
+
+    assert silent == []
+    assert free(picture) == ["GPU-n1-0", "GPU-n1-1"]
+
+
+def test_no_card_of_a_failed_source_is_free() -> None:
+    """An agent that cannot read its cards vouches for none of them."""
+    picture = builders.picture(builders.node(), builders.device(failed="NVMLDown"))
+
+    assert free(picture) == []
+
+
+def test_device_is_silent_until_its_agent_is_heard() -> None:
+    """A Device alone is no sign of life, the first time or after it was gone."""
+    picture = inventory.Inventory()
+    picture.put_node(builders.node())
+    picture.put_device(builders.device())
+    first = free(picture)
+    picture.set_silent("n1", False)  # noqa: FBT003  the value is the message
+    picture.drop_device("n1")
+
+    picture.put_device(builders.device())
+
+    assert first == []
+    assert free(picture) == []
+
+
+def test_withheld_cards_count() -> None:
+    """Cards that nobody can name are taken from the count, never below nothing."""
+    picture = builders.picture(*builders.nodes(1), builders.hold("a", withheld=3))
+    few = pictures.told(picture)["n1"]["free cards"]
+
+    picture.charge(builders.hold("b", withheld=1 << 16))
+
+    assert few == 1
+    assert pictures.told(picture)["n1"]["free cards"] == 0
+
+
+def test_republished_device_forgets_cards_that_are_gone() -> None:
+    """A card that was taken out of the node is not free any more, nor is its slot."""
+    picture = builders.picture(*builders.nodes(1, cards=4))
+
+    picture.put_device(builders.device(cards=[builders.card(3, model="H200")]))
+
+    assert free(picture) == ["GPU-n1-3"]
+    assert pictures.told(picture)["n1"]["free beyond the cards"] == 0
+    assert picture.free_matching(frozenset({builders.MODEL})).sum() == 0
+
+
+def test_hold_of_a_vanished_card_comes_back_with_it() -> None:
+    """A card that reappears while its pod lives is still that pod's."""
+    picture = builders.picture(*builders.nodes(1, cards=2), builders.hold("a", minors=(0,)))
+    picture.put_device(builders.device(cards=[builders.card(1)]))
+
+    picture.put_device(builders.device(cards=2))
+
+    assert free(picture) == ["GPU-n1-1"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "minors"),
+    [
+        pytest.param(set[str](), [0, 1, 2], id="any model"),
+        pytest.param({"tesla t4"}, [1], id="as the driver spells it"),
+        pytest.param({"T4"}, [1], id="as people spell it"),
+        pytest.param({"t4", "h200"}, [1, 2], id="one of several"),
+        pytest.param({"h100"}, list[int](), id="a model that nobody has"),
+    ],
+)
+def test_models_by_any_spelling(asked: set[str], minors: list[int]) -> None:
+    """Cards match the models asked for, however either side spells them."""
+    models = (builders.MODEL, "Tesla T4", "NVIDIA H200")
+    cards = [builders.card(minor, model=model) for minor, model in enumerate(models)]
+    picture = builders.picture(builders.node(), builders.device(cards=cards))
+
+    found = picture.free_matching(frozenset(asked))
+
+    assert found[0].nonzero()[0].tolist() == minors

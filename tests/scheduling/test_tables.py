@@ -1,0 +1,216 @@
+"""The inventory's rows, slots and columns come and go with the cluster, and keep nothing that is not so."""
+
+from collections.abc import Callable
+from unittest import mock
+
+import pytest
+
+from berth_operator.scheduling import inventory
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts
+from support import builders, pictures, worlds
+
+MANY = [f"n{number:02}" for number in range(40)]
+
+
+def test_node_is_known_by_its_node_object_alone() -> None:
+    """A Device or a bound pod makes a row, but no pod goes where there is no Node."""
+    picture = builders.picture(builders.device("n1"), builders.hold("a", "n2"))
+
+    found = {row.name: bool(picture.known[picture.index[row.name]]) for row in picture.each()}
+
+    assert found == {"n1": False, "n2": False}
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        pytest.param(["node", "device", "hold"], id="the hold last"),
+        pytest.param(["hold", "device", "node"], id="the node last"),
+        pytest.param(["hold", "node", "device"], id="the device last"),
+    ],
+)
+def test_row_lives_as_long_as_anything_names_it(leave: list[str]) -> None:
+    """A node is forgotten with the last thing that names it, and not earlier."""
+    picture = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
+    steps: dict[str, Callable[[], object]] = {
+        "node": lambda: picture.drop_node("n1"),
+        "device": lambda: picture.drop_device("n1"),
+        "hold": lambda: picture.release("uid-a"),
+    }
+
+    seen = []
+    for what in leave:
+        steps[what]()
+        seen.append(picture.row("n1") is not None)
+
+    assert seen == [True, True, False]
+    assert pictures.leftovers(picture) == []
+
+
+def test_dropping_what_is_not_there_changes_nothing() -> None:
+    """News of the end of something unknown is no news."""
+    picture = builders.picture(*builders.nodes(1))
+    before = pictures.told(picture)
+
+    picture.drop_node("nobody")
+    picture.drop_device("nobody")
+    picture.set_silent("nobody", False)  # noqa: FBT003  the value is the message
+
+    assert pictures.told(picture) == before
+
+
+def test_vacant_rows_are_used_again() -> None:
+    """Nodes that come and go do not make the tables grow, and inherit nothing."""
+    picture = builders.picture(*builders.nodes(2))
+    picture.charge(builders.hold("a", "n1", (0,), amounts=(("cpu", 8000),)))
+    picture.release("uid-a")
+    picture.drop_node("n1")
+    picture.drop_device("n1")
+
+    picture.put_node(builders.node("n9", cpu=1000))
+
+    assert picture.size == 2
+    assert (
+        pictures.told(picture)["n9"] == pictures.told(builders.picture(builders.node("n9", cpu=1000)))["n9"]
+    )
+
+
+def test_tables_grow_with_the_cluster() -> None:
+    """Many nodes with many cards keep all that they had when the tables were small."""
+    first = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,), amounts=(("cpu", 500),)))
+    before = pictures.told(first)["n1"]
+
+    for number in range(2, 100):
+        first.put_node(builders.node(f"n{number}"))
+        first.put_device(builders.device(f"n{number}", number % 20))
+        first.set_silent(f"n{number}", False)  # noqa: FBT003  the value is the message
+
+    assert pictures.told(first)["n1"] == before
+    found = pictures.told(first)
+    assert [found[f"n{number}"]["free cards"] for number in range(2, 100)] == [n % 20 for n in range(2, 100)]
+
+
+def test_foreign_resources_get_columns_of_their_own() -> None:
+    """A resource that only some nodes advertise is asked of those, and used up on them."""
+    licences = builders.node("n2", extra={"example.com/licence": 2})
+    picture = builders.picture(builders.node("n1"), licences)
+    one, two = (builders.demand(extra={"example.com/licence": count}) for count in (1, 2))
+
+    fresh = [picture.room(one).tolist(), picture.room(two).tolist()]
+    picture.charge(builders.hold("a", "n2", amounts=(("example.com/licence", 1),)))
+    used = [picture.room(one).tolist(), picture.room(two).tolist()]
+
+    assert fresh == [[False, True], [False, True]]
+    assert used == [[False, True], [False, False]]
+
+
+def test_resource_unknown_to_all_nodes_has_no_room() -> None:
+    """What no node advertises, no node has."""
+    picture = builders.picture(*builders.nodes(2))
+
+    found = picture.room(builders.demand(extra={"example.com/unicorn": 1}))
+
+    assert found.tolist() == [False, False]
+
+
+def test_resource_used_before_it_is_advertised_is_remembered() -> None:
+    """Pods that were there before the node spoke of a resource still use it up."""
+    picture = builders.picture(builders.node(), builders.hold("a", amounts=(("example.com/licence", 2),)))
+
+    picture.put_node(builders.node(extra={"example.com/licence": 3}))
+
+    assert picture.room(builders.demand(extra={"example.com/licence": 1})).tolist() == [True]
+    assert picture.room(builders.demand(extra={"example.com/licence": 2})).tolist() == [False]
+
+
+def test_resource_no_longer_advertised_is_gone() -> None:
+    """A node that stops advertising a resource has none of it."""
+    picture = builders.picture(builders.node(extra={"example.com/licence": 3}))
+
+    picture.put_node(builders.node())
+
+    assert picture.room(builders.demand(extra={"example.com/licence": 1})).tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("advertised", "room"),
+    [
+        pytest.param({}, True, id="not advertised: the Device alone judges"),
+        pytest.param({worlds.SERVED: 2}, True, id="advertised and enough"),
+        pytest.param({worlds.SERVED: 1}, False, id="advertised and too few: the smaller holds"),
+    ],
+)
+def test_served_names_are_asked_where_advertised(advertised: dict[str, int], room: bool) -> None:  # noqa: FBT001  a column of the table
+    """A name that Berth serves is asked of the node only where the node advertises it too."""
+    picture = builders.picture(builders.node(extra=advertised), builders.node("n2", extra={worlds.SERVED: 9}))
+    demand = facts.Demand(served=((worlds.SERVED, 2),))
+
+    found = picture.room(demand)
+
+    assert found.tolist() == [room, True]
+
+
+def test_answers_about_places_follow_the_nodes() -> None:
+    """A remembered answer about selectors is asked anew when a node changes."""
+    picture = builders.picture(builders.node())
+    where = facts.Where(selector=(("zone", "a"),))
+    before = picture.spots(where).tolist()
+
+    picture.put_node(builders.node(labels={"zone": "a"}))
+    after = picture.spots(where).tolist()
+    picture.put_node(builders.node("n2", labels={"zone": "a"}))
+
+    assert (before, after, picture.spots(where).tolist()) == ([False], [True], [True, True])
+
+
+@pytest.mark.parametrize(
+    "newcomer", [builders.device("n2"), builders.hold("a", "n2")], ids=["a Device", "a bound pod"]
+)
+def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: inventory.Device | Hold) -> None:
+    """A node that only a Device or a pod names is covered by every answer from then on, and is no place."""
+    picture = builders.picture(builders.node())
+    before = picture.spots(facts.ANYWHERE).tolist()
+
+    if isinstance(newcomer, Hold):
+        picture.charge(newcomer)
+    else:
+        picture.put_device(newcomer)
+
+    assert (before, picture.spots(facts.ANYWHERE).tolist()) == ([True], [True, False])
+
+
+def test_answers_about_places_are_not_hoarded() -> None:
+    """Pods with a thousand different wishes do not fill the memory."""
+    picture = builders.picture(builders.node())
+
+    with mock.patch.object(inventory, "MOST_SPOTS", 4):
+        for number in range(20):
+            picture.spots(facts.Where(selector=(("zone", str(number)),)))
+
+    assert len(picture._spots) <= 4
+
+
+def test_inventory_tells_its_state() -> None:
+    """A person at a debugger reads how much there is."""
+    picture = builders.picture(*builders.nodes(2), builders.hold("a"))
+
+    assert repr(picture) == "<Inventory: 2 nodes, 1 holds>"
+
+
+def test_rank_follows_names_through_growth() -> None:
+    """The order of names is right however nodes came, went and took the place of others."""
+    picture = inventory.Inventory()
+    for name in reversed(MANY):
+        picture.put_node(builders.node(name))
+        picture.rank()
+    for name in MANY[::3]:
+        picture.drop_node(name)
+        picture.rank()
+    for name in ("a-first", "z-last"):
+        picture.put_node(builders.node(name))
+
+    ranks = picture.rank()
+    found = sorted((row.name for row in picture.each()), key=lambda name: ranks[picture.index[name]])
+
+    assert found == ["a-first", *(name for at, name in enumerate(MANY) if at % 3), "z-last"]

@@ -1,0 +1,197 @@
+"""Values to speak with in tests: nodes, cards and pods, in the core's words and as they travel.
+
+Everything has a default that fits, so that a test says only what it is about: a node has
+eight cpus and room for 110 pods, a card is a healthy A100, a pod asks for one card. Names
+tell who is who: card 2 of node n1 is `GPU-n1-2`, pod p of namespace ml has the uid `uid-p`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from berth_crds import allocation, names, wire
+from berth_operator.scheduling import backlog, decisions, holds, inventory
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import raw
+
+GIB: Final = 2**30
+MODEL: Final = "A100-SXM4-80GB"
+MEMORY: Final = 80 * GIB
+NAMESPACE: Final = "ml"
+
+# ---------------------------------------------------------------- the core's words
+
+
+def node(
+    name: str = "n1", *, cpu: int = 8000, pods: int = 110, extra: Mapping[str, int] = {}, **fields: Any
+) -> facts.Node:
+    """Give a node; cpu in thousandths, `extra` are further resources."""
+    amounts = {facts.CPU: cpu, facts.MEMORY: 64 * GIB, facts.PODS: pods, **extra}
+    return facts.Node(name, allocatable=tuple(sorted(amounts.items())), **fields)
+
+
+def uuid(at: str, minor: int) -> str:
+    """Name a card of a node."""
+    return f"GPU-{at}-{minor}"
+
+
+def card(
+    minor: int = 0, *, at: str = "n1", model: str = MODEL, trouble: decisions.Reason | None = None
+) -> inventory.Card:
+    """Give a card of a node."""
+    return inventory.Card(uuid(at, minor), minor, model, MEMORY, trouble)
+
+
+def device(
+    at: str = "n1", cards: int | Sequence[inventory.Card] = 4, *, failed: str = ""
+) -> inventory.Device:
+    """Give the cards of a node: so many plain ones, or these."""
+    found = [card(minor, at=at) for minor in range(cards)] if isinstance(cards, int) else cards
+    return inventory.Device(at, tuple(found), failed)
+
+
+def share(minor: int = 0, *, at: str = "n1") -> decisions.Share:
+    """Give a whole card."""
+    return decisions.Share(uuid(at, minor), minor, 100, MEMORY)
+
+
+def hold(
+    name: str, at: str = "n1", minors: Iterable[int] = (), *, withheld: int = 0, amounts: facts.Amounts = ()
+) -> holds.Hold:
+    """Give what a pod has on a node."""
+    shares = tuple(share(minor, at=at) for minor in minors)
+    return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, shares, withheld)
+
+
+def request(*counts: int, models: Iterable[str] = ()) -> requests.Request:
+    """Give a request of running containers c0, c1, … for so many cards each."""
+    containers = (requests.ContainerRequest(f"c{at}", count) for at, count in enumerate(counts))
+    return requests.Request(tuple(containers), frozenset(models))
+
+
+def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> facts.Demand:
+    """Give what a pod demands of its node."""
+    amounts = {facts.CPU: cpu, facts.PODS: 1, **extra}
+    return facts.Demand(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)), **fields)
+
+
+def candidate(
+    name: str = "p", cards: int = 1, *, models: Iterable[str] = (), **fields: Any
+) -> backlog.Candidate:
+    """Give a pod that waits for so many cards."""
+    asked = request(cards, models=models) if cards else requests.NO_CARDS
+    whole: dict[str, Any] = {"request": asked, "demand": demand()} | fields
+    return backlog.Candidate(f"uid-{name}", NAMESPACE, name, **whole)
+
+
+def picture(
+    *known: facts.Node | inventory.Device | holds.Hold, silent: Iterable[str] = ()
+) -> inventory.Inventory:
+    """Give an inventory of these, their agents heard but for the silent ones."""
+    made = inventory.Inventory()
+    for one in known:
+        match one:
+            case facts.Node():
+                made.put_node(one)
+            case inventory.Device():
+                made.put_device(one)
+                made.set_silent(one.node, one.node in set(silent))
+            case holds.Hold():
+                made.charge(one)
+    return made
+
+
+def nodes(count: int, cards: int = 4) -> tuple[facts.Node | inventory.Device, ...]:
+    """Give nodes n1, n2, … with so many cards each."""
+    found = [f"n{at}" for at in range(1, count + 1)]
+    return tuple(node(name) for name in found) + tuple(device(name, cards) for name in found)
+
+
+# ---------------------------------------------------------------- as they travel
+
+
+def container(name: str = "main", gpus: int = 0, **fields: Any) -> dict[str, Any]:
+    """Give a container in a pod's spec; `gpus` are asked as limits, as people do."""
+    asked = {"resources": {"limits": {names.NVIDIA_GPU: gpus}}} if gpus else {}
+    return {"name": name, **asked, **fields}
+
+
+def asking(name: str = "main", requests: Mapping[str, object] = {}, **fields: Any) -> dict[str, Any]:
+    """Give a container with these requests."""
+    return container(name, resources={"requests": dict(requests)}, **fields)
+
+
+def pod(
+    name: str = "p",
+    *,
+    gpus: int = 0,
+    annotations: Mapping[str, str] = {},
+    meta: Mapping[str, Any] = {},
+    phase: str = "Pending",
+    **spec: Any,
+) -> raw.Pod:
+    """Give a pod of ours; the rest is its spec, spelled as in a manifest."""
+    about = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "annotations": dict(annotations)}
+    plain = {"schedulerName": names.SCHEDULER_NAME, "containers": [container(gpus=gpus)]}
+    body = {"metadata": about | dict(meta), "spec": plain | spec, "status": {"phase": phase}}
+    return msgspec.json.decode(msgspec.json.encode(body), type=raw.Pod)
+
+
+def renamed(pod: raw.Pod, name: str) -> raw.Pod:
+    """Give the same pod under another name."""
+    meta = msgspec.structs.replace(pod.metadata, name=name, uid=f"uid-{name}")
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+def record(at: str = "n1", **minors: Sequence[int]) -> dict[str, str]:
+    """Give the annotation that hands cards of a node to containers, named by keyword."""
+    found = {
+        name: {"gpu": [allocation.Share(uuid(at, minor), minor, 100, MEMORY) for minor in those]}
+        for name, those in minors.items()
+    }
+    return {names.ALLOCATION: allocation.encode(allocation.of(at, found))}
+
+
+def answered(placement: decisions.Placement) -> dict[str, str]:
+    """Give the annotation that a Binding of this placement writes."""
+    if not placement.grants:
+        return {}
+    found = {
+        grant.container: {
+            "gpu": [allocation.Share(one.uuid, one.minor, one.core, one.memory) for one in grant.shares]
+        }
+        for grant in placement.grants
+    }
+    return {names.ALLOCATION: allocation.encode(allocation.of(placement.node, found))}
+
+
+def published(
+    at: str = "n1",
+    cards: Sequence[Mapping[str, Any]] = ({},),
+    *,
+    cordon: Sequence[str] = (),
+    conditions: Mapping[str, str] = {},
+    verdicts: Sequence[Mapping[str, Any]] = (),
+) -> wire.Device:
+    """Give a Device; of each card, of its verdicts and conditions only what matters need be said."""
+    plain = [
+        {"uuid": uuid(at, minor), "type": "gpu", "minor": minor, "model": MODEL, "memory": MEMORY}
+        for minor in range(len(cards))
+    ]
+    return msgspec.convert(
+        {
+            "metadata": {"name": at},
+            "spec": {
+                "node": at,
+                "devices": [usual | dict(own) for usual, own in zip(plain, cards, strict=True)],
+                "cordon": list(cordon),
+            },
+            "status": {
+                "devices": [dict(one) for one in verdicts],
+                "conditions": [{"type": kind, "status": truth} for kind, truth in conditions.items()],
+            },
+        },
+        wire.Device,
+    )

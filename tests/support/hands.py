@@ -1,0 +1,100 @@
+"""The engine's ports in memory: a writer that answers as told, and a teller that only listens.
+
+A writer binds everything at once unless a reply was laid out for a pod. Replies are taken
+in order; the last one is given again and again. Each says how long it takes, and may have
+something happen on the way, such as the watch being faster than the answer.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+from berth_operator.engine import ports
+from berth_operator.scheduling import backlog, decisions, explain
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reply:
+    """What the server says, after how many seconds, and what happens just before that."""
+
+    outcome: ports.Outcome | Exception = ports.Bound()  # noqa: RUF009  it cannot be changed
+    takes: float = 0.01
+    meanwhile: Callable[[], None] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One call to the writer: which pod, and when."""
+
+    name: str
+    moment: float
+
+
+class Writer:
+    """Carries decisions out, in memory."""
+
+    def __init__(self, clock: ports.Clock) -> None:
+        self._clock = clock
+        self._replies: dict[tuple[str, str], list[Reply]] = {}
+        self._now_open = 0
+        self.most_open = 0
+        self.binds: list[Call] = []
+        self.looks: list[Call] = []
+        self.placements: dict[str, decisions.Placement] = {}
+
+    def when_bound(self, name: str, *replies: Reply) -> None:
+        """Lay out how binds of a pod are answered."""
+        self._replies["bind", name] = list(replies)
+
+    def when_looked_at(self, name: str, *replies: Reply) -> None:
+        """Lay out what looks at a pod find."""
+        self._replies["look", name] = list(replies)
+
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Outcome:
+        """Send one Binding."""
+        self.binds.append(Call(candidate.name, self._clock()))
+        self.placements[candidate.name] = placement
+        self._now_open += 1
+        self.most_open = max(self.most_open, self._now_open)
+        try:
+            return await self._answer("bind", candidate.name)
+        finally:
+            self._now_open -= 1
+
+    async def look(self, candidate: backlog.Candidate) -> ports.Outcome:
+        """Read the pod."""
+        self.looks.append(Call(candidate.name, self._clock()))
+        return await self._answer("look", candidate.name)
+
+    async def _answer(self, what: str, name: str) -> ports.Outcome:
+        laid_out = self._replies.get((what, name), [Reply()])
+        reply = laid_out.pop(0) if len(laid_out) > 1 else laid_out[0]
+        await asyncio.sleep(reply.takes)
+        if reply.meanwhile is not None:
+            reply.meanwhile()
+        if isinstance(reply.outcome, Exception):
+            raise reply.outcome
+        return reply.outcome
+
+
+class Teller:
+    """Remembers what people were told: of each pod a list of sentences."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        """Tell that a pod has its node and cards."""
+        self.told.append((candidate.name, f"placed on {placement.node}"))
+
+    def refused(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> None:
+        """Tell that a pod does not fit, and why."""
+        self.told.append((candidate.name, explain.sentence(candidate, answer)))
+
+    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+        """Tell that the server refused a bind."""
+        self.told.append((candidate.name, f"failed: {message}"))
+
+    def of(self, name: str) -> list[str]:
+        """Give what was told of one pod."""
+        return [sentence for who, sentence in self.told if who == name]

@@ -1,0 +1,174 @@
+"""A server that answers what a test tells it to: for what a real API server shows too rarely.
+
+    async with stub.Stub() as server:
+        server.on("GET", "/api/v1/pods", stub.status(503, "overloaded"))
+        async with api.Api(server.link, agent="test") as session: ...
+
+Every route has a script of answers, of which the last is repeated. It speaks plain HTTP,
+and remembers the requests in the order in which they came.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from berth_crds.client import connection
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Thing = Mapping[str, Any]
+
+
+class Stub:
+    """One server, its scripts, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.requests: list[web.Request] = []
+        self.bodies: list[bytes] = []
+        self._scripts: dict[tuple[str, str], list[Answer]] = {}
+        self._url = ""
+
+    async def __aenter__(self) -> Self:
+        """Listen on a free port of this machine."""
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        # Handlers end when their client is gone: a watch that nobody reads must not keep the test waiting.
+        self._runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self._url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening, and end what is under way."""
+        await self._runner.cleanup()
+
+    @property
+    def link(self) -> connection.Connection:
+        """The way to this server, as nobody in particular."""
+        return connection.Connection(server=self._url)
+
+    def on(self, method: str, path: str, *answers: Answer) -> None:
+        """Write the script of one route."""
+        self._scripts[method, path] = list(answers)
+
+    def asked(self, **query: str) -> list[web.Request]:
+        """Give the requests whose query says all this."""
+        return [one for one in self.requests if query.items() <= dict(one.query).items()]
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        self.bodies.append(await request.read())
+        script = self._scripts.get((request.method, request.path))
+        if not script:
+            return await status(404, "the test has not told what to say here", reason="NotFound")(request)
+        answer = script.pop(0) if len(script) > 1 else script[0]
+        return await answer(request)
+
+
+# ---------------------------------------------------------------- answers
+
+
+def thing(body: Any, *, code: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """Answer with this JSON."""
+    return raw(json.dumps(body).encode(), code=code, headers=headers)
+
+
+def raw(body: bytes, *, code: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """Answer with these bytes, whatever they are."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, status=code, headers=headers, content_type="application/json")
+
+    return answer
+
+
+def status(code: int, message: str, *, reason: str = "", headers: Mapping[str, str] | None = None) -> Answer:
+    """Answer with an error, as the API server words it."""
+    return thing(failure(code, message, reason=reason), code=code, headers=headers)
+
+
+def failure(code: int, message: str, *, reason: str = "") -> dict[str, Any]:
+    """Make a Status of a failure."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+
+
+def page(*items: Thing, version: str, more: str = "") -> Answer:
+    """Answer with one page of a list; `more` is the token of the next."""
+    meta = {"resourceVersion": version, "continue": more}
+    return thing({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": list(items)})
+
+
+def later(event: asyncio.Event, answer: Answer) -> Answer:
+    """Answer when the event has happened."""
+
+    async def delayed(request: web.Request) -> web.StreamResponse:
+        await event.wait()
+        return await answer(request)
+
+    return delayed
+
+
+def watch(*frames: Thing, until: asyncio.Event | None = None) -> Answer:
+    """Answer with a stream of events; it ends at once, or when the event has happened."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for frame in frames:
+            await response.write(json.dumps(frame).encode() + b"\n")
+        if until is not None:
+            await until.wait()
+        return response
+
+    return answer
+
+
+def reset(*, after_reading: bool = True) -> Answer:
+    """Hear the request, then hang up without a word."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if after_reading:
+            await request.read()
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    return answer
+
+
+def by_query(name: str, answers: Mapping[str, Answer]) -> Answer:
+    """Choose the answer by a parameter of the query; an absent one is the empty word."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await answers[request.query.get(name, "")](request)
+
+    return answer
+
+
+def in_turn(answers: Sequence[Answer]) -> Answer:
+    """Answer with one after the other, and with the last for ever."""
+    left = list(answers)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await (left.pop(0) if len(left) > 1 else left[0])(request)
+
+    return answer
+
+
+def event(change: str, body: Any) -> dict[str, Any]:
+    """Make one event of a watch."""
+    return {"type": change, "object": body}

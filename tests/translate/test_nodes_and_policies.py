@@ -1,0 +1,100 @@
+"""Nodes and policies as the core knows them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_crds import wire
+from berth_crds.vocabulary import Strategy
+from berth_operator.scheduling import policy
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import nodes, policies, raw
+
+
+def node(**body: Any) -> facts.Node:
+    """Read a node."""
+    return nodes.node(msgspec.convert({"metadata": {"name": "n1"}} | body, raw.Node))
+
+
+def test_node_is_read_whole() -> None:
+    """Labels, taints, cordon and all that it can give arrive in the core."""
+    found = node(
+        metadata={"name": "n1", "labels": {"zone": "a"}},
+        spec={"unschedulable": True, "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
+        status={"allocatable": {"pods": "110", "cpu": "7910m", "memory": "64Gi", "nvidia.com/gpu": 8}},
+    )
+
+    assert found == facts.Node(
+        name="n1",
+        labels={"zone": "a"},
+        taints=(facts.Taint("gpu", "yes", "NoSchedule"),),
+        unschedulable=True,
+        allocatable=(("cpu", 7910), ("memory", 64 * 2**30), ("nvidia.com/gpu", 8), ("pods", 110)),
+    )
+
+
+def test_bare_node() -> None:
+    """A node that has just come says nothing, and has nothing."""
+    assert node() == facts.Node("n1")
+
+
+@pytest.mark.parametrize(
+    ("value", "amount"),
+    [
+        pytest.param("many", 0, id="a word"),
+        pytest.param("-5", 0, id="less than nothing"),
+        pytest.param("1.9", 1, id="a fraction"),
+        pytest.param("9E", facts.LARGEST - 1, id="more than can be"),
+    ],
+)
+def test_odd_supplies_promise_nothing(value: str, amount: int) -> None:
+    """What a node cannot say plainly, it does not have."""
+    found = node(status={"allocatable": {"pods": value}})
+
+    assert found.allocatable == (("pods", amount),)
+
+
+def test_heartbeat_is_no_change() -> None:
+    """A node that only reports its conditions anew is the same node."""
+    plain = {"allocatable": {"cpu": "8"}}
+    noisy = plain | {"conditions": [{"type": "Ready", "status": "True"}], "images": []}
+
+    assert node(status=plain) == node(status=noisy)
+
+
+def rules(**spec: Any) -> policy.Policy | str:
+    """Read a policy."""
+    body = {"metadata": {"name": "default"}, "spec": spec}
+    return policies.rules(msgspec.convert(body, wire.PlacementPolicy))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, policy.Policy(), id="nothing said"),
+        pytest.param({"strategy": "spread"}, policy.Policy(Strategy.SPREAD), id="a strategy"),
+        pytest.param({"agents": {"graceSeconds": 5}}, policy.Policy(grace_seconds=5.0), id="a grace period"),
+        pytest.param(
+            {"strategy": "magic"},
+            "spec.strategy 'magic' is not known (known: binpack, spread)",
+            id="an unknown strategy",
+        ),
+        pytest.param(
+            {"agents": {"graceSeconds": 0}}, "spec.agents.graceSeconds must be positive, not 0", id="no grace"
+        ),
+        pytest.param(
+            {"agents": {"graceSeconds": -1}},
+            "spec.agents.graceSeconds must be positive, not -1",
+            id="less than no grace",
+        ),
+    ],
+)
+def test_policy(spec: dict[str, Any], expected: policy.Policy | str) -> None:
+    """A policy is taken, or comes back with the reason why it cannot be in force."""
+    assert rules(**spec) == expected
+
+
+def test_built_in_policy_is_that_of_an_empty_one() -> None:
+    """Without any policy the rules are those of one that says nothing."""
+    assert rules() == policies.BUILT_IN

@@ -1,0 +1,88 @@
+"""Whatever the decoder lets through is understood somehow: no object can stop the operator."""
+
+import hypothesis
+from hypothesis import strategies as st
+
+from berth_crds import wire
+from berth_operator.scheduling import backlog, cycle, decisions, explain, policy
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import devices, nodes, pods, policies, raw
+from support import builders, pictures, shapes, worlds
+
+CLUSTER = (*builders.nodes(2), builders.hold("x", minors=(0,)))
+
+
+@worlds.PROPERTY
+@hypothesis.given(shapes.objects(raw.Pod))
+def test_every_pod_is_viewed(pod: raw.Pod) -> None:
+    """A pod of any shape waits, holds or is over."""
+    found = pods.view(pod)
+
+    assert isinstance(found, pods.Waiting | pods.Bound | pods.Over)
+
+
+@worlds.PROPERTY
+@hypothesis.given(shapes.objects(raw.Pod))
+def test_every_candidate_is_decided(pod: raw.Pod) -> None:
+    """A waiting pod of any shape gets an answer, and a refusal has words."""
+    candidate = pods.candidate(pod)
+    waiting = backlog.Backlog()
+    waiting.push(candidate)
+    picture = builders.picture(*CLUSTER)
+    before = pictures.told(picture)
+
+    (answer,) = cycle.decide(picture, waiting, 0.0, policy.Policy())
+
+    assert answer.uid == candidate.uid
+    assert isinstance(answer, decisions.Bind) or explain.sentence(candidate, answer)
+    assert pictures.told(picture) == before
+
+
+@worlds.PROPERTY
+@hypothesis.given(shapes.objects(raw.Pod))
+def test_every_hold_is_charged_and_released(pod: raw.Pod) -> None:
+    """A bound pod of any shape takes something off the node, gives it back, and never adds to it."""
+    hold = pods.bound(pod).hold
+    picture = builders.picture(*CLUSTER)
+    before = pictures.told(picture)
+
+    picture.charge(hold)
+    charged = pictures.told(picture)
+    picture.release(hold.uid)
+
+    assert all(0 <= amount <= facts.LARGEST for _, amount in hold.amounts)
+    assert charged["n1"]["free cards"] <= before["n1"]["free cards"]
+    assert pictures.told(picture) == before
+
+
+@worlds.PROPERTY
+@hypothesis.given(st.lists(shapes.objects(raw.Node), max_size=3))
+def test_every_node_is_taken(things: list[raw.Node]) -> None:
+    """A node of any shape finds its place in the inventory."""
+    picture = builders.picture(*(nodes.node(thing) for thing in things))
+
+    found = pictures.told(picture)
+
+    assert set(found) == {thing.metadata.name for thing in things}
+
+
+@worlds.PROPERTY
+@hypothesis.given(shapes.objects(wire.Device))
+def test_every_device_is_taken(thing: wire.Device) -> None:
+    """A Device of any shape finds its place in the inventory, and only sound cards are free."""
+    device = devices.device(thing)
+    picture = builders.picture(builders.node(device.node), device)
+
+    found = pictures.told(picture)[device.node]
+
+    sound = [card.uuid for card in device.cards if card.trouble is None]
+    assert found["free"] == ([] if device.failed else sound)
+
+
+@worlds.PROPERTY
+@hypothesis.given(shapes.objects(wire.PlacementPolicy))
+def test_every_policy_is_judged(thing: wire.PlacementPolicy) -> None:
+    """A policy of any shape is in force or refused with a reason."""
+    found = policies.rules(thing)
+
+    assert isinstance(found, policy.Policy) or found.startswith("spec.")
