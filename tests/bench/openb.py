@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, search
+from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, search, workload
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
@@ -151,7 +151,7 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
     places, waiting, rules = search.Search(picture), backlog.Backlog(), policy.Policy(strategy)
     given, started = 0, time.perf_counter()
     for pod, asked in pods:
-        picture.workload.see(pod.uid, pod.request, pod.demand)
+        picture.workload.see(pod.uid, workload.sample(pod.request, pod.demand))
         waiting.push(pod)
         (answer,) = cycle.decide(places, waiting, 0.0, rules)
         if isinstance(answer, decisions.Bind):

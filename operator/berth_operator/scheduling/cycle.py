@@ -6,6 +6,7 @@ returns: the engine then assumes what it really sends.
 """
 
 from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally
+from berth_operator.scheduling.devices import allocator
 
 # What was said to the last pod of a kind: it holds for the next one until something is placed.
 Said = dict[search.Question, tuple[decisions.Count, ...]]
@@ -68,5 +69,5 @@ def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> ho
         title=candidate.title,
         node=placement.node,
         amounts=tuple(sorted(demand.amounts + demand.served)),
-        shares=placement.shares,
+        shares=allocator.held(placement.grants),
     )

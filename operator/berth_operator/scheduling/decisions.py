@@ -115,12 +115,6 @@ class Placement:
     node: str
     grants: tuple[Grant, ...] = ()
 
-    @property
-    def shares(self) -> tuple[Share, ...]:
-        """Every card of the pod once; init containers use the same cards as the running ones."""
-        unique = {share.uuid: share for grant in self.grants for share in grant.shares}
-        return tuple(unique.values())
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bind:

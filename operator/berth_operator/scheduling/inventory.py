@@ -7,13 +7,13 @@ changes it, and nobody does while a decision reads it; a what-if is `charge` and
 or a pod bound to it, in whatever order they arrive) until nothing does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from berth_crds import catalog
-from berth_operator.scheduling import columns, counting, rows, workload
+from berth_operator.scheduling import columns, counting, lessons, rows, workload
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -33,6 +33,9 @@ class Inventory:
         self._rank: columns.Numbers | None = None
         self._order: columns.Numbers | None = None
         self._scale: tuple[int, int] | None = None
+        self.supplies = 0  # Rises whenever what the nodes have changes.
+        self._supply: lessons.Supply | None = None
+        self._learned = (-1, -1), lessons.Lesson()
         self._places: dict[facts.Where, rows.Places] = {}
         self._holders: dict[str, int] = {}
         self._vacant: list[int] = []
@@ -89,6 +92,15 @@ class Inventory:
             self._scale = max(1, int(cards)), max(1, int(table.total.sum(axis=1).max()))
         return self._scale
 
+    def lesson(self) -> lessons.Lesson:
+        """Give what the workload teaches about these nodes: a function of the pods now known and of the nodes."""
+        version = self.workload.version, self.supplies
+        if self._learned[0] != version:
+            if self._supply is None:
+                self._supply = lessons.supply(_kinds(self.rows))
+            self._learned = version, lessons.learn(self.workload, self._supply)
+        return self._learned[1]
+
     def places(self, where: facts.Where) -> rows.Places:
         """Tell which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         found = self._places.get(where)
@@ -112,6 +124,8 @@ class Inventory:
         if row.node is None or _place(row.node) != _place(node):
             self._places.clear()
             self.layout += 1
+        if row.node is None or row.node.allocatable != node.allocatable:
+            self._resupplied()
         row.node = node
         table.touch(row.at)
 
@@ -126,6 +140,7 @@ class Inventory:
         self.columns.touch(row.at)
         self._places.clear()
         self.layout += 1
+        self._resupplied()
         self._vacate_if_idle(row)
 
     def put_device(self, device: devices.Device) -> None:
@@ -222,7 +237,12 @@ class Inventory:
         self._rank = self._order = None
         self._places.clear()
 
+    def _resupplied(self) -> None:
+        self.supplies += 1
+        self._supply = None
+
     def _rescale(self) -> None:
+        self._resupplied()
         before, self._scale = self._scale, None
         if before is not None and self.scale() != before:
             self.layout += 1
@@ -230,3 +250,13 @@ class Inventory:
 
 def _place(node: facts.Node) -> tuple[object, ...]:
     return node.labels, node.taints, node.unschedulable
+
+
+def _kinds(found: list[rows.Row | None]) -> Iterator[tuple[str, int, int, int]]:
+    """Give the kind of each node that has cards: model, percent of cards, cpu, memory."""
+    for row in found:
+        if row is not None and row.node is not None and row.device is not None and row.device.cards:
+            given = dict(row.node.allocatable)
+            model = catalog.model_key(row.device.cards[0].model)
+            cards = len(row.device.cards) * workload.GRID
+            yield model, cards, given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)

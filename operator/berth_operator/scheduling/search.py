@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, decisions, inventory, policy, strategies
+from berth_operator.scheduling import columns, decisions, inventory, lessons, policy, strategies
 from berth_operator.scheduling.devices import allocator, conditions, requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.strategies import looks
@@ -104,13 +104,13 @@ class Search:
 
     def closer(self, question: Question, rules: policy.Policy) -> dict[int, tuple[decisions.Reason, str]]:
         """Tell what a closer look showed of nodes that seemed able, by row."""
-        answer = self._answers.get((question, rules, self.picture.workload.lesson))
+        answer = self._answers.get((question, rules, self.picture.lesson()))
         return dict(answer.closer) if answer is not None else {}
 
     # ------------------------------------------------------------ remembering
 
     def _answer(self, question: Question, rules: policy.Policy) -> Answer:
-        picture, key = self.picture, (question, rules, self.picture.workload.lesson)
+        picture, key = self.picture, (question, rules, self.picture.lesson())
         answer = self._answers.get(key)
         changed = None
         if answer is not None and answer.layout == picture.layout:
@@ -285,7 +285,9 @@ def look_at(
 ) -> looks.Look:
     """Gather the numbers that a strategy sees."""
     table = picture.columns
-    cpu = table.resources.of[facts.CPU]
+    cpu, memory = table.resources.of[facts.CPU], table.resources.of[facts.MEMORY]
+    asked = dict(question.demand.amounts)
+    lesson = picture.lesson()
     return looks.Look(
         need=question.need,
         fit=fit,
@@ -296,6 +298,22 @@ def look_at(
         open=table.open[rows],
         cpu_left=table.allocatable[rows, cpu] - table.used[rows, cpu],
         cpu_total=table.allocatable[rows, cpu],
-        cpu=dict(question.demand.amounts).get(facts.CPU, 0),
+        memory_left=table.allocatable[rows, memory] - table.used[rows, memory],
+        scarcity=scarcity(table, rows, lesson),
+        cpu=asked.get(facts.CPU, 0),
+        node_memory=asked.get(facts.MEMORY, 0),
+        lesson=lesson,
         scale=looks.Scale(*picture.scale()),
     )
+
+
+def scarcity(table: columns.Columns, rows: columns.Numbers, lesson: lessons.Lesson) -> columns.Scores | float:
+    """Say what the nodes' cards are worth: 1, or less for a model of which there is too much."""
+    if not lesson.surplus:
+        return 1.0
+    worth = np.ones(len(table.models) + 1)
+    for name, percent in lesson.surplus:
+        worth[table.models.of[name]] = percent / requests.WHOLE
+    # The first card speaks for the node; ABSENT is -1, the last entry.
+    found: columns.Scores = worth[table.model[rows, 0]]
+    return found

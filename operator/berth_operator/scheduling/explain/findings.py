@@ -8,7 +8,7 @@ of them in `words` and `sentences`.
 
 import dataclasses
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from berth_operator.scheduling import decisions
@@ -195,7 +195,7 @@ ORDER: Final = (MakeRoom, EndPods, FreeResource, AskLess, Mend, Drop)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
 
 
-def in_order(changes: Iterator[Change]) -> tuple[Change, ...]:
+def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Put changes in order, the smallest first.
 
     The size of a change is the part of the pod's own ask that it is about: 2 of 8 GiB are

@@ -6,16 +6,13 @@ the real search would do. Trials are counted, because each costs as much as plac
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
 
-from berth_operator.scheduling import inventory, rows, search
+from berth_operator.scheduling import decisions, inventory, rows, search
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.explain import findings, hearing
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
-
-MOST: Final = 64
 
 
 def copied(row: rows.Row) -> inventory.Inventory:
@@ -34,6 +31,12 @@ def copied(row: rows.Row) -> inventory.Inventory:
 def fits(heard: hearing.Hearing, copy: inventory.Inventory) -> bool:
     """Tell whether the pod finds a place on what is there."""
     return search.Search(copy).place(heard.request, heard.demand, rules=heard.rules) is not None
+
+
+def shares(heard: hearing.Hearing, copy: inventory.Inventory) -> set[str]:
+    """Name the devices that the pod would get on what is there."""
+    found = search.Search(copy).place(heard.request, heard.demand, rules=heard.rules)
+    return {share.uuid for share in found.shares} if found is not None else set()
 
 
 def changed_node(row: rows.Row, node: facts.Node) -> inventory.Inventory:
@@ -71,4 +74,26 @@ def with_room(holds: Iterable[Hold], rooms: Iterable[findings.Room]) -> list[Hol
         shares = tuple(_less(share, left) for share in hold.shares)
         if shares != hold.shares:
             changed.append(dataclasses.replace(hold, shares=shares))
+    return changed
+
+
+def _less(share: decisions.Share, left: dict[str, list[int]]) -> decisions.Share:
+    room = left.get(share.uuid)
+    if room is None:
+        return share
+    core, memory = min(share.core, room[0]), min(share.memory, room[1])
+    room[0], room[1] = room[0] - core, room[1] - memory
+    return dataclasses.replace(share, core=share.core - core, memory=share.memory - memory)
+
+
+def with_resource(holds: Iterable[Hold], name: str, amount: int) -> list[Hold]:
+    """Take an amount of a resource away from whoever holds it; list the holds that change."""
+    changed = []
+    for hold in holds:
+        held = dict(hold.amounts)
+        taken = min(held.get(name, 0), amount)
+        if taken > 0:
+            amount -= taken
+            amounts = tuple((one, had - taken if one == name else had) for one, had in hold.amounts)
+            changed.append(dataclasses.replace(hold, amounts=amounts))
     return changed

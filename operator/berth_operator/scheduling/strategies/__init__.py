@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling.strategies import balance, looks
+from berth_operator.scheduling.strategies import balance, fragmentation, looks
 
 STRATEGIES: Final[dict[Strategy, Callable[[looks.Look], looks.Ranking]]] = {
-    Strategy.FRAGMENTATION: balance.binpack,
+    Strategy.FRAGMENTATION: fragmentation.fragmentation,
     Strategy.BINPACK: balance.binpack,
     Strategy.SPREAD: balance.spread,
     Strategy.WEIGHTED: balance.weighted,

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns
+from berth_operator.scheduling import columns, lessons
 from berth_operator.scheduling.devices import requests
 
 NO_SLOT: Final = -1
@@ -30,13 +30,28 @@ class Look:
     open: columns.Mask  # [node, slot]: they are given out at all.
     cpu_left: columns.Numbers  # [node]
     cpu_total: columns.Numbers  # [node]
-    cpu: int  # what the pod asks
+    memory_left: columns.Numbers  # [node]
+    scarcity: columns.Scores | float  # [node]: what the node's cards are worth, 1 unless they are in surplus
+    cpu: int  # what the pod asks of the node
+    node_memory: int  # likewise
+    lesson: lessons.Lesson
     scale: "Scale"
 
     @property
     def share(self) -> requests.Gpus | None:
         """The simple share that is asked, if that is what it is."""
         return self.need.shares[0] if self.need.simple and self.need.shares else None
+
+    def space(self) -> columns.Numbers:
+        """Say how much of each card is left, in percent: the scarcer of compute and memory."""
+        left: columns.Numbers = np.minimum(self.core, _percent(self.memory, self.total))
+        return left
+
+    def space_after(self, ask: requests.Gpus) -> columns.Numbers:
+        """Say how much would be left of each card after a share is taken."""
+        taken = -(-self.total * ask.ratio // requests.WHOLE) if ask.ratio else ask.memory
+        left: columns.Numbers = np.minimum(self.core - ask.core, _percent(self.memory - taken, self.total))
+        return left
 
     def taken_core(self) -> int:
         """Say how much compute the pod would take of the node's cards, in percent."""
@@ -66,6 +81,14 @@ class Ranking:
 
     score: columns.Scores
     slot: columns.Numbers | None = None
+
+
+def _percent(memory: columns.Numbers, total: columns.Numbers) -> columns.Numbers:
+    """Memory in percent of the card, rounded down; a card of unknown size is judged by its compute alone."""
+    percent: columns.Numbers = np.where(
+        total > 0, memory * requests.WHOLE // np.maximum(total, 1), requests.WHOLE
+    )
+    return percent
 
 
 def fullest_slot(look: Look) -> columns.Numbers:
