@@ -77,7 +77,7 @@ def rules(**spec: Any) -> policy.Policy | str:
         pytest.param({"agents": {"graceSeconds": 5}}, policy.Policy(grace_seconds=5.0), id="a grace period"),
         pytest.param(
             {"strategy": "magic"},
-            "spec.strategy 'magic' is not known (known: binpack, spread)",
+            "spec.strategy 'magic' is not known (known: fragmentation, binpack, spread, weighted)",
             id="an unknown strategy",
         ),
         pytest.param(

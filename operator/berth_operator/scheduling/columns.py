@@ -17,13 +17,14 @@ from berth_operator.scheduling.nodes import facts
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
+Rows = Numbers | slice  # Some rows by number, or all of them, which costs no copy.
 
 ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
 BASE: Final = (facts.CPU, facts.MEMORY, facts.PODS)
 ROWS: Final = 16
 SLOTS: Final = 8
 LOG_KEPT: Final = 1 << 16
-CARD_TABLES: Final = ("core", "memory", "total", "open", "whole", "trouble")
+CARD_TABLES: Final = ("core", "memory", "space", "total", "open", "whole", "trouble")
 
 
 # Why a node gives out no device at all, and why a card is not given out; 0 where it is.
@@ -64,6 +65,7 @@ class Columns:
         # Of each card: what is left of it, for whoever may share it; nothing is left of a closed one.
         self.core: Numbers = np.zeros((ROWS, SLOTS), dtype=np.int64)
         self.memory: Numbers = np.zeros((ROWS, SLOTS), dtype=np.int64)
+        self.space: Numbers = np.zeros((ROWS, SLOTS), dtype=np.int64)  # The scarcer of both, in percent.
         self.total: Numbers = np.zeros((ROWS, SLOTS), dtype=np.int64)
         self.open: Mask = np.zeros((ROWS, SLOTS), dtype=np.bool_)
         self.whole: Mask = np.zeros((ROWS, SLOTS), dtype=np.bool_)
@@ -104,8 +106,9 @@ class Columns:
         """Make room for so many rows."""
         while count > len(self.known):
             more = len(self.known)
-            for name in ("known", "withheld", "replicas", "state"):
+            for name in ("known", "withheld", "replicas"):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
+            self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
             for name in ("used", *CARD_TABLES, "instances", "others"):
                 setattr(self, name, np.pad(getattr(self, name), ((0, more), (0, 0))))
             for name in ("allocatable", "model"):

@@ -7,7 +7,7 @@ that a hold names.
 
 from berth_operator.scheduling import columns
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, views
+from berth_operator.scheduling.devices import facts, verdicts, views
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.rows import Row
 
@@ -48,7 +48,7 @@ def recount(table: columns.Columns, row: Row) -> None:
     row.plain = len(row.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
     table.state[at] = _state(row)
-    for name in ("core", "memory", "open", "whole", "trouble", "instances", "others"):
+    for name in ("core", "memory", "space", "open", "whole", "trouble", "instances", "others"):
         getattr(table, name)[at] = 0
     table.replicas[at] = 0
     for slot, card in enumerate(cards):
@@ -63,16 +63,27 @@ def recount(table: columns.Columns, row: Row) -> None:
 
 def _write_slot(table: columns.Columns, row: Row, slot: int, card: facts.Card) -> None:
     used = row.used.get(card.uuid, views.UNUSED)
-    table.core[row.at, slot] = max(0, views.FULL_CORE - used.core)
-    table.memory[row.at, slot] = max(0, card.memory - used.memory)
+    core, memory = max(0, views.FULL_CORE - used.core), max(0, card.memory - used.memory)
+    table.core[row.at, slot] = core
+    table.memory[row.at, slot] = memory
+    table.space[row.at, slot] = space(core, memory, card.memory)
     table.whole[row.at, slot] = not used.pods
+
+
+def space(core: int, memory: int, total: int) -> int:
+    """Say how much of a card is left, in percent: the scarcer of compute and memory, memory to the nearest.
+
+    Shares asked in percent are rounded up to bytes, so rounding down would lose a percent of
+    each. A card of unknown size is judged by its compute alone.
+    """
+    return min(core, (memory * views.FULL_CORE + total // 2) // total) if total else core
 
 
 def _recount_rest(table: columns.Columns, row: Row, view: views.View) -> None:
     at = row.at
     for card in view.device.cards:
         if card.trouble is None and card.replicas > 1:
-            table.replicas[at] += card.replicas - view.usage(card.uuid).pods
+            table.replicas[at] += verdicts.free_replicas(view, card)
         for one in card.instances if card.trouble is None else ():
             column = table.profile(one.profile)
             table.instances[at, column] += view.usage(one.uuid) == views.UNUSED

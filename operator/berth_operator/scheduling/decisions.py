@@ -126,10 +126,10 @@ class Bind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """The pod does not fit now: which nodes said no, and which changes could help."""
+    """The pod does not fit now: how many nodes said no for which reason, and which changes could help."""
 
     uid: str
-    refusals: tuple[Refusal, ...]
+    counts: tuple[Count, ...]
     wants: frozenset[Help]
 
 
@@ -178,7 +178,7 @@ HELPED_BY: dict[Reason, frozenset[Help]] = {
 }
 
 
-def wants(refusals: tuple[Refusal, ...]) -> frozenset[Help]:
+def wants(counts: tuple[Count, ...]) -> frozenset[Help]:
     """Collect the changes worth waiting for; a new node may always help, whatever the others said."""
-    helps = {help_ for refusal in refusals for help_ in HELPED_BY.get(refusal.reason, frozenset())}
-    return frozenset(helps | {Help.NODE_CHANGED}) if refusals else frozenset()
+    helps = {help_ for count in counts for help_ in HELPED_BY.get(count.reason, frozenset())}
+    return frozenset(helps | {Help.NODE_CHANGED}) if counts else frozenset()

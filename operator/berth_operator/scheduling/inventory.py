@@ -93,7 +93,7 @@ class Inventory:
         return self._scale
 
     def lesson(self) -> lessons.Lesson:
-        """Give what the workload teaches about these nodes: a function of the pods now known and of the nodes."""
+        """Give what the workload teaches: a function of the pods now known and of what the nodes have."""
         version = self.workload.version, self.supplies
         if self._learned[0] != version:
             if self._supply is None:

@@ -7,7 +7,7 @@ from scratch for each new rounded input. It has three parts.
 `cpu` and `memory` say what is asked of a node with each percent of a card. A node can
 use no more of its free cards than its free cpu and memory will feed.
 
-`space` says what free space on a card is worth, in percent of a whole card. Each size of
+`space` says what free space on a card is worth, in 1/UNIT of a whole card. Each size of
 request has a price, and a space is worth the dearest set of requests that fits into it.
 The prices are those of the cutting-stock problem, the fewest cards that hold requests
 in the known proportions d: they maximise d·y - MU/2 |y - s|² where no set that fits on a
@@ -29,16 +29,19 @@ import numpy.typing as npt
 from berth_operator.scheduling import workload
 from berth_operator.scheduling.workload import GRID
 
-MU: Final = 0.05  # Anything between 0.01 and 0.1 does alike.
-PARTS: Final = 128  # Proportions of sizes are rounded to one part in so many, fewer where few pods are known.
+UNIT: Final = 120  # A whole card's worth: halves to sixths and eighths are whole numbers, so ties stay ties.
+MOST_SIZES: Final = 24  # The most common sizes, and the whole card, get a price.
+MU: Final = 0.07  # Anything between 0.02 and 0.1 does alike; from 0.2 on it costs.
+PARTS: Final = 128  # Proportions are rounded to one part in so many, coarser where few pods are known.
 RATIO_STEP: Final = 0.03  # Cpu and memory for each card are rounded to this, relative.
 PRIOR_PERCENT: Final = 100  # The cluster's own proportions count as requests for one card.
 ENOUGH: Final = 50  # Requests; below that, space is worth its size.
-DEMAND: Final = 1.2  # Demand assumed when asking what is in surplus, as part of what the nodes can serve.
-MODEL_PARTS: Final = 32  # Proportions of demand by allowed models are rounded to one in so many.
+DEMAND: Final = 1.0  # Demand assumed when asking what is in surplus, as part of what the nodes can serve.
+MODEL_PARTS: Final = 64  # Proportions of demand by allowed models are rounded to one in so many.
 SURPLUS_STEP: Final = 5  # Percent.
 MOST_STEPS: Final = 400
 TINY: Final = 1e-9
+NOISE: Final = 1e-12  # What floating point leaves of a zero.
 
 Floats = npt.NDArray[np.float64]
 Classes = tuple[tuple[tuple[str, int, int, int], int], ...]
@@ -46,7 +49,7 @@ Classes = tuple[tuple[tuple[str, int, int, int], int], ...]
 _SPACES: Final = np.arange(GRID + 1)
 _REST: Final = np.maximum(_SPACES[:, None] - _SPACES[None, :], 0)
 _TOO_LARGE: Final = _SPACES[:, None] < _SPACES[None, :]
-BY_SIZE: Final = tuple(range(GRID + 1))
+BY_SIZE: Final = tuple(int(value) for value in np.rint(_SPACES * UNIT / GRID))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def supply(nodes: Iterable[tuple[str, int, int, int]]) -> Supply:
 def learn(known: workload.Workload, nodes: Supply) -> Lesson:
     """Work the lesson out, or remember it from the last time the rounded inputs were the same."""
     count = int(known.sizes.sum())
-    parts = min(PARTS, 2 ** int(math.log2(max(count, 1)) / 2 + 0.5))
+    # The greatest power of two up to the root of twice their number: about as fine as so many can tell.
+    parts = min(PARTS, 2 ** int(math.log2(2 * max(count, 1)) / 2))
     step = max(RATIO_STEP, 1 / parts)
     cards = max(nodes.percent, 1)
     return _lesson(
@@ -97,7 +101,7 @@ def learn(known: workload.Workload, nodes: Supply) -> Lesson:
             (known.memory + nodes.memory * PRIOR_PERCENT / cards) / (known.percent + PRIOR_PERCENT), step
         ),
         _proportions(known, count, parts),
-        _by_models(known, count),
+        _by_models(known, count, min(MODEL_PARTS, parts)),
         nodes.classes,
     )
 
@@ -109,17 +113,18 @@ def _rounded(value: float, step: float) -> float:
 def _proportions(known: workload.Workload, count: int, parts: int) -> bytes:
     if count < ENOUGH:
         return b""
-    return np.rint(known.sizes * (parts / count)).astype(np.int32).tobytes()
+    proportions: npt.NDArray[np.int32] = np.rint(known.sizes * (parts / count)).astype(np.int32)
+    return proportions.tobytes()
 
 
-def _by_models(known: workload.Workload, count: int) -> tuple[tuple[workload.Models, int], ...]:
+def _by_models(known: workload.Workload, count: int, parts: int) -> tuple[tuple[workload.Models, int], ...]:
     if count < ENOUGH or all(models is None for models in known.by_models):
         return ()
-    parts = ((key, round(asked * MODEL_PARTS / known.percent)) for key, asked in known.by_models.items())
-    found = [(key, part) for key, part in parts if part]
+    shares = ((key, round(asked * parts / known.percent)) for key, asked in known.by_models.items())
+    found = [(key, part) for key, part in shares if part]
     if all(key is None for key, _ in found):
         return ()
-    return tuple(sorted(found, key=lambda pair: sorted(pair[0] or ())))
+    return tuple(sorted(found, key=lambda pair: (pair[0] is not None, sorted(pair[0] or ()))))
 
 
 @functools.lru_cache(maxsize=256)
@@ -139,14 +144,15 @@ def _lesson(
 
 @functools.lru_cache(maxsize=256)
 def worth_of_space(proportions: bytes) -> tuple[int, ...]:
-    """Say what each space from 0 to 100 percent is worth, in percent of a whole card."""
+    """Say what each space from 0 to 100 percent is worth, in 1/UNIT of a whole card."""
     wanted = np.frombuffer(proportions, np.int32).astype(np.float64)
     wanted[GRID] = max(wanted[GRID], TINY)  # A whole card always has a price.
-    sizes = np.flatnonzero(wanted)
+    common = np.argsort(-wanted, kind="stable")[: min(MOST_SIZES, np.count_nonzero(wanted))]
+    sizes = np.union1d(common, [GRID])
     worth, _ = dearest(sizes, prices(sizes, wanted[sizes] / wanted.sum()))
     if worth[GRID] <= 0:
         return BY_SIZE
-    return tuple(int(value) for value in np.rint(worth * 100 / worth[GRID]))
+    return tuple(int(value) for value in np.rint(worth * UNIT / worth[GRID]))
 
 
 def dearest(sizes: npt.NDArray[np.int64], price: Floats) -> tuple[Floats, Floats]:
@@ -207,7 +213,7 @@ class _Corner:
         while True:
             across, along = self._split(normal)
             length = float(across @ across)
-            step = float(normal @ self.point - bound) / length if length > TINY**2 else math.inf
+            step = float(normal @ self.point - bound) / length if length > NOISE else math.inf
             limit, blocking = self._limit(along)
             taken = min(step, limit)
             if taken == math.inf:
@@ -225,12 +231,12 @@ class _Corner:
     def _split(self, normal: Floats) -> tuple[Floats, Floats]:
         if not len(self._normals):
             return normal, self._weights
-        along: Floats = np.linalg.lstsq(self._normals.T, normal, rcond=None)[0]
+        along: Floats = np.asarray(np.linalg.lstsq(self._normals.T, normal, rcond=None)[0], dtype=np.float64)
         return normal - self._normals.T @ along, along
 
     def _limit(self, along: Floats) -> tuple[float, int]:
         """Say how far a step may go until an active constraint lets go, and which."""
-        falling = np.flatnonzero(along > TINY**2)
+        falling = np.flatnonzero(along > NOISE)
         if not len(falling):
             return math.inf, -1
         limits = self._weights[falling] / along[falling]
@@ -256,8 +262,8 @@ def in_surplus(
     asked = np.array([part for _, part in wanted], dtype=float)
     asked *= DEMAND * able.sum() / asked.sum()
     filled = _spread_alike(able, may, asked)
-    percents = [int(min(100, round(part * 100 / SURPLUS_STEP) * SURPLUS_STEP)) for part in filled]
-    return tuple((name, percent) for name, percent in zip(names, percents, strict=True) if percent < 100)
+    percents = [int(min(GRID, round(part * GRID / SURPLUS_STEP) * SURPLUS_STEP)) for part in filled]
+    return tuple((name, percent) for name, percent in zip(names, percents, strict=True) if percent < GRID)
 
 
 def _usable(name: str, cpu: float, memory: float, classes: Classes) -> float:
@@ -274,7 +280,7 @@ def _spread_alike(able: Floats, may: Floats, asked: Floats) -> Floats:
     filled: Floats = np.zeros(len(able))
     for _ in range(100):
         share = may * able * pull
-        part = share / np.maximum(share.sum(axis=1), TINY**3)[:, None]
+        part = share / np.maximum(share.sum(axis=1), NOISE**2)[:, None]
         filled = asked @ part / able
         pull = pull / np.sqrt(np.clip(filled, 0.5, 2.0))
         pull = np.maximum(pull / pull.max(), 1e-6)

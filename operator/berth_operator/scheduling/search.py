@@ -15,12 +15,13 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, decisions, inventory, lessons, policy, strategies
+from berth_operator.scheduling import columns, decisions, inventory, policy, strategies
 from berth_operator.scheduling.devices import allocator, conditions, requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.strategies import looks
 
-REMEMBERED: Final = 256
+REMEMBERED_BYTES: Final = 64 << 20
+MOST_REMEMBERED: Final = 2048
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
 
@@ -117,7 +118,8 @@ class Search:
             changed = picture.columns.changed_since(answer.version)
         if answer is None or changed is None or len(changed) > picture.size // 2:
             answer = self._answers[key] = self._whole(question, rules)
-            if len(self._answers) > REMEMBERED:
+            most = min(MOST_REMEMBERED, REMEMBERED_BYTES // (16 * picture.size + 1))
+            while len(self._answers) > max(most, 1):
                 self._answers.popitem(last=False)
         elif changed:
             rows = np.array(sorted(set(changed)), dtype=np.int64)
@@ -129,16 +131,17 @@ class Search:
         size = self.picture.size
         answer = Answer(np.empty(size), np.zeros(size, dtype=np.int64), 0, self.picture.layout)
         if size:
-            self._fill(answer, np.arange(size), question, rules)
+            self._fill(answer, slice(0, size), question, rules)
         return answer
 
-    def _fill(self, answer: Answer, rows: columns.Numbers, question: Question, rules: policy.Policy) -> None:
+    def _fill(self, answer: Answer, rows: columns.Rows, question: Question, rules: policy.Policy) -> None:
         picture = self.picture
         places = picture.rank()[rows]
         ranking, able = rank(picture, rows, question, rules)
         answer.score[places] = np.where(able, ranking.score, IMPOSSIBLE)
-        for row in rows.tolist() if answer.closer else ():
-            answer.closer.pop(row, None)
+        if answer.closer:
+            for row in np.arange(picture.size)[rows].tolist():
+                answer.closer.pop(row, None)
         if ranking.slot is not None:
             answer.slots = True
             answer.slot[places] = ranking.slot
@@ -149,7 +152,7 @@ class Search:
 
 
 def rank(
-    picture: inventory.Inventory, rows: columns.Numbers, question: Question, rules: policy.Policy
+    picture: inventory.Inventory, rows: columns.Rows, question: Question, rules: policy.Policy
 ) -> tuple[looks.Ranking, columns.Mask]:
     """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
     able = (picture.places(question.demand.where).code[rows] == 0) & room(picture, rows, question.demand)
@@ -160,28 +163,37 @@ def rank(
     return strategies.STRATEGIES[strategy](look_at(picture, rows, question, fit)), able
 
 
-def room(picture: inventory.Inventory, rows: columns.Numbers, demand: facts.Demand) -> columns.Mask:
+def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand) -> columns.Mask:
     """Tell which nodes have the resources left."""
     table = picture.columns
     able: columns.Mask = table.known[rows].copy()
     for name, amount in demand.amounts:
-        able &= left(table, rows, name) >= amount
+        able &= _has(table, rows, name, amount)
     for name, amount in demand.served:
         able &= _served_room(table, rows, name, amount)
     return able
 
 
-def left(table: columns.Columns, rows: columns.Numbers, name: str) -> columns.Numbers:
+def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbers:
     """Say how much of a resource the nodes have left; ABSENT where they do not advertise it."""
     at = table.resources.get(name)
     if at is None:
-        return np.full(len(rows), columns.ABSENT, dtype=np.int64)
+        return np.full(len(table.known[rows]), columns.ABSENT, dtype=np.int64)
     given = table.allocatable[rows, at]
     found: columns.Numbers = np.where(given < 0, columns.ABSENT, np.maximum(given - table.used[rows, at], 0))
     return found
 
 
-def _served_room(table: columns.Columns, rows: columns.Numbers, name: str, amount: int) -> columns.Mask:
+def _has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask | bool:
+    """Tell which nodes have so much of a resource left; what is absent is less than any demand."""
+    at = table.resources.get(name)
+    if at is None:
+        return False
+    able: columns.Mask = table.allocatable[rows, at] - table.used[rows, at] >= amount
+    return able
+
+
+def _served_room(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
     """Judge a name that Berth serves: only where the node advertises it too does it count."""
     found = left(table, rows, name)
     room_: columns.Mask = (found == columns.ABSENT) | (found >= amount)
@@ -190,7 +202,7 @@ def _served_room(table: columns.Columns, rows: columns.Numbers, name: str, amoun
 
 def matching_cards(
     picture: inventory.Inventory,
-    rows: columns.Numbers,
+    rows: columns.Rows,
     asked: requests.Conditions,
     *,
     among: columns.Mask | None = None,
@@ -211,10 +223,10 @@ def matching_cards(
 
 
 def _named_cards(
-    picture: inventory.Inventory, rows: columns.Numbers, asked: requests.Conditions
+    picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
 ) -> columns.Mask:
-    named = np.zeros((len(rows), picture.columns.core.shape[1]), dtype=np.bool_)
-    for at, row in enumerate(rows.tolist()):
+    named = np.zeros(picture.columns.open[rows].shape, dtype=np.bool_)
+    for at, row in enumerate(np.arange(picture.size)[rows].tolist()):
         device = picture.device_at(row)
         for slot, card in enumerate(device.cards if device else ()):
             included = not asked.uuids or card.uuid in asked.uuids
@@ -224,7 +236,7 @@ def _named_cards(
 
 def share_fits(
     picture: inventory.Inventory,
-    rows: columns.Numbers,
+    rows: columns.Rows,
     need: requests.Need,
     matching: columns.Mask | None,
 ) -> columns.Mask | None:
@@ -235,7 +247,7 @@ def share_fits(
 
 
 def share_room(
-    table: columns.Columns, rows: columns.Numbers, ask: requests.Gpus, matching: columns.Mask | None
+    table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, matching: columns.Mask | None
 ) -> columns.Mask:
     """Tell which cards have room for a share now."""
     fit = table.open[rows]
@@ -258,14 +270,14 @@ def share_room(
 
 def enough_devices(
     picture: inventory.Inventory,
-    rows: columns.Numbers,
+    rows: columns.Rows,
     need: requests.Need,
     matching: columns.Mask | None,
     fit: columns.Mask | None,
 ) -> columns.Mask:
     """Tell which nodes have enough of each kind of device, as far as sums can tell."""
     table = picture.columns
-    able = np.ones(len(rows), dtype=np.bool_)
+    able = np.ones(len(table.known[rows]), dtype=np.bool_)
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
         able &= whole.sum(axis=1) - table.withheld[rows] >= need.whole
@@ -281,39 +293,17 @@ def enough_devices(
 
 
 def look_at(
-    picture: inventory.Inventory, rows: columns.Numbers, question: Question, fit: columns.Mask | None
+    picture: inventory.Inventory, rows: columns.Rows, question: Question, fit: columns.Mask | None
 ) -> looks.Look:
     """Gather the numbers that a strategy sees."""
-    table = picture.columns
-    cpu, memory = table.resources.of[facts.CPU], table.resources.of[facts.MEMORY]
     asked = dict(question.demand.amounts)
-    lesson = picture.lesson()
     return looks.Look(
+        table=picture.columns,
+        rows=rows,
         need=question.need,
         fit=fit,
-        core=table.core[rows],
-        memory=table.memory[rows],
-        total=table.total[rows],
-        whole=table.whole[rows],
-        open=table.open[rows],
-        cpu_left=table.allocatable[rows, cpu] - table.used[rows, cpu],
-        cpu_total=table.allocatable[rows, cpu],
-        memory_left=table.allocatable[rows, memory] - table.used[rows, memory],
-        scarcity=scarcity(table, rows, lesson),
         cpu=asked.get(facts.CPU, 0),
         node_memory=asked.get(facts.MEMORY, 0),
-        lesson=lesson,
+        lesson=picture.lesson(),
         scale=looks.Scale(*picture.scale()),
     )
-
-
-def scarcity(table: columns.Columns, rows: columns.Numbers, lesson: lessons.Lesson) -> columns.Scores | float:
-    """Say what the nodes' cards are worth: 1, or less for a model of which there is too much."""
-    if not lesson.surplus:
-        return 1.0
-    worth = np.ones(len(table.models) + 1)
-    for name, percent in lesson.surplus:
-        worth[table.models.of[name]] = percent / requests.WHOLE
-    # The first card speaks for the node; ABSENT is -1, the last entry.
-    found: columns.Scores = worth[table.model[rows, 0]]
-    return found

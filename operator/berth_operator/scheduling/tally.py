@@ -91,7 +91,9 @@ def _about_devices(
 ) -> None:
     table, need = picture.columns, question.need
     for at, reason in enumerate(columns.STATES):
-        if reason is not None:
+        if reason is Reason.SOURCE_FAILED:
+            _about_sources(sheet, picture, table.state[rows] == at)
+        elif reason is not None:
             sheet.mark(table.state[rows] == at, (reason, ""))
     if need.whole or need.shares:
         _about_cards(sheet, picture, rows, question)
@@ -105,6 +107,13 @@ def _about_devices(
         at_ = table.types.get(name)
         none = table.others[rows, at_] == 0 if at_ is not None else np.ones(len(rows), dtype=np.bool_)
         sheet.mark(none, (Reason.FULL, name))  # Or there is none at all: these sums cannot tell.
+
+
+def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.Mask) -> None:
+    """Say which source failed; these nodes are few."""
+    for at in np.flatnonzero(failed).tolist():
+        device = picture.device_at(at)
+        sheet.note(at, (Reason.SOURCE_FAILED, device.failed if device else ""))
 
 
 # ---------------------------------------------------------------- cards

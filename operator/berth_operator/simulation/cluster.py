@@ -16,7 +16,7 @@ from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ledger
 from berth_operator.scheduling import cycle, decisions, inventory, policy, search
 from berth_operator.simulation import defaults, manifests
-from berth_operator.translate import devices, nodes, policies
+from berth_operator.translate import devices, nodes, policies, raw
 
 
 class Cluster:
@@ -25,12 +25,17 @@ class Cluster:
     def __init__(self, strategy: Strategy | None = None) -> None:
         self.now = 0.0
         self.book = ledger.Ledger(lambda: self.now)
-        self.places = search.Search(self.book.picture)
+        self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
         self._strategy = strategy
         self._renewals: dict[str, dt.datetime | None] = {}
         self._condemned: dict[str, bool] = {}
         self._judged = True
         self._take_rules(policies.BUILT_IN)
+
+    @property
+    def places(self) -> search.Search:
+        """Who finds places on it."""
+        return self.book.places
 
     @property
     def picture(self) -> inventory.Inventory:
@@ -40,7 +45,7 @@ class Cluster:
     def decide(self) -> list[decisions.Decision]:
         """Decide for the pods whose turn it is."""
         self._judge()
-        return cycle.decide(self.places, self.book.waiting, self.now, self.book.rules)
+        return cycle.decide(self.book.places, self.book.waiting, self.now, self.book.rules)
 
     # ------------------------------------------------------------ objects
 

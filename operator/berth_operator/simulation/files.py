@@ -100,11 +100,14 @@ def _not_one_json(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _concatenated(text: str) -> Iterator[tuple[int, Any]]:
-    decoder, at, line = json.JSONDecoder(), 0, 1
-    for blank in iter(lambda: BLANK.match(text, at), None):
-        line += text.count("\n", at, blank.end())
-        if blank.end() == len(text):
-            return
-        value, at = decoder.raw_decode(text, blank.end())
+    decoder, line, at = json.JSONDecoder(), 1, 0
+    while (start := _past_blanks(text, at)) < len(text):
+        line += text.count("\n", at, start)
+        value, at = decoder.raw_decode(text, start)
         yield line, value
-        line += text.count("\n", blank.end(), at)
+        line += text.count("\n", start, at)
+
+
+def _past_blanks(text: str, at: int) -> int:
+    match = BLANK.match(text, at)
+    return match.end() if match else at

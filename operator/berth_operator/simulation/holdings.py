@@ -4,6 +4,7 @@ import collections
 
 from berth_crds import vocabulary
 from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import allocator
 from berth_operator.simulation import tables
 
 WHOLE = 100
@@ -11,13 +12,15 @@ WHOLE = 100
 
 def minors(placement: decisions.Placement) -> str:
     """List the minors of the GPUs, as the annotation `berth.dev/minors` has them."""
-    found = {share.minor for share in placement.shares if share.type == vocabulary.DeviceType.GPU}
+    found = {
+        share.minor for share in allocator.held(placement.grants) if share.type == vocabulary.DeviceType.GPU
+    }
     return ",".join(map(str, sorted(found))) or tables.NOTHING
 
 
 def words(placement: decisions.Placement) -> str:
     """Say what a pod was given."""
-    counts = collections.Counter(_word(share) for share in placement.shares)
+    counts = collections.Counter(_word(share) for share in allocator.held(placement.grants))
     return ", ".join(_counted(word, count) for word, count in counts.items()) or "no devices"
 
 

@@ -55,6 +55,7 @@ class Kind:
 
     def read(self, body: Body) -> Any:
         """Read an object of this kind, or say what is wrong with it."""
+        thing: Any
         try:
             thing = msgspec.convert(body, self.into)
         except msgspec.ValidationError:
@@ -175,6 +176,12 @@ KINDS: Final = (
     Kind("Lease", "coordination.k8s.io/v1", lease.Lease, namespaced=True),
     Kind("Device", names.API_VERSION, wire.Device, model=device.Device, faults=_of_device),
     Kind("GpuPod", names.API_VERSION, wire.GpuPod, namespaced=True, model=gpupod.GpuPod),
-    Kind("PlacementPolicy", names.API_VERSION, wire.PlacementPolicy, model=policy.PlacementPolicy, faults=_of_policy),
+    Kind(
+        "PlacementPolicy",
+        names.API_VERSION,
+        wire.PlacementPolicy,
+        model=policy.PlacementPolicy,
+        faults=_of_policy,
+    ),
 )
 READ: Final = {(kind.group, kind.name): kind for kind in KINDS}

@@ -104,7 +104,9 @@ def unfolded(body: Any, at: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
         yield at, body
         return
-    common = {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+    common = (
+        {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+    )
     for number, item in enumerate(items, start=1):
         whole = {**common, **item} if isinstance(item, dict) else item
         yield from unfolded(whole, f"{at}: item {number}")

@@ -38,7 +38,9 @@ class Mistake(Exception):
 def one_line(text: str) -> str:
     """Put a message on one line, with nothing in it that a terminal would act on."""
     joined = " ".join(text.split())
-    return joined if joined.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in joined)
+    return (
+        joined if joined.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in joined)
+    )
 
 
 def shown(value: object) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from berth_crds import names
 from berth_operator.scheduling import backlog, decisions
-from berth_operator.simulation import cluster, manifests, scenario, whys
+from berth_operator.simulation import cluster, manifests, records, scenario, usage, whys
 from berth_operator.translate import pods, raw
 
 GATED: Final = "Gated"
@@ -59,10 +59,22 @@ class Aside:
 Outcome = Placed | Refused | Aside
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class PutOff:
+    """The pod was asked and has to wait; nobody has said why yet."""
+
+    candidate: backlog.Candidate
+    answer: decisions.Wait | decisions.Reject
+
+
 def place(
-    given: scenario.Scenario, paper: cluster.Cluster, *, every: bool = False
-) -> tuple[list[Outcome], list[str]]:
-    """Place all pods that are not bound; return what became of each, and notes on those that are."""
+    given: scenario.Scenario, paper: cluster.Cluster, *, every: bool = False, whole: bool = False
+) -> tuple[list[Outcome], usage.Usage, list[str]]:
+    """Place all pods that are not bound.
+
+    Return what became of each, what was in use before, and notes on the pods that were
+    bound. With `whole` every card of every node is looked at for those that do not fit.
+    """
     set_up(given, paper)
     asides: list[Outcome] = []
     notes: list[str] = []
@@ -70,7 +82,8 @@ def place(
         aside = take(paper, thing, ours(pod) if every else pod, order=f"{at:09}", notes=notes)
         if aside is not None:
             asides.append(aside)
-    return [*_decided(paper), *asides], notes
+    before = usage.of_all(paper.picture)
+    return [*_decided(paper, whys.Explainer(paper, whole=whole)), *asides], before, notes
 
 
 def set_up(given: scenario.Scenario, paper: cluster.Cluster) -> None:
@@ -92,15 +105,16 @@ def take(
 ) -> Aside | None:
     """Charge a bound pod, or let a waiting one wait; `order` decides among equal priorities."""
     match pods.view(pod):
-        case pods.Bound(hold, fault):
-            paper.book.pod_bound(hold)
+        case pods.Bound(hold, fault, teaches):
+            paper.book.pod_bound(hold, teaches)
             if fault:
                 notes.append(f"{thing.file}: Pod {thing.title} withholds cards of {hold.node}: {fault}")
         case pods.Waiting(candidate, gated):
+            paper.pending[candidate.uid] = pod
+            paper.book.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
             if gated:
                 gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
                 return Aside(thing.title, GATED, f"it waits for its scheduling gates: {gates}")
-            paper.book.pod_waiting(dataclasses.replace(candidate, created=order), gated=False)
         case pods.Over():
             return _left_alone(thing, pod)
     return None
@@ -116,28 +130,40 @@ def _left_alone(thing: manifests.Thing, pod: raw.Pod) -> Aside | None:
     return Aside(thing.title, LEAVING, "it is being deleted")
 
 
-def _decided(paper: cluster.Cluster) -> Iterator[Outcome]:
+def _decided(paper: cluster.Cluster, explainer: whys.Explainer) -> Iterator[Outcome]:
     """Decide until everybody was asked."""
     while answers := paper.decide():
         for answer in answers:
-            yield carry_out(paper, answer)
+            match carry_out(paper, answer):
+                case Placed() as placed:
+                    yield placed
+                case PutOff(candidate, refusal):
+                    # At once, for the next pod may change the picture.
+                    yield Refused(candidate, explainer.why(candidate, refusal))
 
 
-def carry_out(paper: cluster.Cluster, answer: decisions.Decision) -> Placed | Refused:
-    """Do what was decided, as the engine would, and explain at once what was not to be."""
+def carry_out(paper: cluster.Cluster, answer: decisions.Decision) -> Placed | PutOff:
+    """Do what was decided, as the engine would."""
     match answer:
         case decisions.Bind():
             candidate = paper.book.assume(answer)
-            hold = paper.picture.hold(answer.uid)
-            assert hold is not None, "assumed just now"  # noqa: S101
-            paper.book.pod_bound(hold)
+            _confirm(paper, paper.pending.pop(answer.uid), answer.placement)
             return Placed(candidate, answer.placement)
         case decisions.Wait() | decisions.Reject():
             waiting = paper.book.waiting.get(answer.uid)
             assert waiting is not None, "asked just now"  # noqa: S101
-            why = whys.explain(paper, waiting, answer)
             wants = answer.wants if isinstance(answer, decisions.Wait) else frozenset()
             paper.book.waiting.put_off(answer.uid, now=paper.now, wants=wants)
-            return Refused(waiting, why)
+            return PutOff(waiting, answer)
         case _:
             assert_never(answer)
+
+
+def _confirm(paper: cluster.Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:
+    """Show the ledger the pod as the watch would, once it is bound."""
+    answered = {**pod.metadata.annotations, **records.annotations(placement)}
+    meta = msgspec.structs.replace(pod.metadata, annotations=answered)
+    spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
+    seen = pods.view(msgspec.structs.replace(pod, metadata=meta, spec=spec))
+    assert isinstance(seen, pods.Bound), "it has a node"  # noqa: S101
+    paper.book.pod_bound(seen.hold, seen.teaches)

@@ -27,7 +27,7 @@ def record(placement: decisions.Placement) -> allocation.Allocation:
 
 def allocated(placement: decisions.Placement) -> dict[str, Any] | None:
     """Give the record as JSON has it; None for a pod without devices."""
-    if not placement.shares:
+    if not placement.grants:
         return None
     found: dict[str, Any] = json.loads(allocation.encode(record(placement)))
     return found
@@ -35,7 +35,7 @@ def allocated(placement: decisions.Placement) -> dict[str, Any] | None:
 
 def annotations(placement: decisions.Placement) -> dict[str, str]:
     """Give every annotation that the Binding would carry."""
-    if not placement.shares:
+    if not placement.grants:
         return {names.TERM: TERM}
     return allocation.annotations(record(placement), term=TERM)
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
+from berth_crds import names
 from berth_operator.simulation import defaults, files, kinds, manifests
 from berth_operator.simulation.mistakes import Mistake
 from berth_operator.translate import raw
@@ -61,3 +62,28 @@ def pod_key(title: str) -> Key:
     """Read `namespace/name`, or a name in the namespace `default`."""
     namespace, slash, name = title.partition("/")
     return "Pod", *((namespace, name) if slash else (manifests.DEFAULT_NAMESPACE, namespace))
+
+
+def notes(given: Scenario) -> list[str]:
+    """Say what was passed over, and what will not count though it was given."""
+    nodes = {thing.name for thing in given.of("Node")}
+    told = [
+        f"{thing.file}: Device {thing.name}: there is no Node of this name, so no pod can be placed there"
+        for thing in given.of("Device")
+        if thing.name not in nodes
+    ]
+    told += [
+        f"{thing.file}: PlacementPolicy {thing.name}: only the one named {names.DEFAULT_POLICY} is in force"
+        for thing in given.of("PlacementPolicy")
+        if thing.name != names.DEFAULT_POLICY
+    ]
+    classes = {*given.classes(), *kinds.SYSTEM_CLASSES, ""}
+    told += [
+        f"{thing.file}: Pod {thing.title}: there is no PriorityClass {name}, so its priority is 0"
+        for thing in given.of("Pod")
+        if (name := defaults.class_name(thing)) not in classes and thing.value.spec.priority is None
+    ]
+    ignored = sorted(given.reader.ignored.items())
+    if ignored:
+        told.append("passed over: " + ", ".join(f"{count} {kind}" for kind, count in ignored))
+    return told

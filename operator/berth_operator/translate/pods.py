@@ -9,10 +9,14 @@ withholds all that nobody else holds by name.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Final
+
+import msgspec
 
 from berth_crds import allocation, names
+from berth_crds.client import errors, watch
 from berth_crds.vocabulary import DeviceType
-from berth_operator.scheduling import backlog, decisions, holds
+from berth_operator.scheduling import backlog, decisions, holds, workload
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.translate import asks, demands, raw, resources
 
@@ -29,10 +33,14 @@ class Waiting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """A pod on a node, and what it holds there; `fault` says what is wrong with its record."""
+    """A pod on a node, what it holds there, and what its request teaches.
+
+    `fault` says what is wrong with its record.
+    """
 
     hold: holds.Hold
     fault: str = ""
+    teaches: workload.Sample | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +81,8 @@ def candidate(pod: raw.Pod) -> backlog.Candidate:
 
 def bound(pod: raw.Pod) -> Bound:
     """Read a bound pod."""
-    shares, withheld, fault = holding(pod)
+    asked = asked_of(pod)
+    shares, withheld, fault = holding(pod, asked)
     return Bound(
         holds.Hold(
             uid=pod.metadata.uid,
@@ -84,14 +93,36 @@ def bound(pod: raw.Pod) -> Bound:
             withheld=withheld,
         ),
         fault,
+        workload.sample(asked, demands.demand(pod.spec)) if asked else None,
     )
 
 
-def holding(pod: raw.Pod) -> tuple[tuple[decisions.Share, ...], int, str]:
+def remains(thing: watch.Unreadable) -> holds.Hold | None:
+    """Say what a pod that cannot be read withholds: all cards of its node, where even that is readable."""
+    try:
+        pod = _remains.decode(thing.body)
+    except errors.ODD:
+        return None
+    if pod.status.phase in FINISHED or not pod.spec.node_name:
+        return None
+    meta = thing.metadata
+    return holds.Hold(
+        uid=meta.uid,
+        title=f"{meta.namespace}/{meta.name}",
+        node=pod.spec.node_name,
+        withheld=holds.ALL_CARDS,
+    )
+
+
+_remains: Final = msgspec.json.Decoder(raw.PodRemains)
+
+
+def holding(
+    pod: raw.Pod, asked: requests.Request | None
+) -> tuple[tuple[decisions.Share, ...], int, str]:
     """Say which devices a bound pod holds, how many cards it withholds, and what is wrong with its record."""
     text = pod.metadata.annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None
-    asked = asked_of(pod)
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
         shares = allocator.held(grants_of(record, pod.spec))
         return shares, *_missing(shares, asked)

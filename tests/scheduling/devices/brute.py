@@ -185,7 +185,7 @@ def allowed(view: views.View, request: requests.Request, way: Way) -> bool:
     """Tell whether a way breaks no rule."""
     return (
         view.open
-        and all(phase_fits(view, request, phase, way) for phase in phases(request))
+        and all(phase_fits(view, phase, way) for phase in phases(request))
         and leaves_withheld(view, way)
         and in_scope(view, request, way)
         and is_joint(request, way)
@@ -201,7 +201,7 @@ def phases(request: requests.Request) -> Iterator[set[int]]:
             yield {init, *(at for at in range(init) if request.containers[at].runs)}
 
 
-def phase_fits(view: views.View, request: requests.Request, phase: set[int], way: Way) -> bool:
+def phase_fits(view: views.View, phase: set[int], way: Way) -> bool:
     """Add up what runs at the same time."""
     running = [(given.ask, thing) for given in way if given.owner in phase for thing in given.things]
     for card in {thing.card for _, thing in running}:

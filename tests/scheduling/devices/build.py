@@ -114,7 +114,9 @@ def whole(card: facts.Card) -> views.Usage:
     return views.Usage(100, card.memory, 1)
 
 
-def view(made: facts.Device, used: Mapping[int | str, Any] | None = None, **fields: Any) -> views.View:
+def view(
+    made: facts.Device, used: Mapping[Any, views.Usage | None] | None = None, **fields: Any
+) -> views.View:
     """Show a node; `used` maps minors or uuids to a Usage, or to None for a card that is held whole."""
     by_minor = {card.minor: card for card in made.cards}
     usage = {}
@@ -125,7 +127,7 @@ def view(made: facts.Device, used: Mapping[int | str, Any] | None = None, **fiel
     return views.View(made, usage, **fields)
 
 
-def held(*minors: int) -> dict[int | str, Any]:
+def held(*minors: int) -> dict[int, None]:
     """Say that these cards are held whole."""
     return dict.fromkeys(minors)
 

@@ -26,7 +26,7 @@ def cards(draw: st.DrawFn, minor: int, *, modes: str) -> facts.Card:
     mode = draw(st.sampled_from(modes))
     instances: tuple[facts.Instance, ...] = ()
     if mode == "m":
-        profiles = draw(st.lists(st.sampled_from(PROFILES), max_size=3))
+        profiles = draw(st.lists(st.sampled_from((*PROFILES, PROFILES[0])), min_size=1, max_size=4))
         instances = tuple(
             facts.Instance(f"MIG-{minor}-{at}", profile, 5, at, 1) for at, profile in enumerate(profiles)
         )
@@ -124,7 +124,9 @@ RATIOS = st.builds(
     ratio=st.sampled_from((33, 50, 67)),
 )
 WHOLE = st.builds(requests.cards, st.sampled_from((1, 1, 2, 2, 3)))
-INSTANCES = st.builds(requests.Instances, st.sampled_from(PROFILES), st.sampled_from((1, 1, 2)))
+INSTANCES = st.builds(
+    requests.Instances, st.sampled_from((PROFILES[0], *PROFILES)), st.sampled_from((1, 1, 2))
+)
 REPLICAS = st.builds(requests.Replicas, st.sampled_from((1, 2, 1, 3)))
 PARTS = st.builds(
     requests.Parts,

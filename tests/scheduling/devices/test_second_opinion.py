@@ -1,6 +1,5 @@
 """The allocator against an exhaustive search on tiny nodes, and what must hold for every answer."""
 
-import collections
 import random
 
 import hypothesis
@@ -16,8 +15,8 @@ PATIENT = hypothesis.settings(
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
 )
-few = hypothesis.settings(PATIENT, max_examples=200)
-many = hypothesis.settings(PATIENT, max_examples=400)
+few = hypothesis.settings(PATIENT, max_examples=120)
+many = hypothesis.settings(PATIENT, max_examples=250)
 
 Scene = tuple[views.View, requests.Request]
 JOINTLY = st.one_of(generate.WHOLE, generate.SHARES, generate.PARTS, generate.PARTS)
@@ -75,8 +74,8 @@ def test_joint_devices_are_placed_exactly_where_they_can_be(
 
 @few
 @hypothesis.given(
-    generate.nodes(modes="mms", most_others=0, least=2),
-    generate.pods(generate.INSTANCES | generate.REPLICAS),
+    generate.nodes(modes="mms", most_others=0, least=3),
+    generate.pods(generate.INSTANCES | generate.REPLICAS, most_asks=3),
     PREFER,
 )
 def test_instances_and_replicas_are_placed_exactly_where_they_can_be(
@@ -87,7 +86,11 @@ def test_instances_and_replicas_are_placed_exactly_where_they_can_be(
 
 
 @few
-@hypothesis.given(PLAIN, generate.pods(generate.WHOLE, most_asks=2), generate.close())
+@hypothesis.given(
+    generate.nodes(modes="p", most_others=0, least=3),
+    generate.pods(generate.WHOLE | generate.SHARES, most_asks=2),
+    generate.close(),
+)
 def test_required_scopes_are_met_exactly_where_they_can_be(
     view: views.View, request: requests.Request, manner: requests.Manner
 ) -> None:
@@ -226,22 +229,3 @@ def capacity(device: facts.Device, uuid: str) -> tuple[int, int]:
             if one.uuid == uuid:
                 return 100, one.memory
     raise AssertionError(f"{uuid} is not on the node")
-
-
-def test_the_pods_of_these_tests_are_of_every_kind() -> None:
-    """The strategies make pods that fit and pods that do not, of all kinds of ask."""
-    kinds: collections.Counter[str] = collections.Counter()
-
-    @hypothesis.settings(PATIENT, max_examples=300, database=None)
-    @hypothesis.given(generate.scenes())
-    def count(scene: Scene) -> None:
-        view, request = scene
-        fits = allocator.find(view, request) is not None
-        for container in request.containers:
-            kinds.update(f"{type(ask).__name__} {fits}" for ask in container.asks)
-
-    count()
-
-    assert {
-        f"{kind} {fits}" for kind in ("Gpus", "Instances", "Replicas", "Parts") for fits in (True, False)
-    } <= set(kinds)

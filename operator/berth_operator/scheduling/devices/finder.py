@@ -3,8 +3,10 @@
 An answer is found whenever there is one. What a pod takes whole is chosen as a set, and
 the sets are tried in the order of their worth; around each, shares, instances, replicas
 and jointly asked devices are placed by the exact search. So the best set of cards wins
-for which the rest of the pod still fits. Types of device that have nothing to do with
-the cards are placed by themselves.
+for which the rest of the pod still fits. When the first set fails, the search asks once
+whether any cards at all would do: if not, no other set is tried, and if so, that answer
+is kept for the case that the sets are too many to try. Types of device that have nothing
+to do with the cards are placed by themselves.
 
 Where init containers could not borrow all they need, the search is repeated with fewer
 and fewer cards allowed, because a pod keeps every card for as long as it lives.
@@ -30,9 +32,9 @@ from berth_operator.scheduling.devices import (
 
 # A puzzle costs about as much to pose as so many steps of solving it.
 STEPS_TO_POSE: Final = 20
-NOWHERE: Final = scopes.Choice(0, 0)
 # Holding a card less is worth a look, not a long search.
-STEPS_TO_SAVE: Final = 5_000
+STEPS_TO_SAVE: Final = 2_000
+NOWHERE: Final = scopes.Choice(0, 0)
 
 
 def find(
@@ -62,56 +64,72 @@ def search(
         found = _solve(desk, types, effort)
         if found is None:
             return None
+        if facts.GPU in types and _borrows(request):
+            found = _save_cards(desk, types, found)
         solved.append(found)
     return grants.deal(desk, solved)
 
 
 def _solve(desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort) -> grants.Solved | None:
     """Place everything of some types that belong together."""
-    found = _solve_with(desk, types, effort, ())
-    if found is None or facts.GPU not in types or not _borrows(desk.request):
-        return found
-    return _save_cards(desk, types, found)
-
-
-def _solve_with(
-    desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort, limits: tuple[packing.Limit, ...]
-) -> grants.Solved | None:
     if any(len(item.needs) < item.count for item in desk.items if desk.type_of(item) in types):
         return None
-    choices = _choices(desk, types) if facts.GPU in types else iter((NOWHERE,))
-    for choice in choices:
-        effort.left -= STEPS_TO_POSE
-        puzzle = desk.pose(types, choice, limits)
-        state = packing.solve(puzzle, effort)
-        if state is not None:
-            return puzzle, state
-        if effort.spent:
-            return None
+    table = _Table(desk, types, effort)
+    if facts.GPU not in types:
+        return table.attempt(NOWHERE, Scope.NODE)
+    for scope in scopes.ladder(desk.request.manner):
+        found = table.within(scope)
+        if found is not None or effort.spent:
+            return found
     return None
 
 
-def _choices(desk: puzzles.Desk, types: frozenset[str]) -> Iterator[scopes.Choice]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Table:
+    """What stays the same while one set of cards after the other is tried."""
+
+    desk: puzzles.Desk
+    types: frozenset[str]
+    effort: packing.Effort
+    limits: tuple[packing.Limit, ...] = ()
+
+    def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
+        """Place everything with these cards."""
+        self.effort.left -= STEPS_TO_POSE
+        puzzle = self.desk.pose(self.types, choice, self.limits)
+        state = packing.solve(puzzle, self.effort)
+        return None if state is None else grants.Solved(puzzle, state, scope)
+
+    def within(self, scope: Scope) -> grants.Solved | None:
+        """Try the sets of whole cards that a scope allows, the best first."""
+        field, count = self.desk.field, self.desk.request.need.whole
+        # What any cards of a group would allow, asked when the first set of the group has failed.
+        spare: dict[int, grants.Solved | None] = {}
+        able = {group for group in _groups(self.desk, scope) if (group & field.pool).bit_count() >= count}
+        for choice in _choices(self.desk, scope):
+            hopeless = choice.group in spare and spare[choice.group] is None
+            found = None if hopeless else self.attempt(choice, scope)
+            if found is not None:
+                return found
+            self.effort.left -= 1
+            if choice.group not in spare:
+                anywhere = choice._replace(whole=field.pool & choice.group)
+                spare[choice.group] = self.attempt(anywhere, scope) if count else None
+            if self.effort.spent or (able <= spare.keys() and not any(spare.values())):
+                break
+        if scopes.bound_to_table(field.board, scope, count):
+            return None
+        return next((one for one in spare.values() if one is not None), None)
+
+
+def _choices(desk: puzzles.Desk, scope: Scope) -> Iterator[scopes.Choice]:
     """Walk over the sets of whole cards and the groups to keep to, the best first."""
     field, count = desk.field, desk.request.need.whole
-    if count and field.free.bit_count() - desk.view.withheld < count:
-        return
-    for scope in scopes.ladder(desk.request.manner):
-        if not count:
-            yield from (scopes.Choice(0, group) for group in _groups(desk, scope))
-            continue
-        yield from scopes.choices(field, scope, count)
-        if _may_need_more(desk, types) and not scopes.bound_to_table(field.board, scope, count):
-            yield from (scopes.Choice(field.pool & group, group) for group in _groups(desk, scope))
-
-
-def _may_need_more(desk: puzzles.Desk, types: frozenset[str]) -> bool:
-    """Tell whether a pod may have to take more whole cards than it ever needs at the same time.
-
-    An init container can borrow the cards of those that run later, except where it must
-    sit beside other devices than they do.
-    """
-    return len(types) > 1 and not all(container.runs for container in desk.request.containers)
+    if not count:
+        return (scopes.Choice(0, group) for group in _groups(desk, scope))
+    if field.free.bit_count() - desk.view.withheld < count:
+        return iter(())
+    return scopes.choices(field, scope, count)
 
 
 def _groups(desk: puzzles.Desk, scope: Scope) -> list[int]:
@@ -119,6 +137,9 @@ def _groups(desk: puzzles.Desk, scope: Scope) -> list[int]:
     around = scopes.groups(desk.field.board, scope, desk.field.everything)
     sign = -1 if desk.prefer is orders.Prefer.SPREAD else 1
     return sorted(around, key=lambda group: (sign * (group & desk.field.free).bit_count(), group))
+
+
+# ---------------------------------------------------------------- holding no more than needed
 
 
 def _borrows(request: requests.Request) -> bool:
@@ -130,12 +151,12 @@ def _borrows(request: requests.Request) -> bool:
 
 def _save_cards(desk: puzzles.Desk, types: frozenset[str], found: grants.Solved) -> grants.Solved:
     """Try to do with as few cards as the running containers take alone, else with one more, and so on."""
-    everything = desk.field.everything
     running = tuple(container for container in desk.request.containers if container.runs)
     alone = _cards_for(desk, dataclasses.replace(desk.request, containers=running))
     effort = packing.Effort(STEPS_TO_SAVE)
-    for most in range(max(alone, 1), (found[1].held & everything).bit_count()):
-        fewer = _solve_with(desk, types, effort, (packing.Limit(everything, most),))
+    for most in range(max(alone, 1), _cards_in(desk, found)):
+        limit = packing.Limit(desk.field.everything, most)
+        fewer = _Table(desk, types, effort, (limit,)).within(found.scope)
         if fewer is not None:
             return fewer
     return found
@@ -146,4 +167,8 @@ def _cards_for(desk: puzzles.Desk, request: requests.Request) -> int:
     other = puzzles.read_desk(desk.view, request, desk.prefer)
     party = next((types for types in other.parties if facts.GPU in types), None)
     found = _solve(other, party, packing.Effort(STEPS_TO_SAVE)) if party else None
-    return (found[1].held & desk.field.everything).bit_count() if found else 0
+    return _cards_in(desk, found) if found else 0
+
+
+def _cards_in(desk: puzzles.Desk, solved: grants.Solved) -> int:
+    return (solved.state.held & desk.field.everything).bit_count()

@@ -7,13 +7,21 @@ container takes one that its pod has anyway, where it is not in use at the same 
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
+from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Grant, Share
 from berth_operator.scheduling.devices import packing, puzzles, requests, verdicts
 
-Solved = tuple[packing.Puzzle, packing.State]
 WHOLE: Final = requests.WHOLE
+
+
+class Solved(NamedTuple):
+    """A puzzle, where everything was put, and the scope that its cards are in."""
+
+    puzzle: packing.Puzzle
+    state: packing.State
+    scope: Scope = Scope.NODE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class _Pick:
 
 def deal(desk: puzzles.Desk, solved: Iterable[Solved]) -> tuple[Grant, ...]:
     """Write down what each container gets, in the order of the containers, asks and minors."""
-    picks = [pick for one in solved for pick in _with_functions(desk, list(_picks(*one)))]
+    picks = [pick for one in solved for pick in _with_functions(desk, list(_picks(one)))]
     picks.sort(key=_place_in_answer)
     grants = (
         Grant(
@@ -45,9 +53,9 @@ def _place_in_answer(pick: _Pick) -> tuple[object, ...]:
     return pick.item.owner, pick.item.ask, pick.spot.device, (one.start, one.uuid) if one else ()
 
 
-def _picks(puzzle: packing.Puzzle, state: packing.State) -> Iterator[_Pick]:
-    for item, chosen in zip(puzzle.items, state.chosen, strict=True):
-        yield from (_Pick(item, puzzle.spots[at]) for at in sorted(chosen))
+def _picks(solved: Solved) -> Iterator[_Pick]:
+    for item, chosen in zip(solved.puzzle.items, solved.state.chosen, strict=True):
+        yield from (_Pick(item, solved.puzzle.spots[at]) for at in sorted(chosen))
 
 
 def _with_functions(desk: puzzles.Desk, picks: list[_Pick]) -> Iterator[_Pick]:

@@ -10,7 +10,9 @@ The search goes item by item and returns to an earlier choice when a later item 
 spot, so it finds an answer whenever one exists; the first choice everywhere is what the
 item prefers, so that with room enough the answer is the preferred one. Two things keep
 it short: a spot is not tried where an equal one has failed, and a state of the spots
-from which the rest was found impossible is remembered and not entered again.
+from which the rest was found impossible is remembered and not entered again. Once a
+search takes longer than usual, it also counts: what is left to place may be too much,
+or too many things too large, for the room that is left.
 
 The worst case is still exponential. An Effort bounds the number of steps for a whole
 question; where it is spent, the search ends without an answer and `spent` says so.
@@ -20,10 +22,12 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from berth_operator.scheduling.devices import facts, joint
+from berth_operator.scheduling.devices import bounds, facts, joint
 
-# About half a second of one core. Pods of a few containers on eight cards take tens of steps.
-MOST_STEPS: Final = 100_000
+# About a second of one core. Pods of a few containers on eight cards take tens of steps.
+MOST_STEPS: Final = 20_000
+# Below so many steps, counting would cost more than it saves.
+PATIENCE: Final = 40
 
 Room = tuple[int, int]
 Load = tuple[int, ...]  # What the items placed so far take of a spot: two numbers for each phase.
@@ -65,6 +69,7 @@ class Item:
 
     `leads` marks what sits on PCIe roots that others must follow, `follows` what must be
     beside it: on the roots of its owner's leading devices, on each of them at least one.
+    `recalls` tells that the preference depends on what the same owner took before.
     """
 
     owner: int
@@ -75,6 +80,7 @@ class Item:
     arrange: Arrange
     leads: bool = False
     follows: bool = False
+    recalls: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,15 +135,18 @@ class _Search:
         self.puzzle = puzzle
         self.effort = effort
         self.kinds = _kinds(puzzle)
+        self.rooms = tuple(spot.room for spot in puzzle.spots)
         self.joint = any(item.follows for item in puzzle.items)
         self.failed: set[object] = set()
+        self.begun = effort.left
+        self.demands: dict[int, tuple[bounds.Demand, ...]] = {}
 
     def settle(self, at: int, state: State) -> State | None:
         """Place the items from one number on."""
         if at == len(self.puzzle.items):
             return state
         key = self._key(at, state)
-        if key in self.failed:
+        if key in self.failed or self._hopeless(at, state):
             return None
         for after in self._ways(self.puzzle.items[at], state):
             done = self.settle(at + 1, after)
@@ -145,6 +154,14 @@ class _Search:
                 return done
         self.failed.add(key)
         return None
+
+    def _hopeless(self, at: int, state: State) -> bool:
+        """Count whether the rest can fit at all, once the search has lasted for a while."""
+        if self.begun - self.effort.left < PATIENCE:
+            return False
+        if at not in self.demands:
+            self.demands[at] = tuple(bounds.demands(self.puzzle.items[at:], self.puzzle.phases))
+        return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[at])
 
     def _key(self, at: int, state: State) -> object:
         """Describe a state so that equal spots may trade places."""
@@ -157,7 +174,8 @@ class _Search:
         able = [at for at in item.needs if self._has_room(item, state, at)]
         if roots:
             able = [at for at in able if self.puzzle.spots[at].root & roots]
-        order = item.arrange(state, self._taken_by(item.owner, state), able)
+        mine = self._taken_by(item.owner, state) if item.recalls else ()
+        order = item.arrange(state, mine, able)
         if roots:
             order = joint.in_rounds(order, [self.puzzle.spots[at].root for at in order])
         for chosen, after in self._pick(item, state, order, max(item.count, roots.bit_count()), roots):
@@ -185,12 +203,11 @@ class _Search:
                 yield (at, *chosen), final
 
     def _has_room(self, item: Item, state: State, at: int) -> bool:
-        (first, second), load = self.puzzle.spots[at].room, state.loads[at]
-        need = item.needs[at]
-        return all(
-            load[2 * phase] + need[0] <= first and load[2 * phase + 1] + need[1] <= second
-            for phase in item.phases
-        )
+        (first, second), load, need = self.rooms[at], state.loads[at], item.needs[at]
+        for phase in item.phases:
+            if load[2 * phase] + need[0] > first or load[2 * phase + 1] + need[1] > second:
+                return False
+        return True
 
     def _put(self, item: Item, state: State, at: int) -> State | None:
         """Put one unit on a spot that has room for it; None where a limit forbids its device."""

@@ -226,7 +226,8 @@ def _items_of(desk: Desk, owner: int, number: int, ask: requests.Ask) -> Iterato
     whole = Item(owner, number, phases, ask.count, needs, _arrange(desk, ask, taste, needs))
     kind = joint.type_of(ask)
     if isinstance(ask, requests.Instances | requests.Replicas):
-        single = dataclasses.replace(whole, count=1, leads=kind == desk.roles.leader)
+        recalls = isinstance(ask, requests.Replicas)
+        single = dataclasses.replace(whole, count=1, leads=kind == desk.roles.leader, recalls=recalls)
         yield from (single for _ in range(ask.count))
     elif isinstance(ask, requests.Parts) and ask.every:
         yield dataclasses.replace(whole, count=_count_of_every(desk, ask))

@@ -114,8 +114,7 @@ def choices(field: Field, scope: Scope, count: int) -> Iterator[Choice]:
 
 
 def _in_group(field: Field, group: int, count: int) -> Iterator[tuple[tuple[int, ...], Choice]]:
-    """Walk over the sets within one group; among equally good sets the fuller group gives."""
+    """Walk over the sets within one group, each with a key by which groups can be merged."""
     for whole in topology.each(field.board, field.free, count, field.pool & group):
         worth, wholeness, order = topology.quality(field.board, field.free, whole)
-        key = (-worth, -wholeness, (group & field.free).bit_count(), -order)
-        yield key, Choice(whole, group)
+        yield (-worth, -wholeness, -order), Choice(whole, group)

@@ -40,10 +40,10 @@ def occupied(instances: Iterable[facts.Instance]) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _places(model: str) -> tuple[Place, ...]:
-    """List the different places where something can be cut from a card of a model."""
+    """List what can be cut from a card of a model, and where; variants of one profile count once."""
     known = catalog.find(model)
     if known is not None and known.mig:
-        cuts = {(start, profile.slices) for profile in known.mig for start in profile.starts}
+        cuts = {(start, profile.slices, profile.compute) for profile in known.mig for start in profile.starts}
     else:
-        cuts = {(start, size) for size in (1, 2, 4, 8) for start in range(0, USUAL_SLICES, size)}
-    return tuple(sorted(((1 << size) - 1 << start, size) for start, size in cuts))
+        cuts = {(start, size, size) for size in (1, 2, 4, 8) for start in range(0, USUAL_SLICES, size)}
+    return tuple(((1 << size) - 1 << start, size) for start, size, _ in sorted(cuts))

@@ -44,11 +44,13 @@ def best_set(board: boards.Board, free: int, count: int, pool: int | None = None
 @functools.lru_cache(maxsize=256)
 def ranked(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
     """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
-    sets, inside = _all_sets(board, pool, count)
-    graded = sorted(
-        (-worth, -board.wholeness(free & ~chosen), chosen)
-        for worth, chosen in zip(inside.tolist(), sets, strict=True)
-    )
+    sets, inside, degrees = _all_sets(board, free, count, pool)
+    if board.partitions:
+        left = [board.wholeness(free & ~chosen) for chosen in sets]
+    else:
+        # What is left loses the links of the chosen cards; those between them were counted twice.
+        left = (inside - degrees).tolist()
+    graded = sorted(zip((-inside).tolist(), (-one for one in left), sets, strict=True))
     return tuple(chosen for _, _, chosen in graded)
 
 
@@ -72,21 +74,27 @@ def quality(board: boards.Board, free: int, chosen: int) -> Quality:
 
 
 def _best_of_all(board: boards.Board, free: int, count: int, pool: int) -> int:
-    sets, inside = _all_sets(board, pool, count)
-    equals = [sets[at] for at in np.flatnonzero(inside == inside.max()).tolist()]
+    sets, inside, degrees = _all_sets(board, free, count, pool)
+    best = inside == inside.max()
+    if not board.partitions:
+        best &= degrees == degrees[best].min()
+    equals = [sets[at] for at in np.flatnonzero(best).tolist()]
     # The lowest slots win the last comparison: their mask is the smallest number.
     return max(equals, key=lambda chosen: (board.wholeness(free & ~chosen), -chosen))
 
 
-def _all_sets(board: boards.Board, pool: int, count: int) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """List all sets and what their pairs are worth, worked out for all of them at once."""
+def _all_sets(
+    board: boards.Board, free: int, count: int, pool: int
+) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """List all sets, what their pairs are worth, and what all links of their cards to free ones are worth."""
     chosen = list(itertools.combinations(boards.slots(pool), count))
-    worth = _matrix(board, pool.bit_length())
+    worth = _matrix(board, free.bit_length())
     columns = np.array(chosen, dtype=np.int64).reshape(len(chosen), count).T
     inside = np.zeros(len(chosen), dtype=np.int64)
     for a, b in itertools.combinations(range(count), 2):
         inside += worth[columns[a], columns[b]]
-    return [boards.mask_of(one) for one in chosen], inside
+    degrees = worth[:, list(boards.slots(free))].sum(axis=1)[columns].sum(axis=0)
+    return [boards.mask_of(one) for one in chosen], inside, degrees
 
 
 @functools.lru_cache(maxsize=1 << 10)

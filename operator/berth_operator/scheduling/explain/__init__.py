@@ -62,9 +62,7 @@ def _changes(
     heard: hearing.Hearing, found: tuple[findings.Finding, ...], *, whole: bool
 ) -> tuple[findings.Change, ...]:
     limit = reach.NO_LIMIT
-    asking = (
-        reach.Inquiry(heard.picture, each=limit, in_all=limit) if whole else reach.Inquiry(heard.picture)
-    )
+    asking = reach.Inquiry(heard.picture, each=limit, in_all=limit) if whole else reach.Inquiry(heard.picture)
     refused = obstacles.single(heard, whole=whole)
     eased = easing.edits(easing.Easing(heard, found, refused, asking))
     return findings.in_order([*mending.mends(heard, found, refused), *eased])

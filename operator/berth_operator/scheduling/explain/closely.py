@@ -36,8 +36,10 @@ def findings_of(heard: hearing.Hearing, *, whole: bool) -> tuple[Finding, ...]:
 def worth_telling(heard: hearing.Hearing) -> Iterator[int]:
     """Choose the nodes to look at."""
     yield from heard.nearest()[:NEAREST_LOOKED_AT]
-    codes, first = np.unique(heard.code[heard.refusing], return_index=True)
-    yield from (heard.refusing[at] for _, at in zip(codes[:EXAMPLES], first.tolist(), strict=False))
+    firsts: dict[object, int] = {}
+    for at in heard.refusing:
+        firsts.setdefault(heard.why(at), at)
+    yield from (firsts[one.reason, one.detail] for one in heard.counts[:EXAMPLES])
 
 
 def finding(heard: hearing.Hearing, at: int, *, closely: bool) -> Finding:
@@ -45,8 +47,6 @@ def finding(heard: hearing.Hearing, at: int, *, closely: bool) -> Finding:
     row, (reason, detail), never = heard.row(at), heard.why(at), bool(heard.never[at])
     if not closely:
         return Finding(row.name, reason, detail, never)
-    if reason is Reason.SOURCE_FAILED and row.device is not None:
-        detail = row.device.failed
     if reason is Reason.INSUFFICIENT_RESOURCE:
         measures = tuple(lacking_resources(heard, at))
         return Finding(row.name, reason, detail, never, looked=True, measures=measures)
@@ -126,14 +126,16 @@ def candidates(found: Finding) -> Iterator[findings.Nearest]:
     if cards:
         yield from cards
     elif found.measures:
-        yield findings.Nearest(found.node, found.reason, found.measures)
+        yield findings.Nearest(found.node, found.reason, found.detail, found.measures)
 
 
 def _near_cards(found: Finding, shortfall: allocator.Shortfall) -> Iterator[findings.Nearest]:
     for verdict in shortfall.against:
         measures = tuple(missing(verdict))
         if shortfall.wanted == 1 and verdict.reason in USED and not verdict.never and measures:
-            yield findings.Nearest(found.node, found.reason, measures, verdict.device, verdict.minor, verdict.type)
+            yield findings.Nearest(
+                found.node, found.reason, found.detail, measures, verdict.device, verdict.minor, verdict.type
+            )
 
 
 def missing(verdict: allocator.Verdict) -> Iterator[Measure]:

@@ -48,9 +48,7 @@ class Easing:
     refused: obstacles.Refused
     asking: reach.Inquiry
 
-    def edit(
-        self, request: requests.Request, demand: facts.Demand, among: columns.Mask
-    ) -> Edit | None:
+    def edit(self, request: requests.Request, demand: facts.Demand, among: columns.Mask) -> Edit | None:
         """Put a changed request to these nodes."""
         able = self.asking.nodes(request, demand, among)
         if not able.nodes:
@@ -85,15 +83,17 @@ def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Req
     for condition, field in OF_CARDS:
         nothing = getattr(requests.ANY_CARD, field)
         if getattr(asked, field) != nothing:
-            yield condition, dataclasses.replace(
-                request, conditions=dataclasses.replace(asked, **{field: nothing})
+            yield (
+                condition,
+                dataclasses.replace(request, conditions=dataclasses.replace(asked, **{field: nothing})),
             )
     for condition, field in OF_SETS:
         nothing = getattr(requests.ANY_MANNER, field)
         wish = condition is Condition.SCOPE and not manner.required
         if getattr(manner, field) != nothing and not wish:
-            yield condition, dataclasses.replace(
-                request, manner=dataclasses.replace(manner, **{field: nothing})
+            yield (
+                condition,
+                dataclasses.replace(request, manner=dataclasses.replace(manner, **{field: nothing})),
             )
 
 
@@ -218,7 +218,9 @@ def _smaller_memory(easing: Easing, at: int, ask: requests.Gpus) -> Iterable[req
     if ask.ratio:
         ratios = {one.free.memory * requests.WHOLE // one.total.memory for one in short}
         return (dataclasses.replace(ask, ratio=ratio) for ratio in _largest(ratios))
-    return (dataclasses.replace(ask, memory=memory) for memory in _largest({one.free.memory for one in short}))
+    return (
+        dataclasses.replace(ask, memory=memory) for memory in _largest({one.free.memory for one in short})
+    )
 
 
 def _smaller_core(easing: Easing, at: int, ask: requests.Gpus) -> Iterable[requests.Gpus]:
@@ -238,9 +240,7 @@ def _with_share(
     easing: Easing, at: int, number: int, ask: requests.Gpus, smaller: requests.Gpus
 ) -> AskLess | None:
     heard = easing.heard
-    edit = easing.edit(
-        with_ask(heard.request, at, number, smaller), heard.demand, heard.place & heard.room
-    )
+    edit = easing.edit(with_ask(heard.request, at, number, smaller), heard.demand, heard.place & heard.room)
     if edit is None:
         return None
     measures = (
@@ -271,9 +271,7 @@ def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
             yield _with_amount(easing, name, amount, able, left)
 
 
-def _with_amount(
-    easing: Easing, name: str, amount: int, able: reach.Reach, left: columns.Numbers
-) -> AskLess:
+def _with_amount(easing: Easing, name: str, amount: int, able: reach.Reach, left: columns.Numbers) -> AskLess:
     heard = easing.heard
     most = max(int(left[at]) for at in able.nodes)
     amounts = tuple((one, most if one == name else had) for one, had in heard.demand.amounts)

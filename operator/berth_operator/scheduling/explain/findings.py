@@ -71,6 +71,7 @@ class Nearest:
 
     node: str
     reason: decisions.Reason
+    detail: str
     measures: tuple[Measure, ...]
     device: str = ""
     minor: int = NOBODY

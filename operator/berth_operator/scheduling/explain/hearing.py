@@ -55,7 +55,7 @@ class Hearing:
 
     def why(self, at: int) -> tally.Why:
         """Give the reason of a node that has one."""
-        why = self.whys[self.code[at]]
+        why = self.whys[int(self.code[at])]
         assert why is not None, "a node that refuses"  # noqa: S101
         return why
 
@@ -123,6 +123,8 @@ def _look_again(
     whole: bool,
 ) -> None:
     """Look at the nodes that gave no reason, and write one down for those that should have."""
+    if not quiet.any():
+        return
     asking = reach.Inquiry(picture, each=reach.NO_LIMIT if whole else MOST_CHECKED, in_all=reach.NO_LIMIT)
     able = asking.nodes(candidate.request, candidate.demand, quiet)
     for at in sorted(set(np.flatnonzero(quiet).tolist()) - set(able.nodes)) if able.exact else ():
@@ -135,10 +137,8 @@ def _look_again(
 # ---------------------------------------------------------------- never, and how near
 
 
-def never(
-    picture: inventory.Inventory, at: columns.Numbers, question: search.Question
-) -> columns.Mask:
-    """Tell which nodes could not take the pod with nothing used and nothing wrong, as far as sums can tell."""
+def never(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Mask:
+    """Tell which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
     hopeless = np.zeros(len(at), dtype=np.bool_)
     table, need = picture.columns, question.need
     for name, amount in question.demand.amounts:
@@ -165,9 +165,7 @@ def allocatable(table: columns.Columns, at: columns.Numbers, name: str) -> colum
     return given
 
 
-def gaps(
-    picture: inventory.Inventory, at: columns.Numbers, question: search.Question
-) -> columns.Scores:
+def gaps(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Scores:
     """Say for each node what part is missing of what it lacks most, from 0 to 1, as far as sums can tell."""
     table = picture.columns
     gap = np.zeros(len(at))

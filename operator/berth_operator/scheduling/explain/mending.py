@@ -56,9 +56,9 @@ def _room_made(heard: hearing.Hearing, at: int, found: Finding) -> MakeRoom | No
     if shortfall is None or found.never:
         return None
     rooms = [
-        (max(one.lack for one in closely.missing(verdict)), verdict.minor, room_on(verdict))
+        (max((one.lack for one in closely.missing(verdict)), default=0.0), verdict.minor, room_on(verdict))
         for verdict in shortfall.against
-        if verdict.reason in closely.USED and not verdict.never and any(closely.missing(verdict))
+        if _gives_parts(verdict)
     ]
     missing = shortfall.wanted - shortfall.found
     if not 0 < missing <= len(rooms):
@@ -67,10 +67,16 @@ def _room_made(heard: hearing.Hearing, at: int, found: Finding) -> MakeRoom | No
     made = tuple(room for _, _, room in easiest)
     row = heard.row(at)
     holds = trials.with_room(in_order(row), made)
-    if not holds or not trials.fits(heard, trials.changed_holds(row, holds)):
+    if not holds or not trials.fits(heard, trials.changed_holds(heard, at, holds)):
         return None
     size = sum(lack for lack, _, _ in easiest) / shortfall.wanted
     return MakeRoom(row.name, made, _holders(row, {room.device for room in made}), min(1.0, size))
+
+
+def _gives_parts(verdict: allocator.Verdict) -> bool:
+    """Tell whether a part of a device would do: who wants it whole wants nobody else on it."""
+    whole = verdict.wanted.core >= verdict.total.core and verdict.wanted.memory >= verdict.total.memory
+    return verdict.reason in closely.USED and not verdict.never and not whole
 
 
 def room_on(verdict: allocator.Verdict) -> Room:
@@ -105,16 +111,16 @@ def _pods_ended(heard: hearing.Hearing, at: int) -> EndPods | None:
     """End one pod after the other until this one fits, then let those go on whose end was not needed."""
     row = heard.row(at)
     order = in_order(row)[:PODS_TRIED]
-    copy = trials.copied(row)
+    copy = trials.copied(heard, at)
     for hold in order:
         copy.release(hold.uid)
     if not trials.fits(heard, copy):
         return None
-    copy, ended = trials.copied(row), []
+    copy, ended = trials.copied(heard, at), []
     for hold in order:
         ended.append(copy.release(hold.uid))
         if trials.fits(heard, copy):
-            return _ended(heard, row, list(_needed(heard, copy, ended)))
+            return _ended(heard, at, list(_needed(heard, copy, ended)))
     return None
 
 
@@ -126,8 +132,9 @@ def _needed(heard: hearing.Hearing, copy: inventory.Inventory, ended: list[Hold]
     yield ended[-1]
 
 
-def _ended(heard: hearing.Hearing, row: rows.Row, ended: list[Hold]) -> EndPods:
-    copy = trials.copied(row)
+def _ended(heard: hearing.Hearing, at: int, ended: list[Hold]) -> EndPods:
+    row = heard.row(at)
+    copy = trials.copied(heard, at)
     for hold in ended:
         copy.release(hold.uid)
     given = trials.shares(heard, copy)
@@ -148,7 +155,7 @@ def _resource_freed(heard: hearing.Hearing, at: int, found: Finding) -> FreeReso
         return None
     row, measure = heard.row(at), found.measures[0]
     holds = trials.with_resource(in_order(row), measure.name, measure.missing)
-    if not holds or not trials.fits(heard, trials.changed_holds(row, holds)):
+    if not holds or not trials.fits(heard, trials.changed_holds(heard, at, holds)):
         return None
     return FreeResource(row.name, measure, min(1.0, measure.lack))
 
@@ -160,9 +167,7 @@ def _troubles(found: Finding) -> set[Reason]:
     return {verdict.reason for verdict in found.shortfall.against} if found.shortfall else set()
 
 
-def _card_mended(
-    heard: hearing.Hearing, at: int, found: Finding, trouble: Reason
-) -> Mend | None:
+def _card_mended(heard: hearing.Hearing, at: int, found: Finding, trouble: Reason) -> Mend | None:
     """Put as few cards right as will do, those first that would then be free."""
     row, device = heard.row(at), heard.row(at).device
     if device is None or found.shortfall is None:
@@ -172,7 +177,7 @@ def _card_mended(
     missing = max(1, found.shortfall.wanted - found.shortfall.found)
     for count in range(min(missing, len(cards)), len(cards) + 1):
         mended = {one.device for one in cards[:count]}
-        if trials.fits(heard, trials.changed_device(row, well(device, mended))):
+        if trials.fits(heard, trials.changed_device(heard, at, well(device, mended))):
             rooms = tuple(Room(one.device, one.minor) for one in cards[:count])
             return Mend(row.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
     return None
@@ -196,12 +201,12 @@ def _closed(heard: hearing.Hearing, reason: Reason) -> list[int]:
 
 
 def _opened(heard: hearing.Hearing, at: int) -> Mend | None:
-    """Let the agent be heard again, or read its cards again: one of the two, for the other may be wrong too."""
+    """Let the agent be heard again, or let it read its cards again, but not both."""
     row, reason = heard.row(at), heard.why(at)[0]
     if row.device is None:
         return None
     failed = row.device.failed if reason is Reason.SILENT else ""
-    copy = trials.changed_device(row, dataclasses.replace(row.device, failed=failed))
+    copy = trials.changed_device(heard, at, dataclasses.replace(row.device, failed=failed))
     return Mend(row.name, reason, (), findings.WHOLE_SIZE) if trials.fits(heard, copy) else None
 
 
@@ -209,7 +214,7 @@ def _uncordoned(heard: hearing.Hearing, at: int) -> Mend | None:
     row = heard.row(at)
     if row.node is None:
         return None
-    copy = trials.changed_node(row, obstacles.uncordoned(row.node))
+    copy = trials.changed_node(heard, at, obstacles.uncordoned(row.node))
     if not trials.fits(heard, copy):
         return None
     return Mend(row.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)

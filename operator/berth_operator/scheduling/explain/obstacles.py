@@ -57,7 +57,9 @@ def single(heard: hearing.Hearing, *, whole: bool) -> Refused:
         if obstacle is not None:
             empty = np.zeros(heard.picture.size, dtype=np.bool_)
             found.setdefault(obstacle, empty)[at] = True
-    ordered = sorted(found.items(), key=lambda item: (-int(item[1].sum()), str(item[0])))
+    ordered = sorted(
+        found.items(), key=lambda item: (-int(item[1].sum()), str(item[0].condition), str(item[0]))
+    )
     return Refused(dict(ordered), exact=len(judged) == len(able))
 
 

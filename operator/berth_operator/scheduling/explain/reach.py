@@ -76,9 +76,7 @@ class Inquiry:
         return np.array([odd(row) for row in self.picture.rows], dtype=np.bool_)
 
 
-def enough(
-    picture: inventory.Inventory, at: columns.Numbers, question: search.Question
-) -> columns.Mask:
+def enough(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Mask:
     """Tell which nodes have enough devices as far as sums can tell."""
     need = question.need
     matching = search.matching_cards(picture, at, question.conditions) if need.cards else None
@@ -87,10 +85,9 @@ def enough(
 
 
 def odd(row: rows.Row | None) -> bool:
-    """Tell whether a node has cards of which sums do not tell the whole truth."""
-    if row is None or row.device is None:
-        return False
-    return not row.plain or any(card.instances for card in row.device.cards)
+    """Tell whether a card has left its MIG mode while instances are held: sums take it for free."""
+    device = row.device if row is not None else None
+    return device is not None and any(card.instances and not card.mig for card in device.cards)
 
 
 def fits(picture: inventory.Inventory, request: requests.Request, at: int) -> bool:

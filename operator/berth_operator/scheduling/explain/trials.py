@@ -8,16 +8,21 @@ the real search would do. Trials are counted, because each costs as much as plac
 import dataclasses
 from collections.abc import Iterable
 
-from berth_operator.scheduling import decisions, inventory, rows, search
+from berth_operator.scheduling import decisions, inventory, search
+from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.explain import findings, hearing
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
 
-def copied(row: rows.Row) -> inventory.Inventory:
+def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
     """Make an inventory of one node, equal to the node."""
-    copy = inventory.Inventory()
+    row, copy = heard.row(at), inventory.Inventory()
+    for profile in heard.picture.columns.profiles.of:
+        copy.columns.profile(profile)
+    for kind in heard.picture.columns.types.of:
+        copy.columns.type(kind)
     if row.node is not None:
         copy.put_node(row.node)
     if row.device is not None:
@@ -36,27 +41,27 @@ def fits(heard: hearing.Hearing, copy: inventory.Inventory) -> bool:
 def shares(heard: hearing.Hearing, copy: inventory.Inventory) -> set[str]:
     """Name the devices that the pod would get on what is there."""
     found = search.Search(copy).place(heard.request, heard.demand, rules=heard.rules)
-    return {share.uuid for share in found.shares} if found is not None else set()
+    return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()
 
 
-def changed_node(row: rows.Row, node: facts.Node) -> inventory.Inventory:
+def changed_node(heard: hearing.Hearing, at: int, node: facts.Node) -> inventory.Inventory:
     """Copy a node with another state of it."""
-    copy = copied(row)
+    copy = copied(heard, at)
     copy.put_node(node)
     return copy
 
 
-def changed_device(row: rows.Row, device: devices.Device) -> inventory.Inventory:
+def changed_device(heard: hearing.Hearing, at: int, device: devices.Device) -> inventory.Inventory:
     """Copy a node with other devices, and an agent that is heard."""
-    copy = copied(row)
+    copy = copied(heard, at)
     copy.put_device(device)
-    copy.set_silent(row.name, False)
+    copy.set_silent(device.node, silent=False)
     return copy
 
 
-def changed_holds(row: rows.Row, holds: Iterable[Hold]) -> inventory.Inventory:
+def changed_holds(heard: hearing.Hearing, at: int, holds: Iterable[Hold]) -> inventory.Inventory:
     """Copy a node on which some pods hold something else."""
-    copy = copied(row)
+    copy = copied(heard, at)
     for hold in holds:
         copy.release(hold.uid)
         copy.charge(hold)

@@ -11,9 +11,9 @@ from typing import Final, assert_never
 
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, requests
-from berth_operator.scheduling.explain import closely, findings
-from berth_operator.scheduling.explain.findings import Condition, Measure, Unit
+from berth_operator.scheduling.devices import allocator, facts
+from berth_operator.scheduling.explain import closely
+from berth_operator.scheduling.explain.findings import Measure, Unit
 
 LONGEST_NAME: Final = 80  # Of anything people wrote.
 LISTED: Final = 3
@@ -31,7 +31,7 @@ def figure(amount: float, scale: int, *, up: bool) -> str:
 
 def byte_unit(amount: int) -> tuple[str, int]:
     """Choose the unit in which an amount reads best."""
-    return next((one for one in BYTES if amount >= one[1]), BYTES[-1])
+    return next((one for one in BYTES if amount >= one[1]), BYTES[-1] if amount else BYTES[0])
 
 
 def amount(unit: Unit, value: int, *, up: bool = True) -> str:
@@ -70,8 +70,9 @@ def noun(name: str, count: int) -> str:
 
 def counted(measure: Measure) -> str:
     """Write a measure with its name, such as `3 of 4 cards` or `2 of 4 cpu`."""
-    if not measure.name or measure.unit is not Unit.PIECES:
-        return f"{of(measure)} {measure.name}".strip()
+    if measure.unit is not Unit.PIECES:
+        name = measure.name or ("core" if measure.unit is Unit.PERCENT else "")
+        return f"{of(measure)} {short(name)}".strip()
     return f"{of(measure)} {noun(measure.name, measure.wanted)}"
 
 
@@ -80,11 +81,11 @@ def short(text: str) -> str:
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
-def listed(names: Iterable[str], joint: str = "and") -> str:
+def listed(names: Iterable[str], joint: str = "and", *, most: int = LISTED) -> str:
     """Write a list as people do; a long one is cut."""
     found = [short(name) for name in names]
-    if len(found) > LISTED + 1:
-        found = [*found[:LISTED], f"{len(found) - LISTED} more"]
+    if len(found) > most + 1:
+        found = [*found[:most], f"{len(found) - most} more"]
     return f" {joint} ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
 
 
@@ -103,10 +104,6 @@ def _has(what: str) -> Words:
 
 def _have(count: int) -> str:
     return f"{count} has" if count == 1 else f"{count} have"
-
-
-def _about(one: str, many: str, detail: str) -> str:
-    return f"{one if one == many else many}{detail}"
 
 
 def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
@@ -185,7 +182,9 @@ def _unnamed(n: int, _candidate: backlog.Candidate, detail: str) -> str:
 
 REASONS: Final[dict[Reason, Words]] = {
     Reason.INVALID_REQUEST: _say("cannot serve a request for nothing", "cannot serve a request for nothing"),
-    Reason.UNSUPPORTED_REQUEST: _say("cannot serve this kind of request", "cannot serve this kind of request"),
+    Reason.UNSUPPORTED_REQUEST: _say(
+        "cannot serve this kind of request", "cannot serve this kind of request"
+    ),
     Reason.UNSUPPORTED_CONSTRAINT: _say(
         "cannot be judged by a constraint that is not supported",
         "cannot be judged by a constraint that is not supported",
@@ -214,7 +213,9 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.PROFILE_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(f'MIG {d}'.strip(), 2)}",
     Reason.LABEL_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(d, 2)} with the labels asked for",
     Reason.IN_USE: lambda n, _c, d: f"{_have(n)} too few {noun(d or closely.CARDS, 2)} that nobody uses",
-    Reason.PARTLY_USED: lambda n, _c, d: f"{_have(n)} too few {noun(d or closely.CARDS, 2)} that nobody shares",
+    Reason.PARTLY_USED: lambda n, _c, d: (
+        f"{_have(n)} too few {noun(d or closely.CARDS, 2)} that nobody shares"
+    ),
     Reason.NO_INSTANCE: lambda n, _c, d: f"{_have(n)} too few free {noun(f'MIG {d}'.strip(), 2)}",
     Reason.NO_FUNCTION: lambda n, _c, d: f"{_have(n)} too few free virtual functions of {noun(d, 2)}",
     Reason.SCOPE_MISMATCH: _far,
@@ -224,29 +225,54 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.NO_NODES: lambda _n, _c, _d: "there are no nodes",
 }
 
-# ---------------------------------------------------------------- reasons of single devices
+# ---------------------------------------------------------------- reasons in a few words
 
-DEVICES: Final[dict[Reason, str]] = {
+BRIEFLY: Final[dict[Reason, str]] = {
     Reason.INVALID_REQUEST: "asked for nothing",
+    Reason.UNSUPPORTED_REQUEST: "request not supported",
+    Reason.UNSUPPORTED_CONSTRAINT: "constraint not supported",
+    Reason.UNSCHEDULABLE: "cordoned",
+    Reason.TAINTED: "taint",
+    Reason.SELECTOR_MISMATCH: "selector or affinity",
+    Reason.INSUFFICIENT_RESOURCE: "lacks",
+    Reason.NO_DEVICE: "no cards",
+    Reason.SILENT: "silent agent",
+    Reason.SOURCE_FAILED: "cannot read its cards",
+    Reason.TOO_FEW_CARDS: "too few cards",
     Reason.MODEL_MISMATCH: "other model",
-    Reason.NOT_INCLUDED: "not listed",
-    Reason.EXCLUDED: "excluded",
-    Reason.LABEL_MISMATCH: "other labels",
-    Reason.MIG_MODE: "in MIG mode",
-    Reason.SHARING_MODE: "shared in another way",
-    Reason.PROFILE_MISMATCH: "no such instance",
-    Reason.TOO_SMALL: "too small",
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
     Reason.OCCUPIED: "occupied by strangers",
+    Reason.MIG_MODE: "in MIG mode",
+    Reason.WITHHELD: "held without a readable allocation",
     Reason.FULL: "full",
+    Reason.EXCLUDED: "excluded",
+    Reason.NOT_INCLUDED: "not listed",
+    Reason.TOO_SMALL: "too small",
+    Reason.SHARING_MODE: "shared in another way",
+    Reason.PROFILE_MISMATCH: "no such instance",
+    Reason.LABEL_MISMATCH: "other labels",
     Reason.IN_USE: "in use",
     Reason.PARTLY_USED: "partly used",
     Reason.NO_INSTANCE: "no free instance",
     Reason.NO_FUNCTION: "no free virtual function",
+    Reason.SCOPE_MISMATCH: "too few close together",
+    Reason.NO_PARTITION: "no free partition",
+    Reason.NO_ROOT: "not on the same PCIe root",
+    Reason.UNDECIDED: "not searched to the end",
+    Reason.NO_NODES: "no nodes",
 }
 
 TYPES: Final = {facts.GPU: "GPU"}
+
+
+def against(verdict: allocator.Verdict) -> str:
+    """Say in a few words why a device does not serve, with figures where it is about how much is left."""
+    measures = tuple(closely.missing(verdict)) if verdict.reason in closely.USED else ()
+    figures = " and ".join(counted(one) for one in measures)
+    reason = BRIEFLY[verdict.reason]
+    never = ", and never can" if verdict.never else ""
+    return f"{reason}: {figures} free" if figures else f"{reason}{never}"
 
 
 def device(kind: str, minor: int) -> str:

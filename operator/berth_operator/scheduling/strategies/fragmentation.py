@@ -18,16 +18,15 @@ from berth_operator.scheduling import columns
 from berth_operator.scheduling.strategies import looks
 
 MILLI: Final = 10  # Losses are compared in thousandths of a card, spaces counted in percent.
-LOSS, CARD, FULL, SPARE = 15, 7, 10, 18  # Bits: up to 32 cards, percent, thousandths, ± 131 cards.
+LOSS, CARD, FULL, SPARE = 15, 7, 10, 18  # Bits: up to 32 cards, 1/UNIT, thousandths, ± 131 cards.
 ALL: Final = LOSS + CARD + FULL + SPARE
 UNFIT: Final = 1 << 40
 
 
 def fragmentation(look: looks.Look) -> looks.Ranking:
     """Rank nodes by the usable space that would be lost."""
-    space = look.space()
-    middle, slot, taken = _cards(look, space)
-    before = space.sum(axis=1) * MILLI
+    middle, slot, taken = _cards(look)
+    before = look.space.sum(axis=1) * MILLI
     after = before - taken
     feeds = _fed(look, 0, 0)
     feeds_after = _fed(look, look.cpu, look.node_memory)
@@ -56,14 +55,14 @@ def _fed(look: looks.Look, cpu: int, memory: int) -> columns.Scores:
 
 
 def _cards(
-    look: looks.Look, space: columns.Numbers
+    look: looks.Look,
 ) -> tuple[columns.Numbers, columns.Numbers | None, columns.Numbers | int]:
     """Give what comes after the loss, the slot of a simple share, and the space that is taken."""
     if look.fit is None or look.share is None:
         whole = look.whole.sum(axis=1)
         return whole, None, look.taken_core() * MILLI
     after = np.maximum(look.space_after(look.share), 0)
-    worth = np.array(look.lesson.space)
+    space, worth = look.space, np.array(look.lesson.space)
     cost = (np.maximum(worth[space] - worth[after], 0) << FULL) + space * MILLI
     cost = np.where(look.fit, cost, UNFIT)
     slot = cost.argmin(axis=1)

@@ -6,51 +6,106 @@ would take of a card, or of all its cards together, in percent and bytes.
 """
 
 import dataclasses
+import functools
 from typing import Final
 
 import numpy as np
 
 from berth_operator.scheduling import columns, lessons
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
 
 NO_SLOT: Final = -1
 BEST: Final = 100.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Look:
-    """Some nodes, and a question to them."""
+    """Some nodes, and a question to them; numbers are gathered when a strategy first asks for them."""
 
+    table: columns.Columns
+    rows: columns.Rows
     need: requests.Need
     fit: columns.Mask | None  # [node, slot]: cards that could take the simple share.
-    core: columns.Numbers  # [node, slot]: free percent of cards that are given out.
-    memory: columns.Numbers  # [node, slot]: free bytes of them.
-    total: columns.Numbers  # [node, slot]: bytes they have.
-    whole: columns.Mask  # [node, slot]: nobody holds anything of them.
-    open: columns.Mask  # [node, slot]: they are given out at all.
-    cpu_left: columns.Numbers  # [node]
-    cpu_total: columns.Numbers  # [node]
-    memory_left: columns.Numbers  # [node]
-    scarcity: columns.Scores | float  # [node]: what the node's cards are worth, 1 unless they are in surplus
-    cpu: int  # what the pod asks of the node
-    node_memory: int  # likewise
+    cpu: int  # What the pod asks of the node.
+    node_memory: int  # Likewise.
     lesson: lessons.Lesson
     scale: "Scale"
+
+    @functools.cached_property
+    def core(self) -> columns.Numbers:
+        """Free percent of the cards that are given out: [node, slot]."""
+        return self.table.core[self.rows]
+
+    @functools.cached_property
+    def memory(self) -> columns.Numbers:
+        """Free bytes of them."""
+        return self.table.memory[self.rows]
+
+    @functools.cached_property
+    def space(self) -> columns.Numbers:
+        """The scarcer of both, in percent of the card."""
+        return self.table.space[self.rows]
+
+    @functools.cached_property
+    def total(self) -> columns.Numbers:
+        """Bytes that the cards have."""
+        return self.table.total[self.rows]
+
+    @functools.cached_property
+    def whole(self) -> columns.Mask:
+        """Cards of which nobody holds anything."""
+        return self.table.whole[self.rows]
+
+    @functools.cached_property
+    def open(self) -> columns.Mask:
+        """Cards that are given out at all."""
+        return self.table.open[self.rows]
+
+    @functools.cached_property
+    def cpu_left(self) -> columns.Numbers:
+        """Thousandths of cpu that each node has left."""
+        return self._left(facts.CPU)
+
+    @functools.cached_property
+    def cpu_total(self) -> columns.Numbers:
+        """Thousandths of cpu that each node has."""
+        return self.table.allocatable[self.rows, self.table.resources.of[facts.CPU]]
+
+    @functools.cached_property
+    def memory_left(self) -> columns.Numbers:
+        """Bytes that each node has left."""
+        return self._left(facts.MEMORY)
+
+    def _left(self, name: str) -> columns.Numbers:
+        at = self.table.resources.of[name]
+        left: columns.Numbers = self.table.allocatable[self.rows, at] - self.table.used[self.rows, at]
+        return left
+
+    @property
+    def scarcity(self) -> columns.Scores | float:
+        """What each node's cards are worth: 1, or less for a model of which there is too much."""
+        if not self.lesson.surplus:
+            return 1.0
+        worth = np.ones(len(self.table.models) + 1)
+        for name, percent in self.lesson.surplus:
+            worth[self.table.models.of[name]] = percent / requests.WHOLE
+        # The first card speaks for the node; ABSENT is -1, the last entry.
+        found: columns.Scores = worth[self.table.model[self.rows, 0]]
+        return found
 
     @property
     def share(self) -> requests.Gpus | None:
         """The simple share that is asked, if that is what it is."""
         return self.need.shares[0] if self.need.simple and self.need.shares else None
 
-    def space(self) -> columns.Numbers:
-        """Say how much of each card is left, in percent: the scarcer of compute and memory."""
-        left: columns.Numbers = np.minimum(self.core, _percent(self.memory, self.total))
-        return left
-
     def space_after(self, ask: requests.Gpus) -> columns.Numbers:
         """Say how much would be left of each card after a share is taken."""
-        taken = -(-self.total * ask.ratio // requests.WHOLE) if ask.ratio else ask.memory
-        left: columns.Numbers = np.minimum(self.core - ask.core, _percent(self.memory - taken, self.total))
+        if ask.memory == 0:
+            # Asked in percent, compute and memory fall alike.
+            return self.space - max(ask.core, ask.ratio)
+        by_memory = percent_of(self.memory - ask.memory, self.total)
+        left: columns.Numbers = np.minimum(self.core - ask.core, by_memory)
         return left
 
     def taken_core(self) -> int:
@@ -83,12 +138,11 @@ class Ranking:
     slot: columns.Numbers | None = None
 
 
-def _percent(memory: columns.Numbers, total: columns.Numbers) -> columns.Numbers:
-    """Memory in percent of the card, rounded down; a card of unknown size is judged by its compute alone."""
-    percent: columns.Numbers = np.where(
-        total > 0, memory * requests.WHOLE // np.maximum(total, 1), requests.WHOLE
-    )
-    return percent
+def percent_of(memory: columns.Numbers, total: columns.Numbers) -> columns.Numbers:
+    """Memory in percent of the card, to the nearest; a card of unknown size is judged by its compute alone."""
+    known = np.maximum(total, 1)
+    percent: columns.Numbers = (memory * requests.WHOLE + known // 2) // known
+    return np.where(total > 0, percent, requests.WHOLE)
 
 
 def fullest_slot(look: Look) -> columns.Numbers:
