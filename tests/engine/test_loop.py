@@ -117,7 +117,9 @@ async def test_binds_under_way_are_bounded() -> None:
 
     assert stage.writer.most_open == 3
     assert sorted(stage.writer.placements) == sorted(names)
-    shares = [share.uuid for placement in stage.writer.placements.values() for share in worlds.given(placement)]
+    shares = [
+        share.uuid for placement in stage.writer.placements.values() for share in worlds.given(placement)
+    ]
     assert len(set(shares)) == len(shares) == 8
 
 

@@ -10,7 +10,7 @@ from berth_crds import wire
 from berth_crds.client import api, resources
 from berth_operator.kube import events, tellers
 from berth_operator.scheduling import backlog
-from berth_operator.scheduling.decisions import Reason, Refusal
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.conftest import Noted
 from support import clock, pods, stub
@@ -190,9 +190,7 @@ async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: backlo
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(pod)
 
 
-async def test_a_sentence_without_end_is_cut_once(
-    desk: Desk, candidate: backlog.Candidate
-) -> None:
+async def test_a_sentence_without_end_is_cut_once(desk: Desk, candidate: backlog.Candidate) -> None:
     """What is longer than a condition should be is cut, and the cut one counts as shown."""
     desk.teller.refused(candidate, "x" * 100_000)
     await desk.until_written(1)

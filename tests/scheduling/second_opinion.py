@@ -122,7 +122,7 @@ def able(world: worlds.World, candidate: backlog.Candidate) -> list[str]:
         for name, node in sorted(world.nodes.items())
         if welcome(node, candidate.demand.where)
         and roomy(node, world.holds_on(name), candidate.demand)
-        and allocator.find(view(world, name), candidate.request) is not None
+        and (not candidate.request or allocator.find(view(world, name), candidate.request) is not None)
     ]
 
 

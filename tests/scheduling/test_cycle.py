@@ -88,7 +88,7 @@ def test_one_crowd_is_explained_once() -> None:
 
 def test_what_was_said_is_said_anew_after_a_placement() -> None:
     """A pod is told of the cluster as it is when its turn comes, not as it was for others of its kind."""
-    picture = builders.picture(*builders.nodes(1, cards=3), builders.hold("x", minors=(0,)))
+    picture = builders.picture(*builders.nodes(1, cards=3), builders.hold("x", withheld=1))
     first, last = (builders.candidate(name, cards=3, priority=level) for name, level in (("a", 3), ("z", 1)))
     between = builders.candidate("m", cards=1, priority=2)
 
@@ -97,8 +97,8 @@ def test_what_was_said_is_said_anew_after_a_placement() -> None:
     counts = [answer.counts for answer in found if isinstance(answer, Wait)]
     assert [type(answer) for answer in found] == [Wait, Bind, Wait]
     assert counts == [
-        (Count(Reason.FULL, "", 1),),
         (Count(Reason.WITHHELD, "", 1),),
+        (Count(Reason.FULL, "", 1),),
     ]
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling import backlog, decisions, inventory, workload
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
 from support import builders
@@ -164,10 +164,10 @@ MODELS_ASKED: Final = st.sampled_from([None, None, frozenset({"t4"}), frozenset(
 SAMPLES: Final = st.builds(
     workload.Sample,
     cpu=st.integers(0, 4000),
-    memory=st.integers(0, 8) .map(lambda count: count * builders.GIB),
-    sizes=st.lists(
-        st.tuples(st.integers(1, 100), st.sampled_from([1, 2, 60])), min_size=1, max_size=2
-    ).map(tuple),
+    memory=st.integers(0, 8).map(lambda count: count * builders.GIB),
+    sizes=st.lists(st.tuples(st.integers(1, 100), st.sampled_from([1, 2, 60])), min_size=1, max_size=2).map(
+        tuple
+    ),
     models=MODELS_ASKED,
 )
 
@@ -232,9 +232,7 @@ SHARES: Final = st.builds(
     count=st.sampled_from([1, 1, 1, 2]),
     core=st.sampled_from([0, 20, 50, 100]),
     memory=st.integers(1, 40).map(lambda count: count * builders.GIB),
-) | st.builds(
-    requests.Gpus, count=st.just(1), core=st.sampled_from([0, 30]), ratio=st.sampled_from([10, 50])
-)
+) | st.builds(requests.Gpus, count=st.just(1), core=st.sampled_from([0, 30]), ratio=st.sampled_from([10, 50]))
 RARE_ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(
     st.builds(requests.Instances, st.just(builders.PROFILE), st.integers(1, 2)),
     st.builds(requests.Replicas, st.integers(1, 3)),

@@ -94,20 +94,20 @@ def learn(known: workload.Workload, nodes: Supply) -> Lesson:
     # The greatest power of two up to the root of twice their number: about as fine as so many can tell.
     parts = min(PARTS, 2 ** int(math.log2(2 * max(count, 1)) / 2))
     step = max(RATIO_STEP, 1 / parts)
-    cards = max(nodes.percent, 1)
     return _lesson(
-        _rounded((known.cpu + nodes.cpu * PRIOR_PERCENT / cards) / (known.percent + PRIOR_PERCENT), step),
-        _rounded(
-            (known.memory + nodes.memory * PRIOR_PERCENT / cards) / (known.percent + PRIOR_PERCENT), step
-        ),
+        _ratio(known.cpu, nodes.cpu, known.percent, nodes.percent, step),
+        _ratio(known.memory, nodes.memory, known.percent, nodes.percent, step),
         _proportions(known, count, parts),
         _by_models(known, count, min(MODEL_PARTS, parts)),
         nodes.classes,
     )
 
 
-def _rounded(value: float, step: float) -> float:
-    return math.exp(round(math.log(value) / step) * step) if value > 0 else TINY
+def _ratio(asked: int, had: int, percent: int, cards: int, step: float) -> float:
+    """Say what goes with a percent of a card, in steps from what the nodes have: that itself without pods."""
+    usual = had * PRIOR_PERCENT / max(cards, 1)
+    value, base = (asked + usual) / (percent + PRIOR_PERCENT), usual / PRIOR_PERCENT or 1.0
+    return base * math.exp(round(math.log(value / base) / step) * step) if value > 0 else TINY
 
 
 def _proportions(known: workload.Workload, count: int, parts: int) -> bytes:

@@ -200,12 +200,12 @@ def replay(chosen: Chosen) -> Iterator[str]:
     """Run a trace and print what happens."""
     given = read(chosen)
     events = traces.read(chosen.trace, given.reader)
-    as_json = chosen.output == "json"
+    notes, as_json = scenario.notes(given), chosen.output == "json"
     run = replaying.Replay(given, cluster.Cluster(chosen.strategy), every=chosen.all)
     write = reports.told_json if as_json else reports.told_text
     # All of it first: a trace that makes no sense halfway through prints nothing.
     told = list(run.run(events))
-    tell(chosen, [*scenario.notes(given), *run.notes])
+    tell(chosen, [*notes, *run.notes])
     yield from map(write, told)
     yield from reports.final_json(run.tally) if as_json else reports.final_text(run.tally)
 

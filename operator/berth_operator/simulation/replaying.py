@@ -210,6 +210,7 @@ class Replay:
                 self._lost.add(self._keys[uid])
                 yield from self._delete(self._keys[uid], "deleted with its node")
             # The Device is owned by the Node.
+            self._given.things.pop(("Device", "", name), None)
             self._paper.remove("Device", "", name)
         self._paper.remove(kind, namespace, name)
         self._paper.book.touched.add(name)

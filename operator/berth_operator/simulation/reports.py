@@ -146,9 +146,15 @@ def as_yaml(given: scenario.Scenario, outcomes: Iterable[placing.Outcome]) -> It
         body = {**thing.body, "metadata": meta}
         if thing.title in placed:
             body = records.bound(body, placed[thing.title])
-        yield yaml.dump(
-            body, Dumper=_Dumper, sort_keys=False, explicit_start=True, allow_unicode=True, width=1 << 20
-        )
+        yield manifest(body)
+
+
+def manifest(body: dict[str, Any]) -> str:
+    """Write one object as a document of YAML."""
+    text: str = yaml.dump(
+        body, Dumper=_Dumper, sort_keys=False, explicit_start=True, allow_unicode=True, width=1 << 20
+    )
+    return text
 
 
 _BASE: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

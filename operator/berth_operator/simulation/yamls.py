@@ -43,7 +43,8 @@ def documents(text: str) -> Iterator[tuple[int, Any]]:
             elif type(event) is yaml.DocumentEndEvent:
                 yield builder.finish()
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        last = text.rstrip().count("\n") + 1  # The end of the text counts as a line of its own.
+        line = min(error.problem_mark.line + 1, last) if error.problem_mark else last
         raise Mistake(f"line {line}: not YAML: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1

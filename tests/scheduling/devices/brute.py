@@ -99,8 +99,10 @@ def options_of_parts(
 def suits(request: requests.Request, ask: requests.Parts, one: facts.Card) -> bool:
     """Tell whether a device is of the right kind."""
     wanted = set(request.manner.function_labels)
+    pins = {uuid for uuid in request.conditions.uuids if uuid.partition("-")[0] == ask.type}
     return (
         one.type == ask.type
+        and (not pins or one.uuid in pins)
         and set(request.manner.labels) <= set(one.labels)
         and (not wanted or any(wanted <= set(each.labels) for each in one.functions))
         and one.uuid not in request.conditions.avoid_uuids

@@ -131,6 +131,18 @@ def test_a_node_without_the_type_is_refused_for_good(made: facts.Device) -> None
     assert (refusal.reason, refusal.never, refusal.detail) == (Reason.NO_DEVICE, True, "rdma")
 
 
+def test_a_list_of_uuids_pins_a_type_only_if_it_names_it() -> None:
+    """A list of GPUs rules out no NIC; a list that names a NIC rules out the others."""
+    view = build.view(build.device(build.gpu(0), build.nic(0), build.nic(1)))
+
+    cards = requests.Conditions(uuids=frozenset({"GPU-0"}))
+    assert given(view, requests.cards(1), rdma(), conditions=cards) == [("GPU-0", ""), ("rdma-0", "")]
+    both = requests.Conditions(uuids=frozenset({"GPU-0", "rdma-1"}))
+    assert given(view, requests.cards(1), rdma(), conditions=both) == [("GPU-0", ""), ("rdma-1", "")]
+    avoided = requests.Conditions(avoid_uuids=frozenset({"rdma-0"}))
+    assert given(view, rdma(), conditions=avoided) == [("rdma-1", "")]
+
+
 # ---------------------------------------------------------------- every device
 
 

@@ -172,15 +172,26 @@ def test_a_container_is_named_where_its_ask_fails_alone() -> None:
     assert refusal(build.view(build.device(build.gpu(0))), requests.cards(2)).container == "main"
 
 
-def test_a_search_that_is_cut_short_says_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer within the effort is not a no for ever."""
-    monkeypatch.setattr(packing, "MOST_STEPS", 0)
-    monkeypatch.setattr(packing.Effort, "__init__", lambda self, left=0: setattr(self, "left", left))
-    made = build.device(build.gpu(0), build.gpu(1))
+def test_a_search_that_is_cut_short_says_that_it_does_not_know() -> None:
+    """No answer within the effort is no answer for ever."""
+    view = build.view(build.device(build.gpu(0), build.gpu(1)))
+    pod = build.request(requests.Gpus(1, core=50), requests.Gpus(1, core=60))
 
-    shortfall = refusal(build.view(made), requests.Gpus(1, core=50), requests.Gpus(1, core=60))
+    shortfall = shortfalls.explain(view, pod, undecided=True)
 
     assert (shortfall.reason, shortfall.never) == (Reason.UNDECIDED, False)
+
+
+def test_containers_that_are_too_much_for_an_empty_node_never_fit() -> None:
+    """Three cards for two containers each of a node with four."""
+    pod = requests.Request(
+        tuple(requests.ContainerRequest(name, (requests.cards(3),)) for name in ("a", "b"))
+    )
+
+    shortfall = build.refused(allocator.place(build.view(build.device(*map(build.gpu, range(4)))), pod))
+
+    assert (shortfall.reason, shortfall.never) == (Reason.TOO_FEW_CARDS, True)
+    assert (shortfall.wanted, shortfall.found) == (6, 4)
 
 
 def test_a_search_ends_when_its_effort_is_spent() -> None:
@@ -215,6 +226,14 @@ def test_too_many_sets_to_try_still_give_an_answer() -> None:
     shares = build.given(allocator.place(build.view(build.device(*cards)), asked))["main"]
 
     assert [share.minor for share in shares if share.core == 0] == [0]
+
+
+def test_an_absurd_number_of_replicas_is_not_searched_for() -> None:
+    """A thousand replicas of one card for one container: no answer, but no crash either."""
+    view = build.view(build.device(build.gpu(0, replicas=1024)))
+
+    assert refusal(view, requests.Replicas(1000)).reason is Reason.UNDECIDED
+    assert refusal(view, requests.Replicas(10**9)).reason is Reason.FULL
 
 
 def test_every_reason_says_what_could_help_or_is_the_requests_own_fault() -> None:

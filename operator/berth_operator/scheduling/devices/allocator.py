@@ -42,8 +42,11 @@ def place(
 
     `first` is the slot to try first, where a share of one card was matched with one already.
     """
-    found = find(view, request, prefer=prefer, first=first)
-    return shortfalls.explain(view, request, prefer=prefer) if found is None else found
+    effort = packing.Effort()
+    found = finder.find(view, request, effort, prefer=prefer, first=first)
+    if found is not None:
+        return found
+    return shortfalls.explain(view, request, prefer=prefer, undecided=effort.spent)
 
 
 def find(

@@ -34,6 +34,8 @@ from berth_operator.scheduling.devices import (
 STEPS_TO_POSE: Final = 20
 # Holding a card less is worth a look, not a long search.
 STEPS_TO_SAVE: Final = 2_000
+# Replicas and instances are placed one by one; a pod that asks for more of them is not searched for.
+MOST_PIECES: Final = 400
 NOWHERE: Final = scopes.Choice(0, 0)
 
 
@@ -46,7 +48,7 @@ def find(
     first: int | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
-    if not view.open:
+    if not view.open and request.need.asked:
         return None
     ask = simple.ask_of(request)
     if ask is not None:
@@ -58,6 +60,9 @@ def search(
     view: views.View, request: requests.Request, effort: packing.Effort, *, prefer: orders.Prefer
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices by the exact search, whether or not there is a shorter way."""
+    if _pieces(request) > MOST_PIECES:
+        effort.left = packing.SPENT
+        return None
     desk = puzzles.read_desk(view, request, prefer)
     solved = []
     for types in desk.parties:
@@ -68,6 +73,11 @@ def search(
             found = _save_cards(desk, types, found)
         solved.append(found)
     return grants.deal(desk, solved)
+
+
+def _pieces(request: requests.Request) -> int:
+    asks = (ask for container in request.containers for ask in container.asks)
+    return sum(ask.count for ask in asks if isinstance(ask, requests.Replicas | requests.Instances))
 
 
 def _solve(desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort) -> grants.Solved | None:

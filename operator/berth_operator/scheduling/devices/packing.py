@@ -28,6 +28,7 @@ from berth_operator.scheduling.devices import bounds, facts, joint
 MOST_STEPS: Final = 20_000
 # Below so many steps, counting would cost more than it saves.
 PATIENCE: Final = 40
+SPENT: Final = -1
 
 Room = tuple[int, int]
 Load = tuple[int, ...]  # What the items placed so far take of a spot: two numbers for each phase.
@@ -111,7 +112,7 @@ class Effort:
     @property
     def spent(self) -> bool:
         """Whether a search was cut short, so that its no means nothing."""
-        return self.left < 0
+        return self.left <= SPENT
 
 
 def solve(puzzle: Puzzle, effort: Effort) -> State | None:

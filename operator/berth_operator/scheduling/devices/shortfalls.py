@@ -51,14 +51,36 @@ class Shortfall:
 
 
 def explain(
-    view: views.View, request: requests.Request, *, prefer: orders.Prefer = orders.Prefer.PACK
+    view: views.View,
+    request: requests.Request,
+    *,
+    prefer: orders.Prefer = orders.Prefer.PACK,
+    undecided: bool = False,
 ) -> Shortfall:
-    """Say why a request that finds no place on a node finds none."""
+    """Say why a request finds no place on a node; `undecided` where the search for one was cut short."""
     if not view.open:
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
-    reason = next(_of_single_asks(view, request), None) or _of_combination(view, request, prefer)
-    return dataclasses.replace(reason, never=_fits(emptied(view), request, prefer) is False)
+    trial = _Trial(prefer, packing.Effort())
+    never = trial.fits(emptied(view), request) is False
+    found = next(_of_single_asks(view, request), None)
+    if found is None and undecided:
+        found = Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
+    found = found or _of_combination(view, request, trial, never=never)
+    return dataclasses.replace(found, never=never)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Trial:
+    """How it is found out what would fit: all trials of one explanation share their effort."""
+
+    prefer: orders.Prefer
+    effort: packing.Effort
+
+    def fits(self, view: views.View, request: requests.Request) -> bool | None:
+        """Tell whether a request finds a place; None where the search was cut short."""
+        found = finder.find(view, request, self.effort, prefer=self.prefer) is not None
+        return None if self.effort.spent and not found else found
 
 
 def left_out(view: views.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:
@@ -82,14 +104,6 @@ def emptied(view: views.View) -> views.View:
         failed="",
     )
     return views.View(device)
-
-
-def _fits(view: views.View, request: requests.Request, prefer: orders.Prefer) -> bool | None:
-    """Tell whether a request finds a place; None where the search was cut short."""
-    effort = packing.Effort()
-    if finder.find(view, request, effort, prefer=prefer) is not None:
-        return True
-    return None if effort.spent else False
 
 
 # ---------------------------------------------------------------- one ask by itself
@@ -178,25 +192,22 @@ def _detail(ask: requests.Ask) -> str:
 # ---------------------------------------------------------------- the combination
 
 
-def _of_combination(view: views.View, request: requests.Request, prefer: orders.Prefer) -> Shortfall:
+def _of_combination(view: views.View, request: requests.Request, trial: _Trial, *, never: bool) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
     field = puzzles.read_field(view, puzzles.in_order(view.device.cards), request.conditions)
-    wanted, found = request.need.cards, field.pool.bit_count()
-    undecided = False
-    for reason, easier, request_ in _relaxed(view, request, field):
-        fits = _fits(easier, request_, prefer)
-        if fits:
-            return Shortfall(reason, wanted=wanted, found=_found(view, request, field, reason))
-        undecided = undecided or fits is None
-    return Shortfall(Reason.UNDECIDED if undecided else Reason.FULL, wanted=wanted, found=found)
+    reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
+    for given_up, easier, request_ in _relaxed(view, request, field):
+        fits = trial.fits(easier, request_)
+        if fits or fits is None:
+            reason = given_up if fits else Reason.UNDECIDED
+            break
+    return Shortfall(reason, wanted=request.need.cards, found=_found(view, request, field, reason))
 
 
 def _relaxed(
     view: views.View, request: requests.Request, field: scopes.Field
 ) -> Iterator[tuple[Reason, views.View, requests.Request]]:
     manner = request.manner
-    # Unchanged first: it can only fit if the search was cut short before.
-    yield Reason.UNDECIDED, view, request
     if view.withheld:
         view = dataclasses.replace(view, withheld=0)
         yield Reason.WITHHELD, view, request

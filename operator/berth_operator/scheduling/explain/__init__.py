@@ -33,6 +33,7 @@ Change = findings.Change
 brief = sentences.brief
 sentence = sentences.sentence
 nearest = sentences.nearest
+would_fit = sentences.would_fit
 refusals = sentences.refusals
 table = tables.table
 

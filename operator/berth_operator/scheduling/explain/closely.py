@@ -4,6 +4,7 @@ Which nodes are looked at: the nearest ones, and one of each reason, so that eve
 has an example with its devices; all of them if that is wanted.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -30,42 +31,44 @@ UNITS: Final = {
 def findings_of(heard: hearing.Hearing, *, whole: bool) -> tuple[Finding, ...]:
     """Say of each refusing node, by name, why it refuses."""
     told = set(heard.refusing if whole else worth_telling(heard))
-    return tuple(finding(heard, at, closely=at in told) for at in heard.refusing)
+    return tuple(
+        _closely(heard, at, one) if at in told else one
+        for at, one in zip(heard.refusing, _from_afar(heard), strict=True)
+    )
+
+
+def _from_afar(heard: hearing.Hearing) -> Iterator[Finding]:
+    """Say what the sums said; plain lists, because there may be thousands."""
+    codes, never, found = heard.code.tolist(), heard.never.tolist(), heard.picture.rows
+    whys = [why or (Reason.UNDECIDED, "") for why in heard.whys]
+    for at in heard.refusing:
+        row, (reason, detail) = found[at], whys[codes[at]]
+        yield Finding(row.name if row else "", reason, detail, never[at])
 
 
 def worth_telling(heard: hearing.Hearing) -> Iterator[int]:
     """Choose the nodes to look at."""
     yield from heard.nearest()[:NEAREST_LOOKED_AT]
-    firsts: dict[object, int] = {}
-    for at in heard.refusing:
-        firsts.setdefault(heard.why(at), at)
-    yield from (firsts[one.reason, one.detail] for one in heard.counts[:EXAMPLES])
+    codes, first = np.unique(heard.code[heard.refusing], return_index=True)
+    examples = {
+        heard.whys[code]: heard.refusing[at] for code, at in zip(codes.tolist(), first.tolist(), strict=True)
+    }
+    yield from (examples[one.reason, one.detail] for one in heard.counts[:EXAMPLES])
 
 
-def finding(heard: hearing.Hearing, at: int, *, closely: bool) -> Finding:
-    """Say why one node refuses."""
-    row, (reason, detail), never = heard.row(at), heard.why(at), bool(heard.never[at])
-    if not closely:
-        return Finding(row.name, reason, detail, never)
-    if reason is Reason.INSUFFICIENT_RESOURCE:
-        measures = tuple(lacking_resources(heard, at))
-        return Finding(row.name, reason, detail, never, looked=True, measures=measures)
-    if reason in hearing.PLACES | hearing.STATES:
-        return Finding(row.name, reason, detail, never, looked=True)
-    return _about_devices(heard, at)
-
-
-def _about_devices(heard: hearing.Hearing, at: int) -> Finding:
-    row, (reason, detail), never = heard.row(at), heard.why(at), bool(heard.never[at])
-    shortfall = allocator.place(row.view(), heard.request)
+def _closely(heard: hearing.Hearing, at: int, seen: Finding) -> Finding:
+    """Add to what the sums said of a node what is missing, and what is wrong with each device."""
+    if seen.reason is Reason.INSUFFICIENT_RESOURCE:
+        return dataclasses.replace(seen, looked=True, measures=tuple(lacking_resources(heard, at)))
+    if seen.reason in hearing.PLACES | hearing.STATES:
+        return dataclasses.replace(seen, looked=True)
+    shortfall = allocator.place(heard.row(at).view(), heard.request)
     if not isinstance(shortfall, allocator.Shortfall):
         # The sums are stricter than the allocator where cards are withheld.
-        return Finding(row.name, reason, detail, never, looked=True)
-    return Finding(
-        row.name,
-        reason,
-        detail,
-        never or shortfall.never,
+        return dataclasses.replace(seen, looked=True)
+    return dataclasses.replace(
+        seen,
+        never=seen.never or shortfall.never,
         looked=True,
         measures=tuple(_missing_devices(heard.request, shortfall)),
         shortfall=shortfall,

@@ -191,8 +191,8 @@ class Mend:
 
 Change = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
 
-# Between changes of equal size: what may happen by itself, what others can do, what the pod gives up.
-ORDER: Final = (MakeRoom, EndPods, FreeResource, AskLess, Mend, Drop)
+# Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
+ORDER: Final = (MakeRoom, EndPods, FreeResource, Mend, AskLess, Drop)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
 
 

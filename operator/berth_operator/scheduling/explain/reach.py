@@ -73,6 +73,8 @@ class Inquiry:
 
     @functools.cached_property
     def _odd(self) -> columns.Mask:
+        if not len(self.picture.columns.profiles):
+            return np.zeros(self.picture.size, dtype=np.bool_)
         return np.array([odd(row) for row in self.picture.rows], dtype=np.bool_)
 
 

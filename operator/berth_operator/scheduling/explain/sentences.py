@@ -45,6 +45,12 @@ def nearest(found: findings.Nearest) -> str:
     return f"{of}{words.short(found.node)} has {what} free"
 
 
+def would_fit(change: findings.Change) -> str:
+    """Say what would help, and on how many nodes where it is the pod that changes."""
+    nodes = clauses.reach(change)
+    return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
+
+
 def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[Refusal, ...]:
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
     if not told.total:
@@ -92,10 +98,11 @@ def _extras(told: findings.Explanation) -> Extras:
         key = finding.reason, finding.detail
         card = _example(finding) if key not in extras else ""
         if card:
-            extras[key] = f" (such as {words.short(card)} on {words.short(finding.node)})"
+            extras[key] = f"such as {words.short(card)} on {words.short(finding.node)}"
     if told.nearest is not None:
-        extras[told.nearest.reason, told.nearest.detail] = f" (nearest: {nearest(told.nearest)})"
-    return extras
+        key = told.nearest.reason, told.nearest.detail
+        extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(told.nearest)}")))
+    return {key: f" ({text})" for key, text in extras.items()}
 
 
 def _example(finding: findings.Finding) -> str:
@@ -110,9 +117,8 @@ def _ending(told: findings.Explanation) -> str:
     never = " No node could take it even if nothing were used." if told.never else ""
     if not told.changes:
         return f".{never}" if never else ""
-    best = told.changes[0]
-    nodes = clauses.reach(best)
-    return f".{never} Would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(best)}."
+    best = would_fit(told.changes[0])
+    return f".{never} {best[0].upper()}{best[1:]}."
 
 
 def _cut(text: str) -> str:

@@ -5,28 +5,31 @@ looked at closely are only counted, so the table stays readable in a large clust
 """
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, verdicts
-from berth_operator.scheduling.explain import clauses, findings, sentences, words
+from berth_operator.scheduling.explain import findings, sentences, words
 from berth_operator.scheduling.explain.findings import EndPods, Finding, MakeRoom, Unit
 
 HEAD: Final = ("NODE", "DEVICE", "UUID", "WHY NOT", "WANTED", "FREE")
 NONE: Final = "-"
 GAP: Final = "  "
+PODS_NAMED: Final = 8
 
 Line = tuple[str, ...]
 
 
 def table(told: findings.Explanation) -> str:
     """Lay an explanation out."""
-    lines = [HEAD, *(line for finding in told.nodes if finding.looked for line in _lines(finding))]
+    lines = [line for finding in told.nodes if finding.looked for line in _lines(finding)]
     return "\n".join([*_aligned(lines), *_below(told)]) + "\n"
 
 
-def _aligned(lines: Sequence[Line]) -> Iterator[str]:
-    widths = [max(len(line[at]) for line in lines) for at in range(len(HEAD))]
+def _aligned(lines: list[Line]) -> Iterator[str]:
+    lines = [HEAD, *lines] if lines else []
+    widths = [max((len(line[at]) for line in lines), default=0) for at in range(len(HEAD))]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         yield GAP.join(cells).rstrip()
@@ -35,7 +38,7 @@ def _aligned(lines: Sequence[Line]) -> Iterator[str]:
 def _lines(finding: Finding) -> Iterator[Line]:
     wanted = [_count(one.unit, one.name, one.wanted) for one in finding.measures]
     free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.measures]
-    why = _why(f"{words.BRIEFLY[finding.reason]} {finding.detail}".strip(), never=finding.never)
+    why = _why(words.briefly(finding.reason, finding.detail), never=finding.never)
     yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
     for verdict in finding.shortfall.against if finding.shortfall else ():
         yield _device_line(verdict)
@@ -82,18 +85,19 @@ def _below(told: findings.Explanation) -> Iterator[str]:
     if rest:
         parts = ", ".join(f"{count} {reason}" for reason, count in sorted(rest.items()))
         yield f"and {rest.total()} more, not looked at closely: {parts}"
+    if not told.total:
+        yield words.BRIEFLY[Reason.NO_NODES]
     if told.fits:
         yield f"fits on {told.fits} of {told.total} nodes"
     if told.nearest is not None:
         yield f"nearest: {sentences.nearest(told.nearest)}"
     for change in told.changes:
-        yield f"would fit if {clauses.clause(change)}{_added(change)}"
+        yield f"{sentences.would_fit(change)}{_added(change)}"
 
 
 def _added(change: findings.Change) -> str:
-    """Add what a sentence leaves out: how many nodes, whose pods."""
+    """Add what a sentence leaves out: whose pods they are."""
     match change:
-        case MakeRoom(holders=people) | EndPods(titles=people) if people:
-            return f" (held by {words.listed(people)})"
-    nodes = clauses.reach(change)
-    return f": {nodes}" if nodes else ""
+        case MakeRoom(holders=people) | EndPods(titles=people):
+            return f" (held by {words.listed(people, most=PODS_NAMED)})"
+    return ""

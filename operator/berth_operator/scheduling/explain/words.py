@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import backlog, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.explain import closely
 from berth_operator.scheduling.explain.findings import Measure, Unit
+from berth_operator.scheduling.nodes import facts as nodes
 
 LONGEST_NAME: Final = 80  # Of anything people wrote.
 LISTED: Final = 3
@@ -109,7 +110,7 @@ def _have(count: int) -> str:
 def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
     if detail:
         return f"{_have(n)} too few {noun(detail, 2)}"
-    count = candidate.request.need.cards
+    count = max((ask.count for ask in tally.counted_asks(candidate.request.need)), default=1)
     return f"{_have(n)} fewer than {count} {noun(closely.CARDS, count)}"
 
 
@@ -145,7 +146,7 @@ def large(candidate: backlog.Candidate) -> str:
     """Say how large a card must be."""
     request = candidate.request
     least = max([request.conditions.memory_at_least, *(one.memory for one in request.need.shares)])
-    return f" with {amount(Unit.BYTES, least)}" if least else " that are large enough"
+    return f" with at least {amount(Unit.BYTES, least)}" if least else " that are large enough"
 
 
 def _far(n: int, candidate: backlog.Candidate, _detail: str) -> str:
@@ -167,6 +168,12 @@ def _no_root(n: int, candidate: backlog.Candidate, _detail: str) -> str:
 
 def _with_detail(one: str, many: str) -> Words:
     return lambda n, _c, detail: f"{n} {one if n == 1 else many} {short(detail)}".rstrip()
+
+
+def _lacking(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+    if detail == nodes.PODS:
+        return f"{_have(n)} no room for another pod"
+    return f"{n} {'lacks' if n == 1 else 'lack'} {short(detail)}"
 
 
 def _unread(n: int, _candidate: backlog.Candidate, detail: str) -> str:
@@ -194,7 +201,7 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.SELECTOR_MISMATCH: _say(
         "does not match the node selector or affinity", "do not match the node selector or affinity"
     ),
-    Reason.INSUFFICIENT_RESOURCE: _with_detail("lacks", "lack"),
+    Reason.INSUFFICIENT_RESOURCE: _lacking,
     Reason.NO_DEVICE: lambda n, _c, d: f"{_have(n)} no {noun(d, 2) if d else 'cards'}",
     Reason.SILENT: _say("has a silent agent", "have silent agents"),
     Reason.SOURCE_FAILED: _unread,
@@ -263,18 +270,29 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.NO_NODES: "no nodes",
 }
 
+# Reasons that read on into their detail.
+FOLLOWED: Final = frozenset({Reason.TAINTED, Reason.INSUFFICIENT_RESOURCE})
 TYPES: Final = {facts.GPU: "GPU"}
 
 
-def against(verdict: allocator.Verdict) -> str:
-    """Say in a few words why a device does not serve, with figures where it is about how much is left."""
-    measures = tuple(closely.missing(verdict)) if verdict.reason in closely.USED else ()
-    figures = " and ".join(counted(one) for one in measures)
-    reason = BRIEFLY[verdict.reason]
-    never = ", and never can" if verdict.never else ""
-    return f"{reason}: {figures} free" if figures else f"{reason}{never}"
+def briefly(reason: Reason, detail: str) -> str:
+    """Name a reason and what it is about in a few words."""
+    joint = " " if reason in FOLLOWED else ": "
+    return f"{BRIEFLY[reason]}{joint}{short(detail)}" if detail else BRIEFLY[reason]
 
 
 def device(kind: str, minor: int) -> str:
     """Name a device by its number, as people at its node do."""
     return f"{TYPES.get(kind, kind)} {minor}"
+
+
+def against(verdict: allocator.Verdict) -> str:
+    """Say in a few words why a device does not serve, with figures where it is about how much there is."""
+    reason = BRIEFLY[verdict.reason]
+    if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:
+        has = of(Measure("", Unit.BYTES, verdict.wanted.memory, verdict.total.memory))
+        return f"{reason}: has {has}, never fits"
+    figures = " and ".join(counted(one) for one in closely.missing(verdict) if one.free > 0)
+    if verdict.reason in closely.USED and figures:
+        return f"{reason}: {figures} free"
+    return f"{reason}, never fits" if verdict.never else reason
