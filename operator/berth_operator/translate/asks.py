@@ -34,6 +34,10 @@ UNSERVED_ANNOTATIONS: Final = (
     names.GANG_SIZE,
 )
 
+# An answer that a pod brings along is overwritten when the pod is bound.
+ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS})
+KNOWN_ANNOTATIONS: Final = {*UNSERVED_ANNOTATIONS, *ANSWERS, names.MODEL, names.TERM}
+
 Outcome = int | Refusal
 
 
@@ -63,7 +67,16 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     if isinstance(models, Refusal):
         faults.append(models)
         models = frozenset()
+    faults += _brought_answers(pod, frozenset(container.name for container in containers))
     return requests.Request(tuple(containers), models), tuple(faults)
+
+
+def _brought_answers(pod: raw.Pod, asking: frozenset[str]) -> Iterator[Refusal]:
+    """Refuse answers that a pod brings along and that its Binding would not overwrite."""
+    for key in sorted(pod.metadata.annotations):
+        container, found, _ = key.partition(names.CONTAINER_INFIX)
+        if (found and container not in asking) or (key in ANSWERS and not asking):
+            yield _invalid(f"annotation {key} is Berth's answer, not a request; remove it")
 
 
 def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
@@ -152,6 +165,9 @@ def _unserved(pod: raw.Pod) -> Iterator[Refusal]:
     for key in UNSERVED_ANNOTATIONS:
         if key in pod.metadata.annotations:
             yield _unsupported(f"annotation {key} is not served yet")
+    for key in sorted(pod.metadata.annotations):
+        if key.startswith(f"{names.GROUP}/") and key not in KNOWN_ANNOTATIONS:
+            yield _invalid(f"annotation {key} is not known; is it misspelt?")
     for what, present in UNSERVED_CONSTRAINTS.items():
         if present(pod.spec):
             yield Refusal(
