@@ -65,6 +65,9 @@ TERM: Final = f"{GROUP}/term"
 FENCED_LABEL: Final = f"{GROUP}/fenced"
 
 
+CONTAINER_INFIX: Final = f".devices.{GROUP}/"
+
+
 def container_key(container: str, field: str) -> str:
     """Name the annotation that feeds one container's environment through fieldRef."""
-    return f"{container}.devices.{GROUP}/{field}"
+    return f"{container}{CONTAINER_INFIX}{field}"

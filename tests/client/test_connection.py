@@ -320,3 +320,37 @@ def test_of_several_files_one_must_exist(folder: Folder) -> None:
 
     with pytest.raises(errors.Unusable, match=f"No kubeconfig file exists at {files}"):
         connection.load(files)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("clusters: []\nx: 2020-99-99", id="an impossible date"),
+        pytest.param("[" * 5000, id="nested without end"),
+        pytest.param("clusters: [{name: c, cluster: {server: 'https://c:99999'}}]", id="an impossible port"),
+        pytest.param("clusters: [{name: c, cluster: {server: 'https://'}}]", id="no host"),
+        pytest.param("clusters: [{name: c, cluster: {server: 'https://a b'}}]", id="a space in the host"),
+        pytest.param(
+            "clusters: [{name: c, cluster: {server: 'https://c', proxy-url: 5}}]", id="a number as proxy"
+        ),
+        pytest.param(
+            "clusters: [{name: c, cluster: {server: 'https://c', proxy-url: x}}]", id="no URL as proxy"
+        ),
+        pytest.param(
+            "clusters: [{name: c, cluster: {server: 'https://c', tls-server-name: 5}}]", id="a number as name"
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(tmp_path: Path, text: str) -> None:
+    """Whatever stands in a kubeconfig, it is refused in one line that names the file."""
+    path = tmp_path / "odd.kubeconfig"
+    rest = (
+        "\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n" if "clusters" in text else ""
+    )
+    path.write_text(text + rest)
+
+    with pytest.raises(errors.Unusable) as refused:
+        connection.load(path)
+
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)

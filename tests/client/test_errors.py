@@ -100,6 +100,24 @@ def test_patience_asked_for(header: str | None, hint: float | None, seconds: flo
     assert error.retry_after == seconds
 
 
+@pytest.mark.parametrize(
+    ("error", "everybodys"),
+    [
+        (errors.Unreachable("gone", ambiguous=True), True),
+        (errors.Unusable("no token"), True),
+        (errors.from_answer(401, b""), True),
+        (errors.from_answer(429, b""), True),
+        (errors.from_answer(500, b""), False),
+        (errors.from_answer(409, b""), False),
+        (errors.from_answer(403, b""), False),
+    ],
+    ids=["no answer", "no login", "401", "429", "500", "409", "403"],
+)
+def test_some_trouble_is_everybodys(error: errors.ClientError, *, everybodys: bool) -> None:
+    """When the server is away or does not know us, other requests would fare no better."""
+    assert errors.everybodys(error) is everybodys
+
+
 def test_a_status_inside_a_watch_is_an_error_too() -> None:
     """An ERROR event carries its code inside; one without a code may have had effects."""
     gone = errors.from_status(errors.Status(message="too old", reason="Expired", code=410))

@@ -1,5 +1,6 @@
 """What the end-to-end tests share: one cluster with all that the project ships, and a stage for each test."""
 
+import secrets
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -9,17 +10,27 @@ from e2e import fleet
 from e2e import stage as stages
 from support import kubelet
 from testbed import cluster as clusters
+from testbed import processes, waiting
 
 
 @pytest.fixture(scope="session")
-def base() -> Iterator[fleet.Fleet]:
-    """Start a cluster of our own: there is one leader in a cluster, and each test has operators."""
-    with clusters.Cluster() as cluster:
-        installed = fleet.Fleet(cluster)
-        installed.install()
-        # For a moment the server of a new kind asks for patience, which kubectl has.
-        cluster.kubectl("get", "devices,gpupods,placementpolicies", "--all-namespaces")
-        yield installed
+def base(own_cluster: clusters.Cluster) -> fleet.Fleet:
+    """Install all that the project ships: there is one leader in a cluster, and each test has operators."""
+    installed = fleet.Fleet(own_cluster)
+    installed.install()
+    # For a moment the server of a new kind asks for patience, which kubectl has.
+    own_cluster.kubectl("get", "devices,gpupods,placementpolicies", "--all-namespaces")
+    return installed
+
+
+@pytest.fixture(scope="module")
+def leader(base: fleet.Fleet) -> Iterator[processes.Program]:
+    """Run one operator for all tests of a module that leave it alone."""
+    program = base.operator(*stages.QUICK, name=f"leader-{secrets.token_hex(3)}")
+    waiting.until(lambda: "deciding:" in program.log.read_text(), what="the operator to decide", seconds=30)
+    yield program
+    assert program.alive(), processes.tail(program.log)
+    program.stop(grace=10)
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from testbed import audit, processes, proxy, waiting
 OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
 AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
 
-# Short terms make a takeover quick; the ratios are about those of the defaults.
-QUICK: Final = ("--lease-duration", "2", "--renew-deadline", "1.4", "--retry-period", "0.3")
+# Short terms make a takeover quick; shorter ones would be lost on a machine that is busy with other things.
+QUICK: Final = ("--lease-duration", "3", "--renew-deadline", "2.2", "--retry-period", "0.3")
 BRISK: Final = ("--interval", "0.5", "--sample-deadline", "1", "--lease-duration", "3")
 SOON: Final = 30.0
 
@@ -163,8 +163,12 @@ class Stage:
     async def until(
         self, what: str, condition: Callable[[], Awaitable[T | None]], *, seconds: float = SOON
     ) -> T:
-        """Wait for a condition that asks the API server."""
-        return await waiting.eventually(condition, what=what, seconds=seconds)
+        """Wait for a condition that asks the API server; in vain, tell what the operators said last."""
+        try:
+            return await waiting.eventually(condition, what=what, seconds=seconds)
+        except waiting.TimedOut as error:
+            logs = [f"{one.name} said:\n{processes.tail(one.log)}" for one in self._operators]
+            raise waiting.TimedOut("\n\n".join([str(error), *logs])) from None
 
     async def until_bound(self, *names_: str, seconds: float = SOON) -> dict[str, str]:
         """Wait until these pods have a node, and give the nodes of all."""
@@ -231,7 +235,8 @@ class Stage:
                 program.process.send_signal(signal.SIGCONT)
         for program in (*self._operators, *self._agents):
             program.kill()
-        await self._vacate()
+        if self._operators:
+            await self._vacate()
         path = resources.PODS.path(namespace=self.namespace)
         await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
         for name in self._nodes:

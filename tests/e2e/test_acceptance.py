@@ -11,17 +11,17 @@ import pytest
 from berth_crds import names
 from berth_crds.client import resources
 from e2e import fleet
-from e2e.stage import AGENT, OPERATOR, Pod, Stage, cards_of, pod, scheduled
+from e2e.stage import AGENT, OPERATOR, Pod, Stage, pod, scheduled
 from testbed import audit
 from testbed import cluster as clusters
 
 # ---------------------------------------------------------------- one write
 
 
+@pytest.mark.usefixtures("leader")
 async def test_a_pod_that_fits_at_once_costs_exactly_one_write(stage: Stage) -> None:
     """For a pod that fits, the operator writes the pod once: its Binding, which carries everything."""
     await stage.nodes(once="4xT4")
-    await stage.deciding_operator()
     await stage.until_ready("once")
 
     await stage.create(pod("a"), pod("b"), pod("c", cards=2))
@@ -33,10 +33,10 @@ async def test_a_pod_that_fits_at_once_costs_exactly_one_write(stage: Stage) -> 
     await stage.assert_sound("a", "b", "c")
 
 
+@pytest.mark.usefixtures("leader")
 async def test_what_else_is_written_is_little(stage: Stage) -> None:
     """Beside the binds there are an event for each pod, the leader's Lease, and a few Device statuses."""
     await stage.nodes(little="4xT4")
-    await stage.deciding_operator()
     await stage.until_ready("little")
     before = len(audit.writes_by(stage.cluster.audit(), OPERATOR))
 
@@ -56,10 +56,10 @@ async def test_what_else_is_written_is_little(stage: Stage) -> None:
     assert audit.refused(written) == []
 
 
+@pytest.mark.usefixtures("leader")
 async def test_a_pod_that_waits_costs_one_more_write_for_each_changed_verdict(stage: Stage) -> None:
     """A waiting pod gets one status patch while the reason stays the same, and then its Binding."""
     await stage.nodes(full="1xT4")
-    await stage.deciding_operator()
     await stage.create(pod("first"))
     await stage.until_bound("first")
 
@@ -193,10 +193,10 @@ NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
 }
 
 
+@pytest.mark.usefixtures("leader")
 async def test_nonsense_is_answered_by_a_condition_and_an_event(stage: Stage) -> None:
     """A pod that asks for nonsense is told what is wrong, in its condition and an event, and not bound."""
     await stage.nodes(sane="1xT4")
-    await stage.deciding_operator()
 
     wanted = {f"n{at}": row for at, row in enumerate(NONSENSE.values())}
     for name, (thing, _, _) in wanted.items():
@@ -266,10 +266,10 @@ def test_a_device_that_makes_no_sense_is_refused_in_words(
 # ---------------------------------------------------------------- freeing
 
 
+@pytest.mark.usefixtures("leader")
 async def test_a_card_that_becomes_free_is_given_at_once(stage: Stage) -> None:
     """A pod that finishes, fails or is deleted makes room within about a second."""
     await stage.nodes(freeing="1xT4")
-    await stage.deciding_operator()
     await stage.create(pod("p0"))
     await stage.until_bound("p0")
 
@@ -290,26 +290,3 @@ async def test_a_card_that_becomes_free_is_given_at_once(stage: Stage) -> None:
         await end(f"p{at}")
         await stage.until_bound(f"p{at + 1}")
         assert loop.time() - ended < 2.0, end.__name__
-
-
-async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -> None:
-    """What finished and what was deleted while the operator was down is known when it is back."""
-    await stage.nodes(unseen="2xT4")
-    first = await stage.deciding_operator()
-    await stage.create(pod("done"), pod("deleted"))
-    await stage.until_bound("done", "deleted")
-    await stage.create(pod("next", cards=2))
-    await stage.until_told("next")
-
-    await asyncio.to_thread(first.stop, grace=10)
-    await stage.patch(resources.PODS, "done", {"status": {"phase": "Succeeded"}}, sub="status")
-    await stage.delete("deleted")
-
-    async def gone() -> bool:
-        return "deleted" not in await stage.pods()
-
-    await stage.until("the deleted pod to be gone", gone)
-    await stage.deciding_operator()
-
-    await stage.until_bound("next")
-    assert len(cards_of((await stage.pods())["next"])) == 2

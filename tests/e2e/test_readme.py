@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from support import kubelet
-from testbed import binaries, processes, waiting
+from testbed import binaries, lending, processes, waiting
 from testbed import cluster as clusters
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -29,16 +29,15 @@ def blocks(language: str, *, after: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def own_cluster() -> Iterator[clusters.Cluster]:
+def base(request: pytest.FixtureRequest) -> Iterator[clusters.Cluster]:
     """Start a cluster that nobody has prepared."""
-    with clusters.Cluster() as cluster:
-        yield cluster
+    yield from lending.lend(clusters.Cluster(), request.config)
 
 
 @pytest.fixture
-async def kubelets(own_cluster: clusters.Cluster) -> AsyncIterator[kubelet.Kubelets]:
+async def kubelets(base: clusters.Cluster) -> AsyncIterator[kubelet.Kubelets]:
     """Play the kubelet of one node."""
-    async with kubelet.Kubelets(own_cluster) as playing:
+    async with kubelet.Kubelets(base) as playing:
         await playing.add(kubelet.FakeNode(NODE))
         yield playing
 
@@ -66,11 +65,11 @@ def checkout(place: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("kubelets")
 async def test_an_existing_cluster_is_set_up_by_the_commands_of_the_readme(
-    own_cluster: clusters.Cluster, tmp_path: Path
+    base: clusters.Cluster, tmp_path: Path
 ) -> None:
     """Whoever follows "On an existing cluster" word by word gets the README's example pod placed."""
     # Given the commands of that section, but for `make setup`, which has run: it made this interpreter
-    shell = environment(own_cluster)
+    shell = environment(base)
     place = checkout(tmp_path)
     install, accounts, operator, agent = blocks("sh", after="On an existing cluster")
     for script in (install, accounts.replace("make setup\n", "")):
@@ -80,12 +79,12 @@ async def test_an_existing_cluster_is_set_up_by_the_commands_of_the_readme(
     # When both programs run as it says, and the pod of the first page is created
     started = [run(command, place, shell, at) for at, command in enumerate((operator, agent))]
     try:
-        await waiting.eventually(_ready(own_cluster), what="the Device to be ready", seconds=30)
-        namespace = own_cluster.namespace("readme")
-        own_cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=first_example())
+        await waiting.eventually(_ready(base), what="the Device to be ready", seconds=30)
+        namespace = base.namespace("readme")
+        base.kubectl("apply", "-n", namespace, "-f", "-", stdin=first_example())
 
         # Then it runs on that node, with two cards of its own
-        pod = await waiting.eventually(_bound(own_cluster, namespace), what="the pod to be bound", seconds=20)
+        pod = await waiting.eventually(_bound(base, namespace), what="the pod to be bound", seconds=20)
         assert pod["spec"]["nodeName"] == NODE
         assert pod["metadata"]["annotations"]["berth.dev/minors"] == "0,1"
     finally:
@@ -126,7 +125,7 @@ def _bound(cluster: clusters.Cluster, namespace: str) -> Any:
 
 
 def test_the_environment_snippet_is_accepted_by_the_server(
-    own_cluster: clusters.Cluster,
+    base: clusters.Cluster,
 ) -> None:
     """The env entry that feeds a container from the annotation is one that the API server takes."""
     # Given the snippet of "What a pod may say"
@@ -140,12 +139,12 @@ def test_the_environment_snippet_is_accepted_by_the_server(
         "metadata": {"name": "env"},
         "spec": {"containers": [container]},
     }
-    namespace = own_cluster.namespace("readme-env")
-    own_cluster.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(pod))
+    namespace = base.namespace("readme-env")
+    base.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(pod))
 
     # Then the server keeps it as it is
     path = "{.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath}"
-    kept = own_cluster.kubectl("get", "pod", "env", "-n", namespace, "-o", f"jsonpath={path}")
+    kept = base.kubectl("get", "pod", "env", "-n", namespace, "-o", f"jsonpath={path}")
     assert kept == "metadata.annotations['main.devices.berth.dev/uuids']"
 
 

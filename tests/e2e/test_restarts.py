@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator
+from typing import Any, Final
 
 import pytest
 
 from berth_crds import names
 from berth_crds.client import errors, resources
 from berth_operator import app
-from e2e.stage import Stage, pod
+from e2e.stage import Stage, Thing, cards_of, condition, pod
 from testbed import audit, processes, proxy
 
 FIFTY = tuple(f"p{at}" for at in range(50))
@@ -141,7 +142,7 @@ async def terms(stage: Stage) -> set[str]:
 
 @pytest.mark.slow
 async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
-    """A process that was stopped for longer than its Lease ends when it wakes up, and sends no bind more."""
+    """A process that was stopped for longer than its Lease ends when it wakes up, and begins no bind more."""
     sleeper = await room.deciding_operator("--binds-at-once", "1")
     await room.until_ready(*ROOM)
     second = await standing_by(room)
@@ -159,10 +160,82 @@ async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
     assert await room.ended(sleeper) == app.EXIT_LOST
     await room.until_bound("late")
     await room.assert_sound(*FIFTY, "late")
-    # All that it knew of was bound by the other one: a bind of its own would have been refused.
-    assert refused_binds(room) == refused
+    # All that it knew of was bound by the other one, so that a bind of its own is refused. The one that was
+    # on its way from the check of the lead to the wire may still arrive: that is for the server to fence.
+    assert len(set(refused_binds(room)) - set(refused)) <= 1
 
 
-def refused_binds(stage: Stage) -> list[audit.AuditEvent]:
-    """List the binds that the server refused."""
-    return audit.refused([one for one in stage.writes() if one.subresource == "binding"])
+def refused_binds(stage: Stage) -> list[str]:
+    """Name the pods of which the server refused a bind."""
+    found = audit.refused([one for one in stage.writes() if one.subresource == "binding"])
+    return [f"{one.name} {one.code} {one.received}" for one in found]
+
+
+# ---------------------------------------------------------------- what happened meanwhile
+
+
+async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -> None:
+    """What finished and what was deleted while the operator was down is known when it is back."""
+    await stage.nodes(unseen="2xT4")
+    first = await stage.deciding_operator()
+    await stage.create(pod("done"), pod("deleted"))
+    await stage.until_bound("done", "deleted")
+    await stage.create(pod("next", cards=2))
+    await stage.until_told("next")
+
+    await asyncio.to_thread(first.stop, grace=10)
+    await stage.patch(resources.PODS, "done", {"status": {"phase": "Succeeded"}}, sub="status")
+    await stage.delete("deleted")
+
+    async def gone() -> bool:
+        return "deleted" not in await stage.pods()
+
+    await stage.until("the deleted pod to be gone", gone)
+    await stage.deciding_operator()
+
+    await stage.until_bound("next")
+    assert len(cards_of((await stage.pods())["next"])) == 2
+
+
+GRACE: Final[Thing] = {"spec": {"agents": {"graceSeconds": 3}}}
+
+
+@pytest.fixture
+async def impatient(stage: Stage) -> AsyncIterator[Stage]:
+    """Lend a stage on which an agent may be silent for three seconds only."""
+    await stage.patch(resources.POLICIES, "default", GRACE)
+    yield stage
+    await stage.patch(resources.POLICIES, "default", {"spec": {"agents": {"graceSeconds": 40}}})
+
+
+@pytest.mark.slow
+async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) -> None:
+    """When an agent dies its node gets no new pod and the others go on; a new operator knows it, too."""
+    stage = impatient
+    await stage.nodes(steady="1xT4")
+    dying = await stage.nodes(shaky="8xT4")
+    first = await stage.deciding_operator()
+    await stage.until_ready("steady", "shaky")
+    wanted: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "shaky"}}
+    await stage.create(pod("before", **wanted))
+    await stage.until_bound("before")
+
+    dying.kill()
+    await stage.until_ready("shaky", truth="False")
+    await stage.create(pod("anywhere"), pod("there", **wanted))
+    await stage.until_bound("anywhere")
+    await stage.until_told("there", "silent")
+    assert (await stage.bound())["anywhere"] == "steady"
+
+    # Another operator finds the Device as it is, and the Lease of the dead agent.
+    first.kill()
+    await stage.deciding_operator()
+    await stage.create(pod("after", **wanted))
+    await stage.until_told("after", "silent")
+    assert condition((await stage.devices())["shaky"], "Ready")["status"] == "False"
+
+    await stage.agent(shaky="8xT4")
+    await stage.until_ready("shaky")
+    bound = await stage.until_bound("there", "after")
+    assert bound == {"before": "shaky", "anywhere": "steady", "there": "shaky", "after": "shaky"}
+    await stage.assert_sound(*bound)

@@ -294,3 +294,21 @@ def test_gate_keeps_a_pod_from_being_tried() -> None:
 
     assert before == []
     assert books.awake(book) == ["p"]
+
+
+def test_an_edited_record_gives_no_card_away() -> None:
+    """What a pod was bound with is what it holds, whatever its annotation says later."""
+    # Given a pod that is bound to the first card
+    book = books.of(cards=2)
+    books.wait(book)
+    bind = books.assume(book)
+    hold = book.picture.hold(bind.uid)
+    assert hold is not None
+    book.pod_bound(hold)
+
+    # When its record is edited to name the second card
+    (share,) = hold.shares
+    book.pod_bound(dataclasses.replace(hold, shares=(dataclasses.replace(share, uuid="another"),)))
+
+    # Then it still holds the first
+    assert book.picture.hold(bind.uid) == hold

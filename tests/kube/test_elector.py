@@ -39,6 +39,16 @@ async def read(admin: api.Api) -> lease.Lease:
     return await admin.get(resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=where)
 
 
+async def until_written(admin: api.Api, since: lease.Lease) -> lease.Lease:
+    """Wait until the leader's Lease is another revision, and give that."""
+
+    async def another() -> lease.Lease | None:
+        found = await read(admin)
+        return found if found.metadata.resource_version != since.metadata.resource_version else None
+
+    return await waiting.eventually(another, what="a renewal at the server", seconds=5)
+
+
 async def change(admin: api.Api, **spec: str) -> None:
     """Write the leader's Lease behind everybody's back."""
     current = await read(admin)
@@ -218,14 +228,11 @@ async def test_a_leader_renews(session: api.Api, admin: api.Api) -> None:
     await leader.campaign()
     before = await read(admin)
 
-    async def renewed() -> bool:
-        return (await read(admin)).spec.renew_time != before.spec.renew_time
-
     async with holding(leader) as task:
-        await waiting.eventually(renewed, what="a renewal", seconds=5)
+        after = await until_written(admin, before)
         assert not task.done()
 
-    after = await read(admin)
+    assert after.spec.renew_time != before.spec.renew_time
     assert after.spec.lease_transitions == before.spec.lease_transitions
     assert after.spec.acquire_time == before.spec.acquire_time
     assert leader.leads()
@@ -269,22 +276,14 @@ async def test_a_renewal_whose_answer_was_lost_is_recognised(wired: Wired, admin
     """The server has the renewal, we have not heard: the Lease is read again, and the lead goes on."""
     leader = candidate(wired.session, "a_x", timing=elector.Timing(3.0, 2.0, 0.1))
     await leader.campaign()
-    before = (await read(admin)).metadata.resource_version
-
-    async def carried_out() -> bool:
-        return (await read(admin)).metadata.resource_version != before
+    before = await read(admin)
 
     async with holding(leader) as task:
         wired.wire.hold(answers_only=True)
-        await waiting.eventually(carried_out, what="a renewal at the server", seconds=5)
-        unheard = (await read(admin)).spec.renew_time
+        unheard = await until_written(admin, before)
         wired.wire.cut()
         wired.wire.resume()
-
-        async def renewed() -> bool:
-            return (await read(admin)).spec.renew_time != unheard
-
-        await waiting.eventually(renewed, what="the next renewal", seconds=5)
+        await until_written(admin, unheard)
         assert not task.done()
 
     assert leader.leads()
@@ -355,14 +354,11 @@ async def test_a_release_during_a_renewal_is_in_order(wired: Wired, admin: api.A
     """A renewal under way neither keeps the Lease from being released nor takes the release for a theft."""
     leader = candidate(wired.session, "a_x", timing=elector.Timing(6.0, 4.0, 0.1))
     await leader.campaign()
-    before = (await read(admin)).metadata.resource_version
-
-    async def under_way() -> bool:
-        return (await read(admin)).metadata.resource_version != before
+    before = await read(admin)
 
     async with holding(leader) as task:
         wired.wire.hold(answers_only=True)
-        await waiting.eventually(under_way, what="a renewal at the server", seconds=5)
+        await until_written(admin, before)
         release = asyncio.create_task(leader.release())
         done, _ = await asyncio.wait([release], timeout=0.3)
         wired.wire.resume()

@@ -224,6 +224,30 @@ async def test_what_failed_stays_due(trouble: stub.Answer) -> None:
     assert sorted(json.loads(body)["metadata"]["name"] for body in server.bodies) == ["a", "a", "b", "b"]
 
 
+async def test_everybodys_trouble_is_tried_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """While the server or our login is away one Device is tried at each flush, and one line says so."""
+    nodes = [f"n{at}" for at in range(20)]
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        for name in nodes:
+            away = [stub.status(401, "who?")] * 3
+            server.on("PATCH", resources.DEVICES.path(name, sub="status"), *away, stub.thing({}))
+        desk = statuses.Statuses(session, wall=clock.Clock().wall)
+        for name in nodes:
+            desk.saw_device(name, {})
+        desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in nodes])
+
+        for _ in range(3):
+            await desk.flush()
+        asked = len(server.requests)
+        for name in nodes:
+            server.on("PATCH", resources.DEVICES.path(name, sub="status"), stub.thing({}))
+        await desk.flush()
+
+    assert asked == 3
+    assert len(server.requests) == 3 + len(nodes)
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
+
+
 # ---------------------------------------------------------------- policies
 
 

@@ -271,6 +271,7 @@ async def test_a_refused_bind_is_an_event(desk: Desk, candidate: backlog.Candida
         pytest.param(stub.status(429, "no"), 3, id="429: again"),
         pytest.param(stub.reset(), 3, id="reset: again"),
         pytest.param(stub.status(409, "no"), 3, id="409: again"),
+        pytest.param(stub.status(401, "no"), 3, id="401: again"),
         pytest.param(stub.status(404, "no"), 1, id="404: never"),
         pytest.param(stub.status(403, "no"), 1, id="403: never"),
         pytest.param(stub.status(422, "no"), 1, id="422: never"),
@@ -294,3 +295,29 @@ async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch
             await waiting.eventually(settled, what="the verdict to be settled", seconds=5)
 
     assert len(server.requests) == tries
+
+
+async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the server is away not every waiting pod is tried, and its own wish for patience is kept."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.01)
+    busy = stub.status(429, "slow down", headers={"Retry-After": "0.3"})
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
+        for at in range(20):
+            name = f"p{at}"
+            path = resources.PODS.path(name, namespace="ml", sub="status")
+            server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
+            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
+            teller.refused(candidate, waits(candidate, Reason.FULL))
+        async with telling(teller):
+            await asyncio.sleep(0.1)
+            early = len(server.requests)
+
+            async def settled() -> bool:
+                return not teller._due
+
+            await waiting.eventually(settled, what="all verdicts to be written", seconds=5)
+
+    assert early == 1
+    assert len(server.requests) == 21

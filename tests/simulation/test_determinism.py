@@ -111,7 +111,7 @@ def picture(objects: Sequence[desk.Body]) -> tuple[dict[str, Any], list[placing.
 @hypothesis.given(scenes())
 @PROPERTY
 def test_fed_back(scene: tuple[list[desk.Body], list[desk.Body]]) -> None:
-    """Pods printed as bound and read again hold the same, nothing new is placed, and the output is the same."""
+    """Pods printed as bound and read again hold the same, and nothing new is placed."""
     nodes, wanted = scene
     bound = desk.run("place", "-", "-o", "yaml", stdin=desk.written(*nodes, *wanted))
     again = [document.value for document in files.of_text(bound.out, "bound")]

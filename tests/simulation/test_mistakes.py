@@ -99,8 +99,10 @@ CASES: Final = {
     ),
     "a quantity that is a list": (
         pod(*MAIN, "resources", "requests", to={"cpu": [1]}),
-        "Pod ml/p: spec.containers[0].resources.requests.cpu: "
-        "expected a whole number or a number or a string, found a list",
+        (
+            "Pod ml/p: spec.containers[0].resources.requests.cpu: "
+            "expected a whole number or a number or a string, found a list"
+        ),
     ),
     "a priority that is text": (
         pod("spec", "priority", to="high"),
@@ -124,7 +126,10 @@ CASES: Final = {
     ),
     "a health that is none": (
         device("status", to={"devices": [{"uuid": CARD["uuid"], "health": "Fine"}]}),
-        "Device n1: status.devices[0].health: input should be 'Healthy', 'Unhealthy' or 'Unknown', found 'Fine'",
+        (
+            "Device n1: status.devices[0].health: "
+            "input should be 'Healthy', 'Unhealthy' or 'Unknown', found 'Fine'"
+        ),
     ),
     "a Device of another node": (
         device("spec", "node", to="n2"),
@@ -132,8 +137,10 @@ CASES: Final = {
     ),
     "a strategy that is none": (
         json.dumps(POLICY | {"spec": {"strategy": "best"}}),
-        "PlacementPolicy default: spec.strategy: input should be "
-        "'fragmentation', 'binpack', 'spread' or 'weighted', found 'best'",
+        (
+            "PlacementPolicy default: spec.strategy: input should be "
+            "'fragmentation', 'binpack', 'spread' or 'weighted', found 'best'"
+        ),
     ),
     "no value": (
         json.dumps(desk.priority("p", 1) | {"value": None}),
@@ -141,8 +148,10 @@ CASES: Final = {
     ),
     "a Deployment": (
         json.dumps(DEPLOYMENT),
-        "Deployment ml/web: no controller is at work here; "
-        "give its pods (kubectl get pods -o yaml prints them)",
+        (
+            "Deployment ml/web: no controller is at work here; "
+            "give its pods (kubectl get pods -o yaml prints them)"
+        ),
     ),
     "a pod given twice": (desk.written(POD, POD), "Pod ml/p: it is given twice"),
     "a uid given twice": (
@@ -183,7 +192,10 @@ WORDS: Final = {
     "no file": ([], "the following arguments are required: FILE (--help tells more)"),
     "an unknown strategy": (
         ["x", "--strategy", "best"],
-        "argument --strategy: 'best' is not one of fragmentation, binpack, spread, weighted (--help tells more)",
+        (
+            "argument --strategy: 'best' is not one of fragmentation, binpack, spread, weighted "
+            "(--help tells more)"
+        ),
     ),
     "an unknown pod": (["pod.yaml", "--without", "ml/q"], "--without ml/q: there is no such pod"),
 }

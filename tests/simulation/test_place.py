@@ -36,7 +36,7 @@ def test_placed() -> None:
 
 
 def test_refused() -> None:
-    """A pod that does not fit has a refusal for each card in the way, and what is nearest; the exit code is 0."""
+    """A pod that does not fit has a refusal for each card in the way, and what is nearest."""
     one = desk.device()
     busy = desk.pod("busy", BIG, annotations=record(one, 0, 1, 2), nodeName="n1", phase="Running")
     (told,) = desk.place(desk.node(), one, busy, desk.pod("p", BIG))

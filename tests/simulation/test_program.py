@@ -60,7 +60,9 @@ def test_reader_leaves() -> None:
         text=True,
         env=environment(),
     )
-    assert child.stdin and child.stdout and child.stderr
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
     child.stdin.write(desk.written(*desk.both(), *pods))
     child.stdin.close()
     assert child.stdout.readline().startswith("POD")

@@ -76,7 +76,7 @@ def test_pause() -> None:
 
 
 def test_priority() -> None:
-    """When room comes, the more important pod gets it, though it came later; of equals the one that came first."""
+    """When room comes, the most important pod gets it; of equals the one that came first."""
     told = replay(
         {"at": 0, "add": desk.pod("a", FOUR), "for": 100},
         {"at": 1, "add": desk.pod("z", FOUR), "for": 100},

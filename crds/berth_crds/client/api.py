@@ -23,6 +23,7 @@ APPLY: Final = "application/apply-patch+yaml"
 
 DEADLINE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
+LINGER_SECONDS: Final = 0.05
 FIRST_ERROR_CODE: Final = 300  # A redirect is none of the API server's answers, and is not followed.
 
 T = TypeVar("T")
@@ -53,8 +54,8 @@ class Api:
         """Close the pool."""
         if self._session is not None:
             await self._session.close()
-            # aiohttp closes TLS transports one turn of the loop later.
-            await asyncio.sleep(0)
+            # aiohttp closes TLS transports a few turns of the loop later, and offers nothing to wait for.
+            await asyncio.sleep(LINGER_SECONDS)
             self._session = None
 
     async def send(

@@ -10,12 +10,14 @@ file and the fault.
 import asyncio
 import base64
 import binascii
+import contextlib
 import dataclasses
 import os
 import ssl
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+import urllib.parse
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,10 +101,20 @@ class TokenFile:
 
     def _read(self) -> None:
         try:
-            self._value = f"Bearer {self._path.read_text().strip()}"
+            self._value = f"Bearer {bearer(self._path.read_text())}"
         except OSError as error:
             raise errors.Unusable(f"The token file {self._path} cannot be read: {error.strerror}.") from error
+        except ValueError as error:
+            raise errors.Unusable(f"The token file {self._path} holds no token.") from error
         self._read_at = self._clock()
+
+
+def bearer(text: str) -> str:
+    """Check that a token can stand in a header; raise ValueError if not."""
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError("not a token")
+    return token
 
 
 class StaticToken:
@@ -122,6 +134,24 @@ class StaticToken:
 def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None = None) -> Connection:
     """Use a kubeconfig's current (or the named) context, with certificates or tokens."""
     origin = os.pathsep.join(str(path) for path in paths)
+    with making_sense_of(origin):
+        return _from_kubeconfig(paths, origin, context)
+
+
+@contextlib.contextmanager
+def making_sense_of(origin: str) -> Iterator[None]:
+    """Turn values of a kind that no kubeconfig has into one line; what exactly, only Python can say."""
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise errors.Unusable(f"{origin}: it does not make sense: {_line(error)}.") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+
+
+def _from_kubeconfig(paths: tuple[Path, ...], origin: str, context: str | None) -> Connection:
     config = merge(paths)
     chosen = context or config.current
     entry = pick(config.contexts, chosen, what="context", origin=origin)
@@ -134,9 +164,19 @@ def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None = None) -> C
         authorization=_authorization(user, origin=origin),
         origin=f"{origin}, context {chosen}",
         namespace=str(entry.get("namespace") or "default"),
-        server_name=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url"),
+        server_name=text_of(cluster, "tls-server-name"),
+        proxy=text_of(cluster, "proxy-url"),
     )
+
+
+def text_of(entry: Mapping[str, Any], key: str) -> str | None:
+    """Read an optional text; raise where it is something else."""
+    value = entry.get(key)
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{key} must be text, not {value!r}")
+    if key == "proxy-url" and value is not None and not _reachable(value):
+        raise ValueError(f"{key} is no URL: {value}")
+    return value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,7 +210,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise errors.Unusable(f"The kubeconfig {path} does not exist.") from error
     except OSError as error:
         raise errors.Unusable(f"The kubeconfig {path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         where = " ".join(str(error).split())[:160]
         raise errors.Unusable(f"The kubeconfig {path} is not YAML: {where}.") from error
     if not isinstance(document, dict) or "clusters" not in document:
@@ -216,7 +256,18 @@ def server_of(cluster: Mapping[str, Any], *, name: Any, origin: str) -> str:
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         raise errors.Unusable(f"{origin}: cluster {name!r} names no server URL.")
+    if not _reachable(server):
+        raise errors.Unusable(f"{origin}: cluster {name!r} names a server that is no URL: {server}.")
     return server.rstrip("/")
+
+
+def _reachable(url: str) -> bool:
+    """Tell whether a URL names a host, and a port that can be one."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and not any(one.isspace() for one in url)
+    except ValueError:
+        return False
 
 
 def _trust(cluster: Mapping[str, Any], user: Mapping[str, Any], *, origin: str) -> ssl.SSLContext:
@@ -262,7 +313,7 @@ def _authorization(user: Mapping[str, Any], *, origin: str) -> Authorization:
     if user.get("tokenFile"):
         return TokenFile(Path(user["tokenFile"]))
     if user.get("token"):
-        return StaticToken(str(user["token"]))
+        return StaticToken(bearer(str(user["token"])))
     if user.get("username"):
         pair = f"{user['username']}:{user.get('password', '')}".encode()
         header = f"Basic {base64.b64encode(pair).decode()}"

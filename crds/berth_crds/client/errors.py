@@ -83,6 +83,11 @@ class Unavailable(ApiError):
     """The server failed or could not finish in time (5xx): it may have acted."""
 
 
+def everybodys(error: ClientError) -> bool:
+    """Tell whether other requests would fare no better now: the trouble is the server's, or our login's."""
+    return isinstance(error, Unreachable | Throttled | Unauthorized | Unusable)
+
+
 BY_CODE: dict[int, type[ApiError]] = {
     400: Malformed,
     401: Unauthorized,

@@ -37,9 +37,6 @@ PODS: Final = Resource("", "v1", "pods", "Pod")
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS: Final = Resource("", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-PRIORITY_CLASSES: Final = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
-)
 DEVICES: Final = Resource(names.GROUP, names.VERSION, names.DEVICES, "Device", namespaced=False)
 GPU_PODS: Final = Resource(names.GROUP, names.VERSION, names.GPU_PODS, "GpuPod")
 POLICIES: Final = Resource(names.GROUP, names.VERSION, names.POLICIES, "PlacementPolicy", namespaced=False)

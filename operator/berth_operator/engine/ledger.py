@@ -15,6 +15,7 @@ pods, nodes and Devices of the API it is the same again.
 """
 
 import asyncio
+import dataclasses
 import enum
 import logging
 from typing import Final
@@ -151,6 +152,9 @@ class Ledger:
         """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it."""
         self.picture.workload.see(hold.uid, teaches)
         known = self.picture.hold(hold.uid)
+        if known is not None and known.shares and self.state(hold.uid) is State.CONFIRMED:
+            # What a pod was bound with is what it has: its record may be edited, its cards cannot.
+            hold = dataclasses.replace(hold, shares=known.shares, withheld=known.withheld)
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)

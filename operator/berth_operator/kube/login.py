@@ -33,6 +33,13 @@ async def connect(kubeconfig: str | None = None, *, context: str | None = None) 
 async def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None) -> connection.Connection:
     """Log in as a kubeconfig says."""
     origin = os.pathsep.join(str(path) for path in paths)
+    with connection.making_sense_of(origin):
+        return await _from_kubeconfig(paths, origin, context)
+
+
+async def _from_kubeconfig(
+    paths: tuple[Path, ...], origin: str, context: str | None
+) -> connection.Connection:
     files = connection.merge(paths)
     # Of several files the first that names a current context wins; the library takes the last.
     chosen = context or files.current
@@ -56,8 +63,8 @@ async def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None) -> co
         authorization=Login(loader, found),
         origin=f"{origin}, context {chosen}",
         namespace=str(entry.get("namespace") or "default"),
-        server_name=found.tls_server_name,
-        proxy=found.proxy,
+        server_name=connection.text_of(cluster, "tls-server-name"),
+        proxy=connection.text_of(cluster, "proxy-url"),
     )
 
 

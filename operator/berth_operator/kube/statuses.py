@@ -37,6 +37,7 @@ class Statuses:
         self._shown: dict[str, Shown] = {}
         self._dirty: set[str] = set()
         self._policies: dict[str, Shown] = {}
+        self._troubled = False
 
     # ------------------------------------------------------------ Devices
 
@@ -59,26 +60,41 @@ class Statuses:
 
     async def flush(self) -> None:
         """Apply what differs; what fails stays due."""
-        for name in sorted(self._dirty):
-            self._dirty.discard(name)
-            wanted, shown = self._wanted.get(name), self._shown.get(name)
-            if wanted is not None and shown is not None:
-                await self._apply_device(wanted, shown)
-        for name in sorted(self._policies):
-            await self._judge(name, self._policies.pop(name))
-
-    async def _apply_device(self, wanted: summaries.Summary, shown: Shown) -> None:
-        status = device_status(wanted, shown, moment=lease.second(self._wall()))
-        if shows(shown, status):
-            return
-        thing = {"metadata": {"name": wanted.node}, "status": status}
         try:
-            await self._session.apply(resources.DEVICES, thing, manager=names.OPERATOR_MANAGER, sub="status")
-        except errors.NotFound:
-            self.lost_device(wanted.node)
+            for name in sorted(self._dirty):
+                await self._show_device(name)
+            for name in sorted(self._policies):
+                await self._judge(name)
         except errors.ClientError as error:
-            log.warning("the status of Device %s was not written: %s", wanted.node, error)
-            self._dirty.add(wanted.node)
+            # Everybody's trouble: told once while it lasts, and nobody else is tried.
+            log.log(logging.DEBUG if self._troubled else logging.WARNING, "statuses wait: %s", error)
+            self._troubled = True
+        else:
+            self._troubled = False
+
+    async def _show_device(self, name: str) -> None:
+        wanted, shown = self._wanted.get(name), self._shown.get(name)
+        if wanted is not None and shown is not None:
+            status = device_status(wanted, shown, moment=lease.second(self._wall()))
+            if not shows(shown, status) and not await self._applied(resources.DEVICES, name, status):
+                return
+        # What came in while the write was under way is due again.
+        if self._wanted.get(name) == wanted and self._shown.get(name) is shown:
+            self._dirty.discard(name)
+
+    async def _applied(self, resource: resources.Resource, name: str, status: dict[str, Any]) -> bool:
+        """Apply a status; False means that it stays due, and everybody's trouble is raised."""
+        thing = {"metadata": {"name": name}, "status": status}
+        try:
+            await self._session.apply(resource, thing, manager=names.OPERATOR_MANAGER, sub="status")
+        except errors.NotFound:
+            log.debug("%s %s is gone", resource.kind, name)
+        except errors.ClientError as error:
+            if errors.everybodys(error):
+                raise
+            log.warning("the status of %s %s was not written: %s", resource.kind, name, error)
+            return False
+        return True
 
     # ------------------------------------------------------------ policies
 
@@ -86,18 +102,12 @@ class Statuses:
         """Take a policy as it is; whether it can be in force is said at the next flush."""
         self._policies[body["metadata"]["name"]] = body
 
-    async def _judge(self, name: str, body: Shown) -> None:
+    async def _judge(self, name: str) -> None:
+        body = self._policies[name]
         status = policy_status(body, moment=lease.second(self._wall()))
-        if shows(body.get("status") or {}, status):
-            return
-        thing = {"metadata": {"name": name}, "status": status}
-        try:
-            await self._session.apply(resources.POLICIES, thing, manager=names.OPERATOR_MANAGER, sub="status")
-        except errors.NotFound:
-            log.debug("policy %s is gone", name)
-        except errors.ClientError as error:
-            log.warning("the status of policy %s was not written: %s", name, error)
-            self._policies.setdefault(name, body)
+        shown = shows(body.get("status") or {}, status)
+        if (shown or await self._applied(resources.POLICIES, name, status)) and self._policies[name] is body:
+            del self._policies[name]
 
 
 # ---------------------------------------------------------------- what should be there

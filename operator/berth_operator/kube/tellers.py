@@ -105,11 +105,21 @@ class Teller:
         while True:
             await self._news.wait()
             self._news.clear()
-            for uid in list(self._due):
-                await self._write(uid)
+            pause = await self._write_all()
             if self._due:
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(pause)
                 self._news.set()
+
+    async def _write_all(self) -> float:
+        """Write what is due, and say how long to wait before what could not be written is tried again."""
+        for uid in list(self._due):
+            try:
+                await self._write(uid)
+            except errors.ClientError as error:
+                self._keep_or_drop(uid, error)
+                if errors.everybodys(error):
+                    return max(RETRY_SECONDS, getattr(error, "retry_after", None) or 0.0)
+        return RETRY_SECONDS
 
     async def _write(self, uid: str) -> None:
         due, shown = self._due.get(uid), self._shown.get(uid)
@@ -119,27 +129,19 @@ class Teller:
         candidate, verdict = due
         body = patch(candidate, verdict, shown, moment=lease.second(self._wall()))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
-        try:
-            await self._session.send(
-                "PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH
-            )
-        except errors.ClientError as error:
-            self._keep_or_drop(uid, error)
-        else:
-            self._drop(uid, verdict)
-            if (now := self._shown.get(uid)) is not None and now == shown:
-                self._shown[uid] = Shown(shown.version, verdict)
+        await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH)
+        self._drop(uid, verdict)
+        if (now := self._shown.get(uid)) is not None and now == shown:
+            self._shown[uid] = Shown(shown.version, verdict)
 
     def _keep_or_drop(self, uid: str, error: errors.ClientError) -> None:
-        match error:
-            case errors.NotFound():
-                self._due.pop(uid, None)
-            case errors.Conflict() | errors.Unreachable() | errors.Unavailable() | errors.Throttled():
-                # A newer revision is on its way to us, or the server is; both are soon.
-                log.debug("a verdict waits: %s", error)
-            case _:
-                log.warning("a verdict cannot be written: %s", error)
-                self._due.pop(uid, None)
+        if errors.everybodys(error) or isinstance(error, errors.Conflict | errors.Unavailable):
+            # A newer revision is on its way to us, or the server is; both are soon.
+            log.debug("a verdict waits: %s", error)
+            return
+        if not isinstance(error, errors.NotFound):
+            log.warning("a verdict cannot be written: %s", error)
+        self._due.pop(uid, None)
 
     def _drop(self, uid: str, verdict: Verdict) -> None:
         """Take a written verdict off the list, unless a newer one came meanwhile."""

@@ -26,13 +26,31 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Read the request of a whole pod, and all that is wrong with it."""
     wishes, faults = annotations.read(pod)
     containers, wrong = _containers(pod, wishes)
-    if wishes is annotations.NO_WISHES and not containers and not wrong:
+    faults += _odd_annotations(pod, frozenset(one.name for one in containers))
+    if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
         return requests.NO_DEVICES, (*resources.unserved_kinds(pod.spec), *_constraints(pod.spec))
     whole = requests.Request(tuple(containers), wishes.conditions, _fitted(wishes.manner, containers))
     # A container that could not be read may be the one that a wish was meant for.
     odd = () if wrong else (*_idle(wishes, containers), *_impossible(wishes, whole))
     kinds = resources.unserved_kinds(pod.spec)
     return _normal(whole), (*faults, *wrong, *kinds, *odd, *_constraints(pod.spec))
+
+
+def _odd_annotations(pod: raw.Pod, asking: frozenset[str]) -> list[Refusal]:
+    """Refuse answers that a pod brings along and its Binding would not overwrite, and keys nobody knows."""
+    return [
+        refusals.invalid(f"annotation {key} {sentence}")
+        for key in sorted(pod.metadata.annotations)
+        if names.GROUP in key and (sentence := _oddity(key, asking))
+    ]
+
+
+def _oddity(key: str, asking: frozenset[str]) -> str:
+    container, found, _ = key.partition(names.CONTAINER_INFIX)
+    if (found and container not in asking) or (key in ANSWERS and not asking):
+        return "is Berth's answer, not a request; remove it"
+    known = key in annotations.KEYS or key in ANSWERS or key == names.TERM
+    return "is not known; is it misspelt?" if key.startswith(f"{names.GROUP}/") and not known else ""
 
 
 def containers_of(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
@@ -67,6 +85,9 @@ def _containers(
 # ---------------------------------------------------------------- wishes and what is asked for
 
 Containers = Sequence[requests.ContainerRequest]
+
+# Answers are written by the Binding; those that a pod brings along are overwritten.
+ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS})
 
 OTHER_TYPES: Final = (DeviceType.FPGA.value, DeviceType.RDMA.value)
 CONDITIONS: Final = (
