@@ -70,11 +70,13 @@ def fill(picture: inventory.Inventory, part: float) -> None:
         for card in row.device.cards[: len(row.device.cards) - spare]:
             core = chance.choice((100, 100, 50, 75))
             share = decisions.Share(card.uuid, card.minor, core, card.memory * core // 100)
-            picture.charge(holds.Hold(f"old-{at}-{card.minor}", "bench/old", name, ((facts.PODS, 1),), (share,)))
+            picture.charge(
+                holds.Hold(f"old-{at}-{card.minor}", "bench/old", name, ((facts.PODS, 1),), (share,))
+            )
 
 
 def measure(picture: inventory.Inventory, kind: str) -> list[float]:
-    """Time single decisions, folding each result into the picture; what was placed leaves again, unmeasured."""
+    """Time single decisions, each folded into the picture; every other pod leaves again, unmeasured."""
     places, rules = search.Search(picture), policy.Policy()
     waiting, seconds = backlog.Backlog(), []
     supply = pods(kind)

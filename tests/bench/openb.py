@@ -120,9 +120,7 @@ def cluster(path: Path) -> tuple[inventory.Inventory, int]:
             memory = int(row["memory_mib"]) << 20
             given = ((facts.CPU, int(row["cpu_milli"])), (facts.MEMORY, memory), (facts.PODS, 1 << 20))
             picture.put_node(facts.Node(name, allocatable=given))
-            cards = tuple(
-                devices.Card(f"{name}-{at}", at, row["model"], CARD_BYTES) for at in range(gpus)
-            )
+            cards = tuple(devices.Card(f"{name}-{at}", at, row["model"], CARD_BYTES) for at in range(gpus))
             picture.put_device(devices.Device(name, cards))
             picture.set_silent(name, False)
             capacity += gpus * WHOLE
@@ -195,7 +193,9 @@ def seeds_of(text: str) -> list[int]:
 def main() -> None:
     """Run and write the results."""
     parser = argparse.ArgumentParser(prog="make bench-openb", description=__doc__)
-    parser.add_argument("--trace", help="one of the five, or a CSV file of the same columns; default: all five")
+    parser.add_argument(
+        "--trace", help="one of the five, or a CSV file of the same columns; default: all five"
+    )
     parser.add_argument("--seeds", type=seeds_of, default=seeds_of("0-9"), help="such as 0-9 or 0,1")
     parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), help="default: all")
     chosen = parser.parse_args()

@@ -309,7 +309,7 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
             server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
             teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
-            teller.refused(candidate, waits(candidate, Reason.FULL))
+            teller.refused(candidate, waits(Reason.FULL))
         async with telling(teller):
             await asyncio.sleep(0.1)
             early = len(server.requests)

@@ -138,7 +138,7 @@ def test_no_card_of_a_silent_agent_is_free() -> None:
     picture = builders.picture(*builders.nodes(1, cards=2), silent=["n1"])
     silent = free(picture)
 
-    picture.set_silent("n1", False)  # noqa: FBT003  the value is the message
+    picture.set_silent("n1", False)
 
     assert silent == []
     assert free(picture) == ["GPU-n1-0", "GPU-n1-1"]
@@ -157,7 +157,7 @@ def test_device_is_silent_until_its_agent_is_heard() -> None:
     picture.put_node(builders.node())
     picture.put_device(builders.device())
     first = free(picture)
-    picture.set_silent("n1", False)  # noqa: FBT003  the value is the message
+    picture.set_silent("n1", False)
     picture.drop_device("n1")
 
     picture.put_device(builders.device())

@@ -70,7 +70,7 @@ def test_dropping_what_is_not_there_changes_nothing() -> None:
 
     picture.drop_node("nobody")
     picture.drop_device("nobody")
-    picture.set_silent("nobody", False)  # noqa: FBT003  the value is the message
+    picture.set_silent("nobody", False)
 
     assert pictures.told(picture) == before
 
@@ -99,7 +99,7 @@ def test_tables_grow_with_the_cluster() -> None:
     for number in range(2, 100):
         first.put_node(builders.node(f"n{number}"))
         first.put_device(builders.device(f"n{number}", number % 20))
-        first.set_silent(f"n{number}", False)  # noqa: FBT003  the value is the message
+        first.set_silent(f"n{number}", False)
 
     assert pictures.told(first)["n1"] == before
     found = pictures.told(first)

@@ -1,4 +1,4 @@
-"""Devices of catalog boards as the core knows them: through the simulated agent and the operator's own reader."""
+"""Devices of catalog boards as the core knows them: a simulated agent publishes, the operator reads."""
 
 from berth_agent import describe, simulated
 from berth_crds import wire

@@ -48,7 +48,7 @@ def in_fields(outcome: placing.Outcome) -> dict[str, Any]:
         case placing.Placed(_, placement):
             told |= {"node": placement.node, "allocation": records.allocated(placement)}
         case placing.Refused(_, why):
-            told |= {"refusals": list(map(_refusal, why.refusals)), "nearest": why.help or None}
+            told |= {"refusals": list(map(_refusal, why.refusals)), "nearest": "; ".join(below(why)) or None}
         case placing.Aside(_, word, message):
             told["refusals"] = [{"node": None, "device": None, "reason": word, "message": message}]
         case _:
@@ -99,8 +99,8 @@ def refused(why: whys.Why) -> str:
 
 def below(why: whys.Why) -> list[str]:
     """Say what comes nearest and what would help."""
-    nearest = [f"nearest: {why.nearest}"] if why.nearest else []
-    return [*nearest, *why.changes[:1]]
+    nearest = f"nearest: {why.nearest}" if why.nearest else ""
+    return [said for said in (nearest, why.change) if said]
 
 
 def _explained(outcomes: Iterable[placing.Outcome]) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""Why a pod does not fit, as the core explains it, kept as words for tables, text and JSON.
+"""Why a pod does not fit, as the core explains it, in the words that are printed.
 
 Pods that ask for the same share one explanation until something is placed: in a full
-cluster that is most of them.
+cluster that is most of them. What is said of every single node is worked out only when it
+is to be printed.
 """
 
 import dataclasses
@@ -11,26 +12,55 @@ from berth_operator.scheduling import backlog, decisions, explain
 from berth_operator.scheduling.explain import clauses
 from berth_operator.simulation import cluster
 
+# In a larger cluster every card of every node would be more than anybody reads.
+SMALL: Final = 128
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Why:
-    """A sentence, each node's and card's refusals, what is nearest, the smallest changes that would help."""
+    """Why one pod was refused; without an explanation its request itself is at fault."""
 
-    sentence: str
-    refusals: tuple[decisions.Refusal, ...]
-    nearest: str = ""
-    changes: tuple[str, ...] = ()
-    table: str = ""
-    rejected: bool = False
+    candidate: backlog.Candidate
+    faults: tuple[decisions.Refusal, ...] = ()
+    told: explain.Explanation | None = None
 
     @property
-    def help(self) -> str:
-        """Say what comes nearest and what would help most, if anything does."""
-        return "; ".join(filter(None, (self.nearest, *self.changes[:1])))
+    def rejected(self) -> bool:
+        """Whether only an edit of the pod can help."""
+        return self.told is None
+
+    @property
+    def sentence(self) -> str:
+        """Say in a sentence why."""
+        if self.told is None:
+            return explain.sentence(decisions.Reject(self.candidate.uid, self.faults), self.candidate)
+        return explain.brief(self.told.counts, self.candidate)
+
+    @property
+    def refusals(self) -> tuple[decisions.Refusal, ...]:
+        """List what each node and each card says."""
+        return self.faults if self.told is None else explain.refusals(self.told, self.candidate)
+
+    @property
+    def nearest(self) -> str:
+        """Say what comes nearest, if anything does."""
+        return explain.nearest(self.told.nearest) if self.told and self.told.nearest else ""
+
+    @property
+    def change(self) -> str:
+        """Say what is the smallest change that would help, if any would."""
+        return changed(self.told.changes[0]) if self.told and self.told.changes else ""
+
+    @property
+    def table(self) -> str:
+        """Lay out what each card says."""
+        return explain.table(self.told) if self.told else ""
 
 
-# In a larger cluster every card of every node would be more than anybody reads.
-SMALL: Final = 128
+def changed(change: explain.Change) -> str:
+    """Say what would help."""
+    nodes = clauses.reach(change)
+    return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
 
 
 class Explainer:
@@ -38,39 +68,25 @@ class Explainer:
 
     def __init__(self, paper: cluster.Cluster, *, whole: bool) -> None:
         self._paper = paper
-        self._whole = whole
-        self._known: dict[object, Why] = {}
+        self._whole = whole or len(paper.picture.index) <= SMALL
+        self._known: dict[object, explain.Explanation] = {}
         self._version = 0
 
     def why(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> Why:
         """Explain a refusal on the picture as it is now."""
         if isinstance(answer, decisions.Reject):
-            return Why(explain.sentence(answer, candidate), answer.refusals, rejected=True)
+            return Why(candidate, answer.refusals)
         version = self._paper.picture.columns.version
         if version != self._version:
             self._known, self._version = {}, version
         asked = candidate.request, candidate.demand, self._paper.book.rules
         if asked not in self._known:
-            self._known[asked] = self._waiting(candidate)
-        return self._known[asked]
+            self._known[asked] = self._explain(candidate)
+        return Why(candidate, told=self._known[asked])
 
-    def _waiting(self, candidate: backlog.Candidate) -> Why:
+    def _explain(self, candidate: backlog.Candidate) -> explain.Explanation:
         rules = self._paper.book.rules
-        whole = self._whole or len(self._paper.picture.index) <= SMALL
-        told = explain.explain(self._paper.places, candidate, rules=rules, whole=whole)
-        return Why(
-            sentence=explain.brief(told.counts, candidate),
-            refusals=explain.refusals(told, candidate),
-            nearest=explain.nearest(told.nearest) if told.nearest else "",
-            changes=tuple(map(changed, told.changes)),
-            table=explain.table(told),
-        )
-
-
-def changed(change: explain.Change) -> str:
-    """Say what would help."""
-    nodes = clauses.reach(change)
-    return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
+        return explain.explain(self._paper.places, candidate, rules=rules, whole=self._whole)
 
 
 def brief(candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:

@@ -117,9 +117,7 @@ def remains(thing: watch.Unreadable) -> holds.Hold | None:
 _remains: Final = msgspec.json.Decoder(raw.PodRemains)
 
 
-def holding(
-    pod: raw.Pod, asked: requests.Request | None
-) -> tuple[tuple[decisions.Share, ...], int, str]:
+def holding(pod: raw.Pod, asked: requests.Request | None) -> tuple[tuple[decisions.Share, ...], int, str]:
     """Say which devices a bound pod holds, how many cards it withholds, and what is wrong with its record."""
     text = pod.metadata.annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling.decisions import Grant
 from berth_operator.scheduling.devices import allocator, facts, finder, packing, requests, views
-from scheduling.devices import brute, generate
+from scheduling.devices import brute, generate, merits
 
 MOST_WAYS = 10_000
 PREFER = st.sampled_from(allocator.Prefer)
@@ -188,7 +188,9 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
     chosen = {brute.whole_slots(view, way) for way in ways if brute.amounts(request, way) == answer}
 
     merits = {
-        slots: brute.merit(view, slots) for way in ways if len(slots := brute.whole_slots(view, way)) == count
+        slots: merits.merit(view, slots)
+        for way in ways
+        if len(slots := brute.whole_slots(view, way)) == count
     }
     assert max(merits[slots] for slots in chosen) == max(merits.values())
 

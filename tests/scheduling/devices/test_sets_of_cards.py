@@ -10,7 +10,7 @@ from berth_crds import catalog
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, boards, facts, partitions, requests, scopes, topology
-from scheduling.devices import brute, build, generate
+from scheduling.devices import brute, build, generate, merits
 
 DGX_1V, HGX_A100, HGX_H100, PCIE = (
     "Tesla V100-SXM2-16GB",
@@ -251,15 +251,15 @@ def boards_in_use(draw: st.DrawFn) -> tuple[boards.Board, int, int]:
 def test_the_best_set_is_the_best_of_all_sets(case: tuple[boards.Board, int, int]) -> None:
     """No set has better pairs, and among equals none leaves more."""
     board, free, count = case
-    slots = brute.set_of(free)
+    slots = merits.set_of(free)
 
     best = topology.best_set(board, free, count)
 
     def merit(one: frozenset[int]) -> tuple[object, ...]:
-        return brute.worth(board, one), brute.wholeness(board, slots - one), -sum(1 << at for at in one)
+        return merits.worth(board, one), merits.wholeness(board, slots - one), -sum(1 << at for at in one)
 
     every = map(frozenset, itertools.combinations(sorted(slots), count))
-    assert brute.set_of(best or 0) == max(every, key=merit)
+    assert merits.set_of(best or 0) == max(every, key=merit)
 
 
 @hypothesis.settings(max_examples=300, deadline=None)
@@ -271,7 +271,7 @@ def test_the_partition_taken_leaves_most(case: tuple[boards.Board, int, int]) ->
 
     mask = partitions.choose(board, free, count)
 
-    left = {part.mask: brute.wholeness(board, brute.set_of(free & ~part.mask)) for part in able}
+    left = {part.mask: merits.wholeness(board, merits.set_of(free & ~part.mask)) for part in able}
     assert (mask is None) == (not able)
     assert mask is None or left[mask] == max(left.values())
 
@@ -289,7 +289,7 @@ def test_rings_are_the_largest_sets_with_every_pair_joined(case: tuple[boards.Bo
         if all(brute.linked(board, a, b) for a, b in itertools.combinations(one, 2))
     ]
 
-    rings = {brute.set_of(mask) for mask in scopes.rings(board)}
+    rings = {merits.set_of(mask) for mask in scopes.rings(board)}
 
     assert rings == {one for one in cliques if not any(one < other for other in cliques)}
 

@@ -62,6 +62,9 @@ def _closely(heard: hearing.Hearing, at: int, seen: Finding) -> Finding:
         return dataclasses.replace(seen, looked=True, measures=tuple(lacking_resources(heard, at)))
     if seen.reason in hearing.PLACES | hearing.STATES:
         return dataclasses.replace(seen, looked=True)
+    if seen.reason is Reason.WITHHELD:
+        holders = sorted(hold.title for hold in heard.row(at).holds.values() if hold.withheld)
+        seen = dataclasses.replace(seen, holders=tuple(holders))
     shortfall = allocator.place(heard.row(at).view(), heard.request)
     if not isinstance(shortfall, allocator.Shortfall):
         # The sums are stricter than the allocator where cards are withheld.

@@ -53,7 +53,8 @@ class Finding:
 
     `reason` is the first in the order of `tally`. Where that is about devices and the node
     was looked at closely, `shortfall` has the verdict on each card. `measures` say how much
-    is missing. `never` tells that the node could not take the pod even with nothing used.
+    is missing, `holders` who holds cards that nobody can name. `never` tells that the node
+    could not take the pod even with nothing used.
     """
 
     node: str
@@ -62,6 +63,7 @@ class Finding:
     never: bool = False
     looked: bool = False
     measures: tuple[Measure, ...] = ()
+    holders: tuple[str, ...] = ()
     shortfall: allocator.Shortfall | None = None
 
 

@@ -145,8 +145,9 @@ def _ended(heard: hearing.Hearing, at: int, ended: list[Hold]) -> EndPods:
         if uuid in given
     )
     size = len(devices) / max(1, len(given)) if devices else 1.0
-    titles = tuple(hold.title for hold in ended)
-    return EndPods(row.name, tuple(hold.uid for hold in ended), titles, devices, size)
+    ended = sorted(ended, key=lambda hold: (hold.title, hold.uid))
+    uids, titles = (tuple(getattr(hold, field) for hold in ended) for field in ("uid", "title"))
+    return EndPods(row.name, uids, titles, devices, size)
 
 
 def _resource_freed(heard: hearing.Hearing, at: int, found: Finding) -> FreeResource | None:

@@ -61,7 +61,8 @@ def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[
 def _refusals(finding: findings.Finding, candidate: backlog.Candidate) -> list[Refusal]:
     against = finding.shortfall.against if finding.shortfall else ()
     if not against:
-        message = words.REASONS[finding.reason](1, candidate, finding.detail).removeprefix("1 ")
+        detail = finding.detail or words.listed(finding.holders)
+        message = words.REASONS[finding.reason](1, candidate, detail).removeprefix("1 ")
         return [Refusal(finding.reason, finding.node, detail=message)]
     return [
         Refusal(verdict.reason, finding.node, verdict.device, words.against(verdict)) for verdict in against

@@ -38,7 +38,8 @@ def _aligned(lines: list[Line]) -> Iterator[str]:
 def _lines(finding: Finding) -> Iterator[Line]:
     wanted = [_count(one.unit, one.name, one.wanted) for one in finding.measures]
     free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.measures]
-    why = _why(words.briefly(finding.reason, finding.detail), never=finding.never)
+    detail = finding.detail or words.listed(finding.holders)
+    why = _why(words.briefly(finding.reason, detail), never=finding.never)
     yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
     for verdict in finding.shortfall.against if finding.shortfall else ():
         yield _device_line(verdict)
@@ -99,5 +100,6 @@ def _added(change: findings.Change) -> str:
     """Add what a sentence leaves out: whose pods they are."""
     match change:
         case MakeRoom(holders=people) | EndPods(titles=people):
-            return f" (held by {words.listed(people, most=PODS_NAMED)})"
+            held = "" if isinstance(change, EndPods) and not change.devices else "held by "
+            return f" ({held}{words.listed(people, most=PODS_NAMED)})"
     return ""

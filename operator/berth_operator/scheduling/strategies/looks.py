@@ -116,7 +116,7 @@ class Look:
         """Say how much memory the pod would take of each node's cards, in bytes."""
         cards = np.maximum(self.open.sum(axis=1), 1)
         mean = np.where(self.open, self.total, 0).sum(axis=1) / cards
-        taken = self.need.whole * mean
+        taken: columns.Scores = self.need.whole * mean
         for ask in self.need.shares:
             taken = taken + ask.count * (mean * ask.ratio / requests.WHOLE if ask.ratio else ask.memory)
         return taken
@@ -139,7 +139,7 @@ class Ranking:
 
 
 def percent_of(memory: columns.Numbers, total: columns.Numbers) -> columns.Numbers:
-    """Memory in percent of the card, to the nearest; a card of unknown size is judged by its compute alone."""
+    """Memory in percent of the card, to the nearest; where its size is unknown, compute alone counts."""
     known = np.maximum(total, 1)
     percent: columns.Numbers = (memory * requests.WHOLE + known // 2) // known
     return np.where(total > 0, percent, requests.WHOLE)
