@@ -1,6 +1,7 @@
 """The tables of other projects' names: complete, without contradictions, and shown to people."""
 
 import collections
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +95,10 @@ def test_manual_says_what_a_key_stands_for() -> None:
 def test_places_are_few() -> None:
     """Keys stand in resources, annotations and labels; every place is used."""
     assert {row.where for row in (*aliases.AMOUNTS, *aliases.WISHES)} == {*Where}
+
+
+def test_the_manual_page_shows_the_table() -> None:
+    """The page of aliases is what the data says."""
+    page = (Path(__file__).resolve().parents[2] / "manifests" / "aliases.md").read_text()
+
+    assert aliases.markdown().strip() in page

@@ -42,9 +42,10 @@ def test_refused() -> None:
     (told,) = desk.place(desk.node(), one, busy, desk.pod("p", BIG))
 
     assert (told["pod"], told["node"], told["allocation"]) == ("ml/p", None, None)
-    assert [refusal["device"] for refusal in told["refusals"]] == desk.cards(one)[:3]
-    assert {refusal["node"] for refusal in told["refusals"]} == {"n1"}
-    assert {refusal["reason"] for refusal in told["refusals"]} == {"InUse"}
+    of_node, *of_cards = told["refusals"]
+    assert (of_node["node"], of_node["device"], of_node["reason"]) == ("n1", None, "Full")
+    assert [refusal["device"] for refusal in of_cards] == desk.cards(one)[:3]
+    assert {(refusal["node"], refusal["reason"]) for refusal in of_cards} == {("n1", "InUse")}
     assert all(refusal["message"] for refusal in told["refusals"])
     assert "n1 has 1 of 4 cards free" in told["nearest"]
 

@@ -55,11 +55,11 @@ fit wait and are tried again by Berth's own rules; time passes without being wai
 EXAMPLES_REPLAY: Final = f"""\
 a trace has one JSON object on each line; times are seconds since the start:
   {{"at": 0, "add": {{"apiVersion": "v1", "kind": "Pod", ...}}}}   a pod arrives
-  {{"at": 0, "add": "train.yaml", "for": 3600}}                all pods of a file, each for an hour
-  {{"at": 60, "finish": "ml/train-0"}}                         a pod ends
-  {{"at": 60, "delete": "ml/train-0"}}                         a pod is deleted, placed or not
-  {{"at": 90, "apply": {{"kind": "Node", ...}}}}                  an object is new or changed
-  {{"at": 95, "remove": {{"kind": "Node", "name": "n1"}}}}       an object is gone
+  {{"at": 0, "add": "train.yaml", "for": 3600}}                  the pods of a file, each for an hour
+  {{"at": 60, "finish": "ml/train-0"}}                           a pod ends
+  {{"at": 60, "delete": "ml/train-0"}}                           a pod is deleted, placed or not
+  {{"at": 90, "apply": {{"kind": "Node", ...}}}}                   an object is new or changed
+  {{"at": 95, "remove": {{"kind": "Node", "name": "n1"}}}}         an object is gone
 names of files are relative to the trace.
 
 examples:

@@ -48,7 +48,7 @@ def in_fields(outcome: placing.Outcome) -> dict[str, Any]:
         case placing.Placed(_, placement):
             told |= {"node": placement.node, "allocation": records.allocated(placement)}
         case placing.Refused(_, why):
-            told |= {"refusals": list(map(_refusal, why.refusals)), "nearest": "; ".join(below(why)) or None}
+            told |= {"refusals": list(map(_refusal, why.refusals)), "nearest": why.help or None}
         case placing.Aside(_, word, message):
             told["refusals"] = [{"node": None, "device": None, "reason": word, "message": message}]
         case _:

@@ -6,6 +6,7 @@ is to be printed.
 """
 
 import dataclasses
+import itertools
 from typing import Final
 
 from berth_operator.scheduling import backlog, decisions, explain
@@ -38,8 +39,11 @@ class Why:
 
     @property
     def refusals(self) -> tuple[decisions.Refusal, ...]:
-        """List what each node and each card says."""
-        return self.faults if self.told is None else explain.refusals(self.told, self.candidate)
+        """List what each node says, and then each of its cards that is in the way."""
+        if self.told is None:
+            return self.faults
+        spoken = tuple(itertools.chain.from_iterable(map(_node_first, self.told.nodes)))
+        return explain.refusals(dataclasses.replace(self.told, nodes=spoken), self.candidate)
 
     @property
     def nearest(self) -> str:
@@ -52,9 +56,22 @@ class Why:
         return changed(self.told.changes[0]) if self.told and self.told.changes else ""
 
     @property
+    def help(self) -> str:
+        """Say both, if there is anything to say."""
+        return "; ".join(said for said in (self.nearest, self.change) if said)
+
+    @property
     def table(self) -> str:
         """Lay out what each card says."""
         return explain.table(self.told) if self.told else ""
+
+
+def _node_first(found: explain.Finding) -> tuple[explain.Finding, ...]:
+    """Let a node give its own reason before its cards give theirs, unless that is the same."""
+    against = found.shortfall.against if found.shortfall else ()
+    if not against or found.reason in {verdict.reason for verdict in against}:
+        return (found,)
+    return dataclasses.replace(found, shortfall=None), found
 
 
 def changed(change: explain.Change) -> str:
@@ -68,7 +85,7 @@ class Explainer:
 
     def __init__(self, paper: cluster.Cluster, *, whole: bool) -> None:
         self._paper = paper
-        self._whole = whole or len(paper.picture.index) <= SMALL
+        self._whole = whole
         self._known: dict[object, explain.Explanation] = {}
         self._version = 0
 
@@ -85,8 +102,9 @@ class Explainer:
         return Why(candidate, told=self._known[asked])
 
     def _explain(self, candidate: backlog.Candidate) -> explain.Explanation:
-        rules = self._paper.book.rules
-        return explain.explain(self._paper.places, candidate, rules=rules, whole=self._whole)
+        paper = self._paper
+        whole = self._whole or len(paper.picture.index) <= SMALL
+        return explain.explain(paper.places, candidate, rules=paper.book.rules, whole=whole)
 
 
 def brief(candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:

@@ -187,12 +187,12 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
 
     chosen = {brute.whole_slots(view, way) for way in ways if brute.amounts(request, way) == answer}
 
-    merits = {
+    grades = {
         slots: merits.merit(view, slots)
         for way in ways
         if len(slots := brute.whole_slots(view, way)) == count
     }
-    assert max(merits[slots] for slots in chosen) == max(merits.values())
+    assert max(grades[slots] for slots in chosen) == max(grades.values())
 
 
 def shuffle(view: views.View, chance: random.Random) -> views.View:

@@ -270,5 +270,6 @@ def test_every_explanation_can_be_said(
 
     assert 0 < len(sentence) <= 1024
     assert "\n" not in sentence
-    assert table.startswith("NODE")
+    assert table.endswith("\n")
+    assert all(finding.node in table for finding in told.nodes if finding.looked)
     assert all(refusal.detail for refusal in explain.refusals(told, pod))

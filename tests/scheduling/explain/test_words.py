@@ -1,5 +1,7 @@
 """Every reason reads well, for one node and for several, and every change has its words."""
 
+from typing import Any
+
 import pytest
 
 from berth_crds.vocabulary import Scope
@@ -223,7 +225,8 @@ AMOUNTS = {
     "bytes, free rounded down": (Measure("", Unit.BYTES, 8 * GIB, 8 * GIB - 1), "7.9 of 8 GiB"),
     "bytes, wanted rounded up": (Measure("", Unit.BYTES, 8 * GIB + 1, 6 * GIB), "6 of 8.1 GiB"),
     "few bytes": (Measure("", Unit.BYTES, 512 << 20, 0), "0 of 512 MiB"),
-    "core": (Measure("", Unit.PERCENT, 50, 20), "20 of 50 % core"),
+    "core": (Measure("core", Unit.PERCENT, 50, 20), "20 of 50 % core"),
+    "a part of another device": (Measure("", Unit.PERCENT, 50, 20), "20 of 50 %"),
     "cpu": (Measure("cpu", Unit.THOUSANDTHS, 2500, 1999), "1.9 of 2.5 cpu"),
     "less than nothing": (Measure("cpu", Unit.THOUSANDTHS, 2500, -500), "0 of 2.5 cpu"),
     "memory": (Measure("memory", Unit.BYTES, 2 * GIB, GIB), "1 of 2 GiB memory"),
@@ -246,7 +249,7 @@ EDIT = findings.Edit(PICKY.request, PICKY.demand, 4, exact=True, example="n7")
 FEW = findings.Edit(PICKY.request, PICKY.demand, 1, exact=False, example="n7")
 
 
-def rooms(count: int, **fields: int) -> tuple[findings.Room, ...]:
+def rooms(count: int, **fields: Any) -> tuple[findings.Room, ...]:
     """Name cards of n3."""
     return tuple(findings.Room(f"GPU-{minor}", minor, **fields) for minor in range(count))
 
@@ -259,6 +262,10 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
     "core and memory of a card": (
         findings.MakeRoom("n3", rooms(1, core=20, memory=GIB // 2), ("ml/a",), 0.25),
         "would fit if 20 % core and 512 MiB were freed on GPU-0 of n3",
+    ),
+    "a part of another device": (
+        findings.MakeRoom("n3", rooms(1, core=20, type="rdma"), ("ml/a",), 0.25),
+        "would fit if 20 % were freed on GPU-0 of n3",
     ),
     "core of two cards": (
         findings.MakeRoom("n3", rooms(2, core=20), ("ml/a",), 0.25),
@@ -289,7 +296,7 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
         "would fit on at least 1 node if it asked for 512 MiB instead of 8 GiB of each card",
     ),
     "less core": (
-        findings.AskLess("main", Measure("", Unit.PERCENT, 50, 20), EDIT, 0.6),
+        findings.AskLess("main", Measure("core", Unit.PERCENT, 50, 20), EDIT, 0.6),
         "would fit on 4 nodes if it asked for 20 % instead of 50 % of the core of each card",
     ),
     "a lower ratio": (

@@ -13,6 +13,7 @@ import numpy as np
 from berth_operator.scheduling import columns
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.explain import findings, hearing
 from berth_operator.scheduling.explain.findings import Finding, Measure, Unit
 from berth_operator.scheduling.nodes import facts
@@ -21,6 +22,7 @@ NEAREST_LOOKED_AT: Final = 8
 EXAMPLES: Final = 8
 CARDS: Final = "cards"
 REPLICAS: Final = "replicas"
+CORE: Final = "core"
 UNITS: Final = {
     facts.CPU: Unit.THOUSANDTHS,
     facts.MEMORY: Unit.BYTES,
@@ -148,6 +150,11 @@ def missing(verdict: allocator.Verdict) -> Iterator[Measure]:
     """List what of a device is too little."""
     wanted, free = verdict.wanted, verdict.free
     if free.core < wanted.core:
-        yield Measure("", Unit.PERCENT, wanted.core, free.core)
+        yield Measure(core_of(verdict.type), Unit.PERCENT, wanted.core, free.core)
     if free.memory < wanted.memory:
         yield Measure("", Unit.BYTES, wanted.memory, free.memory)
+
+
+def core_of(kind: str) -> str:
+    """Name what a part of a device is a part of: cards have cores, others are just shared."""
+    return CORE if kind == devices.GPU else ""

@@ -244,7 +244,7 @@ def _with_share(
     if edit is None:
         return None
     measures = (
-        Measure("", Unit.PERCENT, ask.core, smaller.core),
+        Measure(closely.CORE, Unit.PERCENT, ask.core, smaller.core),
         Measure("", Unit.BYTES, ask.memory, smaller.memory),
         Measure("ratio", Unit.PERCENT, ask.ratio, smaller.ratio),
     )

@@ -13,6 +13,7 @@ from typing import Final
 
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
 
 NOBODY: Final = -1  # The minor of what is no device.
@@ -29,7 +30,7 @@ class Unit(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """So much is wanted of something and so much is free; `name` is empty for core and memory of a card."""
+    """So much is wanted of something and so much is free; `name` is empty for the memory of a card."""
 
     name: str
     unit: Unit
@@ -129,6 +130,7 @@ class Room:
     minor: int
     core: int = 0
     memory: int = 0
+    type: str = devices.GPU
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

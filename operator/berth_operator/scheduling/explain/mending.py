@@ -83,7 +83,7 @@ def room_on(verdict: allocator.Verdict) -> Room:
     """Say how much would have to be freed on a device."""
     core = max(0, verdict.wanted.core - verdict.free.core)
     memory = max(0, verdict.wanted.memory - verdict.free.memory)
-    return Room(verdict.device, verdict.minor, core, memory)
+    return Room(verdict.device, verdict.minor, core, memory, verdict.type)
 
 
 def _holders(row: rows.Row, devices: set[str]) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def _ended(heard: hearing.Hearing, at: int, ended: list[Hold]) -> EndPods:
     given = trials.shares(heard, copy)
     held = {share.uuid: share for hold in ended for share in hold.shares}
     devices = tuple(
-        Room(uuid, share.minor, share.core, share.memory)
+        Room(uuid, share.minor, share.core, share.memory, share.type)
         for uuid, share in sorted(held.items(), key=lambda one: (one[1].minor, one[0]))
         if uuid in given
     )
@@ -179,7 +179,7 @@ def _card_mended(heard: hearing.Hearing, at: int, found: Finding, trouble: Reaso
     for count in range(min(missing, len(cards)), len(cards) + 1):
         mended = {one.device for one in cards[:count]}
         if trials.fits(heard, trials.changed_device(heard, at, well(device, mended))):
-            rooms = tuple(Room(one.device, one.minor) for one in cards[:count])
+            rooms = tuple(Room(one.device, one.minor, type=one.type) for one in cards[:count])
             return Mend(row.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
     return None
 

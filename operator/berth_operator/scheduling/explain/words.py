@@ -72,8 +72,7 @@ def noun(name: str, count: int) -> str:
 def counted(measure: Measure) -> str:
     """Write a measure with its name, such as `3 of 4 cards` or `2 of 4 cpu`."""
     if measure.unit is not Unit.PIECES:
-        name = measure.name or ("core" if measure.unit is Unit.PERCENT else "")
-        return f"{of(measure)} {short(name)}".strip()
+        return f"{of(measure)} {short(measure.name)}".strip()
     return f"{of(measure)} {noun(measure.name, measure.wanted)}"
 
 
