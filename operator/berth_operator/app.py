@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 AGENT: Final = "berth-operator"
 SUMMARY_SECONDS: Final = 0.5
 DRAIN_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = writer.SERVER_SECONDS + 1.0  # What an old leader sent last is over after this.
 EXIT_LOST: Final = 3
 
 
@@ -95,7 +96,7 @@ class Operator:
     async def _take_over(self, term: elector.Term) -> None:
         """Let the old leader's last binds land, then read everything anew, after they have."""
         if not term.clean:
-            await asyncio.sleep(max(self._chosen.renew_deadline, writer.SERVER_SECONDS))
+            await asyncio.sleep(SETTLE_SECONDS)
         self._settled = True
         await self._feeds.refresh()
         # What was just read stays: the collector need not look at it again.

@@ -154,7 +154,13 @@ class Stage:
         return dict(found["spec"])
 
     async def _items(self, resource: resources.Resource, namespace: str = "") -> list[Thing]:
-        body = await self.admin.send("GET", resource.path(namespace=namespace))
+        async def answered() -> bytes | None:
+            # A server that has just been started asks for patience.
+            with contextlib.suppress(errors.Throttled):
+                return await self.admin.send("GET", resource.path(namespace=namespace))
+            return None
+
+        body = await waiting.eventually(answered, what=f"the server to list {resource}")
         found: list[Thing] = json.loads(body)["items"]
         return found
 

@@ -48,7 +48,14 @@ async def test_what_else_is_written_is_little(stage: Stage) -> None:
         return bool(devices["little"]["status"]["summary"]["used"] == 2)
 
     await stage.until("the Device to show it", shown)
-    written = audit.writes_by(stage.cluster.audit(), OPERATOR)[before:]
+
+    async def audited() -> list[audit.AuditEvent] | None:
+        # The line of a write arrives a moment after its answer.
+        found = audit.writes_by(stage.cluster.audit(), OPERATOR)[before:]
+        subjects = [one.resource for one in found]
+        return found if {"devices", "leases"} <= {*subjects} and subjects.count("events") == 2 else None
+
+    written = await stage.until("the audit of it all", audited)
     kinds = collections.Counter((one.resource, one.subresource) for one in written)
     assert kinds.pop(("leases", "")) >= 1
     assert 1 <= kinds.pop(("devices", "status")) <= 3

@@ -1,5 +1,7 @@
 """The programs from outside: mistakes end in one line, troubles of the cluster are waited out and said."""
 
+import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -173,6 +175,31 @@ def test_a_server_that_is_not_there_is_waited_for(
     path = kubeconfig(tmp_path / "config", user={"token": "t"}, server=nobody)
 
     stays_and_says(start(program, path, tmp_path), "Cannot connect to host")
+
+
+def test_the_probes_tell_life_from_readiness(nobody: str, tmp_path: Path) -> None:
+    """An operator that cannot read the cluster is alive and not ready, and says what it is doing."""
+    path = kubeconfig(tmp_path / "config", user={"token": "t"}, server=nobody)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+    program = start((*OPERATOR, "--listen", f"127.0.0.1:{port}"), path, tmp_path)
+
+    def ask(probe: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        with contextlib.closing(connection), contextlib.suppress(ConnectionError):
+            connection.request("GET", probe)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        return 0, ""
+
+    try:
+        waiting.until(lambda: ask("/healthz")[0], what="the probe to answer", seconds=20)
+        assert ask("/healthz")[0] == 200
+        assert ask("/readyz")[0] == 503
+        assert ask("/readyz")[1].startswith("standing by; ")
+    finally:
+        program.kill()
 
 
 @BOTH

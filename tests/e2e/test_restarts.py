@@ -171,6 +171,31 @@ def refused_binds(stage: Stage) -> list[str]:
     return [f"{one.name} {one.code} {one.received}" for one in found]
 
 
+# ---------------------------------------------------------------- the server comes and goes
+
+
+@pytest.mark.slow
+async def test_a_server_that_crashes_is_outlived(stage: Stage) -> None:
+    """With a Lease longer than the outage, operator and agent go on where they were when it is over."""
+    await stage.nodes(outage="4xT4")
+    patient = ("--lease-duration", "40", "--renew-deadline", "30", "--retry-period", "0.5")
+    program = await stage.deciding_operator(*patient)
+    await stage.create(pod("before"))
+    await stage.until_bound("before")
+
+    await asyncio.to_thread(stage.cluster.crash_apiserver)
+    await asyncio.to_thread(stage.cluster.restart_apiserver)
+    await stage.create(pod("after"), pod("big", cards=4))
+    await stage.until_bound("after")
+    await stage.until_told("big", "full")
+    await stage.delete("before", "after")
+    await stage.until_bound("big")
+
+    assert program.alive()
+    await stage.until_ready("outage")
+    await stage.assert_sound("before", "after", "big")
+
+
 # ---------------------------------------------------------------- what happened meanwhile
 
 

@@ -3,12 +3,9 @@
 import asyncio
 import base64
 import datetime as dt
-import gc
 import json
 import os
 import sys
-import traceback
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +18,7 @@ from berth_crds.client import api, connection, errors
 from berth_operator.kube import login
 from support import clock
 from testbed import cluster as clusters
+from testbed import waiting
 
 USER = "system:serviceaccount:berth-system:berth-operator"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -284,25 +282,23 @@ async def test_a_plugin_that_is_not_there_is_one_line(folder: Folder) -> None:
 async def test_a_plugin_that_hangs_is_given_up(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plug-in that does not end, for it waits for somebody at a keyboard, is told after a time."""
     monkeypatch.setattr(login, "PLUGIN_SECONDS", 0.5)
-    config = folder.config(folder.plugin("import time; time.sleep(5)"))
+    config = folder.config(folder.plugin("import time; time.sleep(1.5); runs.unlink()"))
 
     with pytest.raises(errors.Unusable) as caught:
         await login.connect(config)
 
     assert str(caught.value).endswith("login failed: no answer within 0.5 s.")
-    await collect(caught)
+    await _until_ended(folder)
 
 
-async def collect(caught: pytest.ExceptionInfo[errors.Unusable]) -> None:
-    """Have the collector end the plug-in: the library leaves its process to it, with a warning."""
-    traceback.clear_frames(caught.tb)
-    for error in (caught.value, caught.value.__cause__, caught.value.__context__):
-        if error is not None:
-            error.__cause__ = error.__context__ = error.__traceback__ = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-        await asyncio.sleep(0.1)
+async def _until_ended(folder: Folder) -> None:
+    """Wait for the plug-in, so that nothing of it outlives the test."""
+
+    async def ended() -> bool:
+        return not folder.runs.exists()
+
+    await waiting.eventually(ended, what="the plug-in to end")
+    await asyncio.sleep(0.2)  # The loop learns of it from a thread.
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ async def until_shown(admin: api.Api, name: str, condition: Callable[[Thing], ob
         found = await admin.get(resources.DEVICES, name, into=dict)
         return bool(condition(found.get("status", {})))
 
-    await waiting.eventually(shown, what=what, seconds=20)
+    await waiting.eventually(shown, what=what, seconds=60)
 
 
 def free(count: int) -> Callable[[Thing], bool]:

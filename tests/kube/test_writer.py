@@ -106,8 +106,8 @@ async def test_a_recreated_pod_is_not_the_one_that_was_meant(session: Noted, yar
     assert (await yard.read("p")).spec.node_name == ""
 
 
-async def test_a_pod_that_was_bound_already(session: Noted, yard: pods.Yard) -> None:
-    """A second bind changes nothing, and the pod itself tells that it is bound."""
+async def test_a_pod_that_we_bound_already(session: Noted, yard: pods.Yard) -> None:
+    """A second bind changes nothing, and the pod itself tells that it is bound, and by us."""
     candidate = await yard.create(pods.manifest("p", cards=1))
     await bound_by(session, candidate, pods.CARD)
     before = await yard.read("p")
@@ -283,7 +283,21 @@ def pod_as(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
-        pytest.param(stub.thing(pod_as(spec={"nodeName": "n"})), ports.Bound(), id="bound"),
+        pytest.param(
+            stub.thing(pod_as(spec={"nodeName": "n"}, metadata={"annotations": {names.TERM: TERM}})),
+            ports.Bound(),
+            id="bound by us",
+        ),
+        pytest.param(
+            stub.thing(pod_as(spec={"nodeName": "n"}, metadata={"annotations": {names.TERM: "op-2_x/8"}})),
+            ports.Refused("somebody else bound the pod to n"),
+            id="bound by another leader",
+        ),
+        pytest.param(
+            stub.thing(pod_as(spec={"nodeName": "n"})),
+            ports.Refused("somebody else bound the pod to n"),
+            id="bound by hand",
+        ),
         pytest.param(
             stub.thing(pod_as(spec={})), ports.Refused("the bind did not take place"), id="not bound"
         ),

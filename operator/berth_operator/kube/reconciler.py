@@ -47,7 +47,9 @@ class Reconciler:
     def start(self) -> None:
         """Start the thread and wait until it takes news."""
         self._thread.start()
-        self._ready.wait()
+        self._ready.wait(
+            STOP_SECONDS
+        )  # A thread that cannot even begin must not keep the engine from working.
 
     def want(self, news: list[summaries.Summary]) -> None:
         """Hand over the ledger's newest summaries, from any thread."""

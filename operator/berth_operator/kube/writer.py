@@ -57,7 +57,11 @@ class Writer:
             return ports.Unknown(str(error))
         if pod.metadata.uid != candidate.uid:
             return ports.Gone()
-        return ports.Bound() if pod.spec.node_name else ports.Refused("the bind did not take place")
+        if not pod.spec.node_name:
+            return ports.Refused("the bind did not take place")
+        if pod.metadata.annotations.get(names.TERM) != self._term:
+            return ports.Refused(f"somebody else bound the pod to {pod.spec.node_name}")
+        return ports.Bound()
 
 
 def outcome(error: errors.ClientError) -> ports.Outcome:
