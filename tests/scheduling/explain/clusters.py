@@ -22,7 +22,7 @@ from berth_operator.scheduling.nodes import facts as nodes
 
 PROPERTY: Final = hypothesis.settings(
     deadline=None,
-    max_examples=100,
+    max_examples=3000,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 NAMES: Final = ("n1", "n2", "n3", "n4")
@@ -246,6 +246,8 @@ def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> backlog.C
 
 def pod(dice: Dice, *, simple: bool) -> requests.Request:
     """Make what a pod asks of the devices."""
+    if dice.once_in(12):
+        return requests.NO_DEVICES
     containers = tuple(
         requests.ContainerRequest(
             f"c{at}",

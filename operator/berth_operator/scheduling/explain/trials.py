@@ -19,6 +19,7 @@ from berth_operator.scheduling.nodes import facts
 def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
     """Make an inventory of one node, equal to the node."""
     row, copy = heard.row(at), inventory.Inventory()
+    # Profiles and types that the inventory has heard of, so that the copy knows them by the same numbers.
     for profile in heard.picture.columns.profiles.of:
         copy.columns.profile(profile)
     for kind in heard.picture.columns.types.of:
