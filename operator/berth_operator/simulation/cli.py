@@ -17,6 +17,7 @@ from berth_operator.simulation import (
     scenario,
     traces,
     usage,
+    whys,
 )
 from berth_operator.simulation.mistakes import Mistake, one_line
 
@@ -183,7 +184,7 @@ def place(chosen: Chosen) -> Iterator[str]:
     given = read(chosen)
     given.without(chosen.without)
     paper = cluster.Cluster(chosen.strategy)
-    outcomes, before, notes = placing.place(given, paper, every=chosen.all, whole=chosen.explain)
+    outcomes, before, notes = placing.place(given, paper, every=chosen.all, whole=whole(chosen))
     tell(chosen, [*scenario.notes(given), *notes])
     match chosen.output:
         case "json":
@@ -201,13 +202,21 @@ def replay(chosen: Chosen) -> Iterator[str]:
     given = read(chosen)
     events = traces.read(chosen.trace, given.reader)
     notes, as_json = scenario.notes(given), chosen.output == "json"
-    run = replaying.Replay(given, cluster.Cluster(chosen.strategy), every=chosen.all)
+    paper = cluster.Cluster(chosen.strategy)
+    run = replaying.Replay(given, paper, every=chosen.all, whole=whole(chosen))
     write = reports.told_json if as_json else reports.told_text
     # All of it first: a trace that makes no sense halfway through prints nothing.
     told = list(run.run(events))
     tell(chosen, [*notes, *run.notes])
     yield from map(write, told)
     yield from reports.final_json(run.tally) if as_json else reports.final_text(run.tally)
+
+
+def whole(chosen: Chosen) -> int:
+    """Say in how large a cluster every card that refuses is told of."""
+    if chosen.explain:
+        return whys.ALL
+    return whys.FEW if chosen.output == "json" else whys.NONE
 
 
 def read(chosen: Chosen) -> scenario.Scenario:

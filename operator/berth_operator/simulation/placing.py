@@ -68,12 +68,12 @@ class PutOff:
 
 
 def place(
-    given: scenario.Scenario, paper: cluster.Cluster, *, every: bool = False, whole: bool = False
+    given: scenario.Scenario, paper: cluster.Cluster, *, every: bool = False, whole: int = whys.NONE
 ) -> tuple[list[Outcome], usage.Usage, list[str]]:
     """Place all pods that are not bound.
 
     Return what became of each, what was in use before, and notes on the pods that were
-    bound. With `whole` every card of every node is looked at for those that do not fit.
+    bound. Where there are at most `whole` nodes every card is looked at for those that do not fit.
     """
     set_up(given, paper)
     asides: list[Outcome] = []

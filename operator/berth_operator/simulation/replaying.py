@@ -73,13 +73,20 @@ SUMMED: Final = (CAME, PLACED, FINISHED, DELETED, WAITING, REFUSED, ASIDE)
 class Replay:
     """One run of a trace over a scenario."""
 
-    def __init__(self, given: scenario.Scenario, paper: cluster.Cluster, *, every: bool = False) -> None:
+    def __init__(
+        self,
+        given: scenario.Scenario,
+        paper: cluster.Cluster,
+        *,
+        every: bool = False,
+        whole: int = whys.NONE,
+    ) -> None:
         self.tally = Tally()
         self.notes: list[str] = []
         self._given = given
         self._paper = paper
         self._every = every
-        self._explainer = whys.Explainer(paper, whole=False)
+        self._explainer = whys.Explainer(paper, whole=whole)
         self._pods: dict[scenario.Key, _Pod] = {}
         self._keys: dict[str, scenario.Key] = {}  # By uid.
         self._ends: list[tuple[float, int, scenario.Key, _Pod]] = []

@@ -13,8 +13,10 @@ from berth_operator.scheduling import backlog, decisions, explain
 from berth_operator.scheduling.explain import clauses
 from berth_operator.simulation import cluster
 
-# In a larger cluster every card of every node would be more than anybody reads.
-SMALL: Final = 128
+# Up to how many nodes every card of each is looked at, and not only those of the nearest.
+NONE: Final = 0  # Where only the nearest is told.
+FEW: Final = 128  # Where all are told: of more nodes it would be more than anybody reads.
+ALL: Final = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,9 +83,9 @@ def changed(change: explain.Change) -> str:
 
 
 class Explainer:
-    """Explains refusals; with `whole`, or in a small cluster, it looks at every card of every node."""
+    """Explains refusals; where there are at most `whole` nodes it looks at every card of each."""
 
-    def __init__(self, paper: cluster.Cluster, *, whole: bool) -> None:
+    def __init__(self, paper: cluster.Cluster, *, whole: int) -> None:
         self._paper = paper
         self._whole = whole
         self._known: dict[object, explain.Explanation] = {}
@@ -103,7 +105,7 @@ class Explainer:
 
     def _explain(self, candidate: backlog.Candidate) -> explain.Explanation:
         paper = self._paper
-        whole = self._whole or len(paper.picture.index) <= SMALL
+        whole = len(paper.picture.index) <= self._whole
         return explain.explain(paper.places, candidate, rules=paper.book.rules, whole=whole)
 
 
