@@ -34,6 +34,15 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert not words or "examples:" in text
 
 
+def test_any_order(tmp_path: Path) -> None:
+    """Files and flags may stand in any order."""
+    file = desk.save(tmp_path / "pod.yaml", desk.pod())
+    cluster = desk.save(tmp_path / "cluster.yaml", *desk.both())
+    words = (cluster, "-o", "json", file, "--all")
+
+    assert desk.run("place", *words) == desk.run("place", "-o", "json", "--all", cluster, file)
+
+
 def test_module() -> None:
     """`python -m berth_operator.simulation` is the program."""
     answer = subprocess.run(
@@ -71,6 +80,23 @@ def test_reader_leaves() -> None:
     assert child.stderr.read() == ""
     child.stderr.close()
     assert child.wait() == 141
+
+
+def test_full_disk() -> None:
+    """Where the output cannot be written, one line says so."""
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(
+            [*WORDS, "place", "-"],
+            input=desk.written(*desk.both(), desk.pod()),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+
+    said = "berth-simulation: the output cannot be written: No space left on device\n"
+    assert (answer.returncode, answer.stderr) == (1, said)
 
 
 def test_interrupted() -> None:

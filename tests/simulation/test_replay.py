@@ -245,6 +245,11 @@ BAD: Final[dict[str, tuple[Any, str]]] = {
         {"at": -1, "add": desk.pod()},
         "at: expected seconds since the start, found -1",
     ),
+    "a time beyond all bounds": (
+        '{"at": 1' + "0" * 400 + ', "finish": "a"}',
+        "at: expected seconds since the start, found 1" + "0" * 59 + "...",
+    ),
+    "no number": ('{"at": NaN, "finish": "a"}', "at: expected seconds since the start, found nan"),
     "a time that is true": (
         {"at": True, "add": desk.pod()},
         "at: expected seconds since the start, found true",

@@ -8,6 +8,7 @@ from typing import Final, TextIO
 
 from berth_operator.simulation import cli, mistakes
 
+EXIT_UNWRITTEN: Final = 1
 EXIT_MISTAKE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141  # As of a program that the signal ended.
@@ -29,6 +30,12 @@ def main(words: Sequence[str] | None = None) -> int:
         # Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
+    except RecursionError:
+        print(f"{cli.PROGRAM}: the input is nested too deep", file=sys.stderr)
+        return EXIT_MISTAKE
+    except OSError as error:
+        print(f"{cli.PROGRAM}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return EXIT_UNWRITTEN
     return 0
 
 

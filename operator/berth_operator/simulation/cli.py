@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from berth_crds import names
 from berth_crds.vocabulary import Strategy
@@ -67,6 +67,7 @@ examples:
   {CALLED} replay trace.jsonl cluster.yaml
   {CALLED} replay trace.jsonl cluster.yaml --strategy spread -o json
 """
+TEXTS: Final = {"place": (ABOUT_PLACE, EXAMPLES_PLACE), "replay": (ABOUT_REPLAY, EXAMPLES_REPLAY)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,28 +94,32 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(words: Sequence[str]) -> Chosen:
-    """Read the command line."""
+    """Read the command line; files and flags may come in any order."""
     parser = _Parser(prog=CALLED, description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-    _place_options(
-        commands.add_parser(
-            "place",
-            help="place the pods that have no node yet",
-            description=ABOUT_PLACE,
-            epilog=EXAMPLES_PLACE,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+    found = {
+        "place": _command(commands, "place", "place the pods that have no node yet", _place_options),
+        "replay": _command(commands, "replay", "run a trace of arrivals and departures", _replay_options),
+    }
+    if words and words[0] in found:
+        return Chosen(**vars(found[words[0]].parse_intermixed_args(words[1:])))
+    parser.parse_args(words)
+    raise AssertionError("without a command the parser ends the program")
+
+
+def _command(
+    commands: Any, name: str, about: str, options: Callable[[argparse.ArgumentParser], None]
+) -> argparse.ArgumentParser:
+    description, epilog = TEXTS[name]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _replay_options(
-        commands.add_parser(
-            "replay",
-            help="run a trace of arrivals and departures",
-            description=ABOUT_REPLAY,
-            epilog=EXAMPLES_REPLAY,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    return Chosen(**vars(parser.parse_args(words)))
+    options(parser)
+    return parser
 
 
 def _place_options(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 Time jumps to whatever is next: an event of the trace, the end of a pod, or the moment at
 which the backlog lets a waiting pod try again, by its own rules. At each such moment
 everything that happens is told to the ledger first, and then the pods are looked at. A
-refusal is told once for as long as its words stay the same, as the operator does.
+refusal is told once for as long as it stays the same, as the operator does.
 """
 
 import collections
@@ -56,7 +56,7 @@ class _Pod:
     arrived: float
     order: str
     lasts: float | None
-    said: str = ""
+    said: tuple[object, ...] = ()
     state: str = ""
 
 
@@ -204,7 +204,7 @@ class Replay:
         if pod is None:
             yield from self._come(thing, None)
         elif pod.state in {WAITING, REFUSED, ASIDE}:
-            pod.said = ""
+            pod.said = ()
             yield self._told(News("applied", thing.kind, thing.title))
             yield from self._come(thing, None)
 
@@ -257,7 +257,12 @@ class Replay:
                 yield self._told(placed)
             case placing.PutOff(candidate, refusal):
                 pod.state = REFUSED if isinstance(refusal, decisions.Reject) else WAITING
-                said = whys.brief(candidate, refusal)
+                said = _news(refusal)
                 if said != pod.said:
                     pod.said = said
                     yield self._told(placing.Refused(candidate, self._explainer.why(candidate, refusal)))
+
+
+def _news(refusal: decisions.Wait | decisions.Reject) -> tuple[object, ...]:
+    """Say what of a refusal is worth telling again once it changes."""
+    return refusal.refusals if isinstance(refusal, decisions.Reject) else refusal.counts

@@ -14,13 +14,14 @@ the trace.
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from berth_operator.simulation import files, manifests, mistakes, scenario
 from berth_operator.simulation.mistakes import Mistake
+
+MOST_SECONDS: Final = 1e12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,10 +111,9 @@ def _event(line: str, place: str, things: Things) -> Event:
 
 def _seconds(fields: dict[str, Any], key: str, place: str) -> float:
     value = fields.get(key)
-    number = float(value) if isinstance(value, int | float) and value is not True else math.nan
-    if not 0 <= number < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_SECONDS:
         raise Mistake(f"{place}: {key}: expected seconds since the start, found {mistakes.shown(value)}")
-    return number
+    return float(value)
 
 
 def _things(value: Any, place: str, folder: Path, reader: manifests.Reader) -> tuple[manifests.Thing, ...]:

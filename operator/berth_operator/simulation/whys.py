@@ -107,10 +107,3 @@ class Explainer:
         paper = self._paper
         whole = len(paper.picture.index) <= self._whole
         return explain.explain(paper.places, candidate, rules=paper.book.rules, whole=whole)
-
-
-def brief(candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
-    """Say in a sentence why a pod was refused, from what the decision itself says."""
-    if isinstance(answer, decisions.Reject):
-        return explain.sentence(answer, candidate)
-    return explain.brief(answer.counts, candidate)

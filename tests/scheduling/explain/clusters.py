@@ -22,7 +22,7 @@ from berth_operator.scheduling.nodes import facts as nodes
 
 PROPERTY: Final = hypothesis.settings(
     deadline=None,
-    max_examples=3000,
+    max_examples=100,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 NAMES: Final = ("n1", "n2", "n3", "n4")

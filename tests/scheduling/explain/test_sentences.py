@@ -279,7 +279,18 @@ REFUSALS = {
     "cards that nobody can name": (
         scenes.picture(*scenes.several(1), scenes.hold("a", withheld=1)),
         scenes.cards(2),
-        [("", Reason.WITHHELD, "has cards held by pods without a readable allocation (ml/a)")],
+        [
+            (
+                "",
+                Reason.WITHHELD,
+                "has cards held by pods without a readable allocation (ml/a): 1 of 2 cards free",
+            )
+        ],
+    ),
+    "a resource": (
+        scenes.picture(*scenes.several(1), scenes.hold("a", cpu=7500)),
+        scenes.cards(cpu=4000),
+        [("", Reason.INSUFFICIENT_RESOURCE, "lacks cpu: 0.5 of 4 cpu free")],
     ),
     "no nodes": (scenes.picture(), scenes.cards(), [("", Reason.NO_NODES, "there are no nodes")]),
 }

@@ -24,7 +24,6 @@ MOST_CHECKED: Final = 256
 
 PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
 STATES: Final = frozenset(reason for reason in columns.STATES if reason is not None)
-OTHERS: Final = PLACES | STATES | {Reason.INSUFFICIENT_RESOURCE}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Obstacle:
 
 
 CORDON: Final = Obstacle(None)
+SELECTOR: Final = Obstacle(Condition.SELECTOR)  # As a whole.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ def single(heard: hearing.Hearing, *, whole: bool) -> Refused:
         if obstacle is not None:
             empty = np.zeros(heard.picture.size, dtype=np.bool_)
             found.setdefault(obstacle, empty)[at] = True
+    if SELECTOR in found:
+        pairs = [nodes for one, nodes in found.items() if one.condition is Condition.SELECTOR]
+        found[SELECTOR] = np.logical_or.reduce(pairs)
     ordered = sorted(
         found.items(), key=lambda item: (-int(item[1].sum()), str(item[0].condition), str(item[0]))
     )
@@ -67,7 +71,7 @@ def only(node: facts.Node, where: facts.Where) -> Obstacle | None:
     """Name the obstacle of a node that has no other; all pairs of a selector together count as one."""
     found = set(each(node, where))
     if len(found) > 1 and all(one.condition is Condition.SELECTOR for one in found):
-        return Obstacle(Condition.SELECTOR)
+        return SELECTOR
     return found.pop() if len(found) == 1 else None
 
 

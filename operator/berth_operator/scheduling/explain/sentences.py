@@ -63,7 +63,10 @@ def _refusals(finding: findings.Finding, candidate: backlog.Candidate) -> list[R
     if not against:
         detail = finding.detail or words.listed(finding.holders)
         message = words.REASONS[finding.reason](1, candidate, detail).removeprefix("1 ")
-        return [Refusal(finding.reason, finding.node, detail=message)]
+        figures = ", ".join(map(words.counted, finding.measures))
+        return [
+            Refusal(finding.reason, finding.node, detail=f"{message}: {figures} free" if figures else message)
+        ]
     return [
         Refusal(verdict.reason, finding.node, verdict.device, words.against(verdict)) for verdict in against
     ]
