@@ -179,7 +179,16 @@ def port() -> dict[str, Any]:
 NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
     "neither part nor whole": (pod("x", 0, limits={names.GPU: "150"}), "InvalidRequest", "150 is neither"),
     "two ways at once": (pod("x", 1, limits={names.GPU: "100"}), "InvalidRequest", "asks for both"),
-    "a part of a card": (pod("x", 0, limits={names.GPU: "50"}), "UnsupportedRequest", "a part of a card"),
+    "half a share of two cards": (
+        pod("x", 0, limits={names.GPU_SHARED: "2"}),
+        "InvalidRequest",
+        "berth.dev/gpu.shared",
+    ),
+    "units of another vendor": (
+        pod("x", 0, limits={"huawei.com/Ascend910": "1"}),
+        "UnsupportedRequest",
+        "huawei.com/Ascend910",
+    ),
     "far too many cards": (pod("x", 1000), "InvalidRequest", "no node has more than 64"),
     "no model named": (pod("x", annotations={names.MODEL: " , "}), "InvalidRequest", "names no model"),
     "an annotation of later": (
@@ -187,7 +196,6 @@ NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
         "UnsupportedRequest",
         "berth.dev/gang is not served yet",
     ),
-    "a resource of later": (pod("x", 0, limits={names.RDMA: "100"}), "UnsupportedRequest", "berth.dev/rdma"),
     "pod affinity": (pod("x", **near("podAffinity")), "UnsupportedConstraint", "required pod affinity"),
     "pod anti-affinity": (
         pod("x", **near("podAntiAffinity")),

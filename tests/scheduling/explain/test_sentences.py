@@ -204,8 +204,8 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(1), scenes.hold("a", withheld=2)),
         scenes.cards(),
         (
-            "0/1 nodes fit: 1 has cards held by pods without a readable allocation. "
-            "Would fit if 1 pod ended on n1."
+            "0/1 nodes fit: 1 has cards held by pods without a readable allocation "
+            "(such as ml/a on n1). Would fit if ml/a ended on n1."
         ),
     ),
     "a scope": (

@@ -281,7 +281,7 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
     ),
     "pods that hold no card by name": (
         findings.EndPods("n3", ("a", "b"), ("ml/a", "ml/b"), (), 1.0),
-        "would fit if 2 pods ended on n3",
+        "would fit if ml/a and ml/b ended on n3",
     ),
     "cpu": (
         findings.FreeResource("n3", Measure("cpu", Unit.THOUSANDTHS, 4000, 2500), 0.4),

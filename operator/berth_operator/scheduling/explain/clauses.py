@@ -97,8 +97,7 @@ def _ended(change: findings.EndPods) -> str:
     node = words.short(change.node)
     if change.devices:
         return f"{_named(change.devices, node)} were freed"
-    count = len(change.pods)
-    return f"{count} {'pod' if count == 1 else 'pods'} ended on {node}"
+    return f"{words.listed(change.titles)} ended on {node}"
 
 
 def _less(change: findings.AskLess) -> str:

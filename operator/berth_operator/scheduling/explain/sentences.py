@@ -96,13 +96,13 @@ def _counted(
 
 
 def _extras(told: findings.Explanation) -> Extras:
-    """Name a card as an example of what is wrong with cards, and what is nearest."""
+    """Name a card or a pod as an example of what is in the way, and what is nearest."""
     extras: Extras = {}
     for finding in told.nodes:
         key = finding.reason, finding.detail
-        card = _example(finding) if key not in extras else ""
-        if card:
-            extras[key] = f"such as {words.short(card)} on {words.short(finding.node)}"
+        example = _example(finding) if key not in extras else ""
+        if example:
+            extras[key] = f"such as {example} on {words.short(finding.node)}"
     if told.nearest is not None:
         key = told.nearest.reason, told.nearest.detail
         extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(told.nearest)}")))
@@ -110,11 +110,13 @@ def _extras(told: findings.Explanation) -> Extras:
 
 
 def _example(finding: findings.Finding) -> str:
-    """Name the first card of which the node's reason speaks, where it speaks of single cards."""
+    """Name the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
+    if finding.holders:
+        return words.listed(finding.holders)
     if finding.shortfall is None or finding.reason not in EXEMPLARY:
         return ""
     cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
-    return next(cards, "")
+    return words.short(next(cards, ""))
 
 
 def _ending(told: findings.Explanation) -> str:
