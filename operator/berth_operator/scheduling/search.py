@@ -255,7 +255,8 @@ def share_room(
         fit = fit & (table.core[rows] >= ask.core)
     if ask.ratio:
         total = table.total[rows]
-        fit = fit & (table.memory[rows] * requests.WHOLE >= total * ask.ratio) & (total > 0)
+        slack = np.minimum(total >> requests.MILLIONTH_BITS, requests.ROUNDING)
+        fit = fit & ((table.memory[rows] + slack) * requests.WHOLE >= total * ask.ratio) & (total > 0)
     elif ask.memory:
         fit = fit & (table.memory[rows] >= ask.memory)
     if matching is not None:

@@ -1,6 +1,8 @@
 """Shares of cards, several containers, init containers, and cards that are withheld."""
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests, views
@@ -64,6 +66,50 @@ def test_a_ratio_is_bytes_of_the_very_card_rounded_up() -> None:
     )["main"]
 
     assert (given.memory, given.core) == (28_115_354_911, 33)
+
+
+@st.composite
+def portions(draw: st.DrawFn) -> list[int]:
+    """Draw percentages that are a hundred together."""
+    cuts = sorted(draw(st.sets(st.integers(1, 99), max_size=12)))
+    return [after - before for before, after in zip([0, *cuts], [*cuts, 100], strict=True)]
+
+
+@hypothesis.given(portions(), st.integers(1 << 30, 1 << 38))
+def test_rounding_up_costs_no_share_its_place(percents: list[int], memory: int) -> None:
+    """Shares of a hundred percent together fit on any card, one after the other or in one pod (I1, I10)."""
+    card = build.gpu(0, memory=memory)
+    asks = [requests.Gpus(1, core=percent, ratio=percent) for percent in percents]
+
+    taken = views.Usage()
+    for percent, ask in zip(percents, asks, strict=True):
+        view = build.view(build.device(card), {0: taken})
+        (share,) = build.given(allocator.place(view, build.request(ask)))["main"]
+        assert share.memory == min(-(-memory * percent // 100), memory - taken.memory)
+        taken = views.Usage(taken.core + percent, taken.memory + share.memory, taken.pods + 1)
+
+    together = allocator.find(build.view(build.device(card)), build.request(*asks))
+    assert together is not None
+    assert sum(share.memory for share in allocator.held(together)) == taken.memory == memory
+
+
+def test_rounding_is_forgiven_to_a_millionth_of_the_card_at_most() -> None:
+    """What others took on purpose is missed by a share in percent as by any other."""
+    half = requests.Gpus(1, core=50, ratio=50)
+    for memory, taken, fits in ((8 * GIB, 99, True), (8 * GIB, 100, False), (1 << 20, 2, False)):
+        made = build.device(build.gpu(0, memory=memory))
+        view = build.view(made, {0: views.Usage(0, memory // 2 + taken, 1)})
+        assert (allocator.find(view, build.request(half)) is not None) is fits
+
+
+def test_a_borrowing_share_in_percent_is_not_cut() -> None:
+    """Containers that never run at once leave each other every byte of their percentage."""
+    made = build.device(build.gpu(0, memory=85_198_045_185))
+    most = requests.Gpus(1, core=60, ratio=60)
+
+    given = build.given(allocator.place(build.view(made), build.request(most, init=(most,))))
+
+    assert {share.memory for shares in given.values() for share in shares} == {51_118_827_111}
 
 
 def test_what_a_card_does_not_have_never_fits() -> None:

@@ -37,10 +37,11 @@ def deal(desk: puzzles.Desk, solved: Iterable[Solved]) -> tuple[Grant, ...]:
     """Write down what each container gets, in the order of the containers, asks and minors."""
     picks = [pick for one in solved for pick in _with_functions(desk, list(_picks(one)))]
     picks.sort(key=_place_in_answer)
+    left = _memory_left(desk, picks)
     grants = (
         Grant(
             container.name,
-            _merged(_share(desk, pick) for pick in picks if pick.item.owner == owner),
+            _merged(_share(desk, pick, left) for pick in picks if pick.item.owner == owner),
             container.runs,
         )
         for owner, container in enumerate(desk.request.containers)
@@ -80,12 +81,42 @@ def _function(desk: puzzles.Desk, pick: _Pick, given: list[_Pick]) -> str:
     return min((one.bus not in held, one.bus) for one in free if one.bus not in busy)[1]
 
 
-def _share(desk: puzzles.Desk, pick: _Pick) -> Share:
+# What is left of a card's memory in one phase, by device and phase.
+Left = dict[tuple[int, int], int]
+
+
+def _memory_left(desk: puzzles.Desk, picks: list[_Pick]) -> Left:
+    """Say how much of each card's memory the search has left, phase by phase."""
+    left: Left = {}
+    for pick in picks:
+        ask, card, slot = desk.ask_of(pick.item), pick.spot.card, pick.spot.device
+        if not isinstance(ask, requests.Gpus):
+            continue
+        for phase in pick.item.phases:
+            before = left.get((slot, phase), desk.view.free_memory(card))
+            left[slot, phase] = before - ask.least_of(card.memory)
+    return left
+
+
+def _memory(pick: _Pick, ask: requests.Gpus, left: Left) -> int:
+    """Give a share its bytes, rounded up where the card has them."""
+    card, places = pick.spot.card, [(pick.spot.device, phase) for phase in pick.item.phases]
+    least = ask.least_of(card.memory)
+    more = min(ask.bytes_of(card.memory) - least, *(left[at] for at in places))
+    for at in places:
+        left[at] -= more
+    return least + more
+
+
+def _share(desk: puzzles.Desk, pick: _Pick, left: Left) -> Share:
     card, instance = pick.spot.card, pick.spot.instance
     if instance is not None:
         # An instance is given whole, so its core is 100 percent of the instance, not of the card.
         return Share(instance.uuid, card.minor, WHOLE, instance.memory, profile=instance.profile)
-    core, memory, _ = verdicts.need(card, desk.ask_of(pick.item))
+    ask = desk.ask_of(pick.item)
+    core, memory, _ = verdicts.need(card, ask)
+    if isinstance(ask, requests.Gpus):
+        memory = _memory(pick, ask, left)
     return Share(card.uuid, card.minor, core, memory, type=card.type, function=pick.function)
 
 

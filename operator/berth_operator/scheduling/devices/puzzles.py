@@ -259,7 +259,7 @@ def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
 def _need(desk: Desk, spot: Spot, ask: requests.Ask) -> Room:
     match ask:
         case requests.Gpus():
-            return ask.core, ask.bytes_of(spot.card.memory)
+            return ask.core, ask.least_of(spot.card.memory)
         case requests.Parts():
             return ask.share, int(verdicts.takes_function(spot.card, ask, desk.request.manner))
     return 1, 0

@@ -13,6 +13,9 @@ from typing import Final
 from berth_crds.vocabulary import Scope, Strategy
 
 WHOLE: Final = 100
+# Rounding up takes less than a byte for each percent at most; a millionth of a card counts for nothing.
+ROUNDING: Final = WHOLE - 1
+MILLIONTH_BITS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +39,20 @@ class Gpus:
     def bytes_of(self, total: int) -> int:
         """Say how much memory this is on a card of that size."""
         return -(-total * self.ratio // WHOLE) if self.ratio else self.memory
+
+    def least_of(self, total: int) -> int:
+        """Say with how much this is content where a card of that size has no more.
+
+        Each share in percent was rounded up, so the last one of a card may find a few bytes
+        less than its own percentage: without this, ten shares of ten percent would not fit.
+        """
+        slack = rounding(total) if 0 < self.ratio < WHOLE else 0
+        return max(0, self.bytes_of(total) - slack)
+
+
+def rounding(total: int) -> int:
+    """Say how many bytes of a card of that size the rounding of shares may have taken at most."""
+    return min(ROUNDING, total >> MILLIONTH_BITS)
 
 
 def cards(count: int) -> Gpus:

@@ -47,12 +47,13 @@ def find(
     if chosen is None:
         return None
     container = request.containers[0]
-    shares = tuple(_share(cards[slot], ask) for slot in boards.slots(chosen))
+    shares = tuple(_share(view, cards[slot], ask) for slot in boards.slots(chosen))
     return (decisions.Grant(container.name, shares, container.runs),)
 
 
-def _share(card: facts.Card, ask: requests.Gpus) -> decisions.Share:
-    return decisions.Share(card.uuid, card.minor, ask.core, ask.bytes_of(card.memory))
+def _share(view: views.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
+    memory = min(ask.bytes_of(card.memory), view.free_memory(card))
+    return decisions.Share(card.uuid, card.minor, ask.core, memory)
 
 
 def _whole_cards(
@@ -96,7 +97,7 @@ def _by_preference(
     for slot, card in enumerate(cards):
         used = view.used.get(card.uuid, views.UNUSED)
         core, memory = views.FULL_CORE - used.core, card.memory - used.memory
-        need = ask.bytes_of(card.memory)
+        need = ask.least_of(card.memory)
         if core < ask.core or memory < need:
             continue
         if prefer is orders.Prefer.SPREAD:

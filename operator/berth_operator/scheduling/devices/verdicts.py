@@ -263,7 +263,7 @@ def _held_whole(view: views.View, card: facts.Card) -> bool:
 def _no_room(view: views.View, card: facts.Card, ask: requests.Gpus) -> Reason | None:
     if any(view.usage(one.uuid) != views.UNUSED for one in card.instances):
         return Reason.PARTLY_USED  # Instances of a mode that the card has left; their memory is not free.
-    if view.free_core(card) >= ask.core and view.free_memory(card) >= ask.bytes_of(card.memory):
+    if view.free_core(card) >= ask.core and view.free_memory(card) >= ask.least_of(card.memory):
         return None
     return Reason.IN_USE if _held_whole(view, card) else Reason.FULL
 
