@@ -127,6 +127,15 @@ class Stage:
         path = resource.path(name, namespace=namespace, sub=sub)
         await self.admin.send("PATCH", path, body=msgspec.json.encode(change), content=api.MERGE_PATCH)
 
+    async def end(self, name: str, phase: str) -> None:
+        """Let a running pod come to an end of its own; before it runs, the kubelet would overrule us."""
+
+        async def running() -> bool:
+            return (await self.pods())[name]["status"].get("phase") == "Running"
+
+        await self.until(f"{name} to run", running)
+        await self.patch(resources.PODS, name, {"status": {"phase": phase}}, sub="status")
+
     # ------------------------------------------------------------ what is there
 
     async def pods(self) -> dict[str, Pod]:

@@ -289,10 +289,10 @@ async def test_a_card_that_becomes_free_is_given_at_once(stage: Stage) -> None:
     await stage.until_bound("p0")
 
     async def finish(name: str) -> None:
-        await stage.patch(resources.PODS, name, {"status": {"phase": "Succeeded"}}, sub="status")
+        await stage.end(name, "Succeeded")
 
     async def fail(name: str) -> None:
-        await stage.patch(resources.PODS, name, {"status": {"phase": "Failed"}}, sub="status")
+        await stage.end(name, "Failed")
 
     async def remove(name: str) -> None:
         await stage.delete(name)

@@ -209,7 +209,7 @@ async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -
     await stage.until_told("next")
 
     await asyncio.to_thread(first.stop, grace=10)
-    await stage.patch(resources.PODS, "done", {"status": {"phase": "Succeeded"}}, sub="status")
+    await stage.end("done", "Succeeded")
     await stage.delete("deleted")
 
     async def gone() -> bool:
