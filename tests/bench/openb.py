@@ -34,7 +34,7 @@ TRACES: Final = ("default", "cpu100", "gpushare40", "gpuspec20", "multigpu20")
 NODES: Final = "openb_node_list_gpu_node.csv"
 ARRIVALS: Final = 1.3  # of all GPU
 WHOLE: Final = 1000  # thousandths of a GPU
-CARD_BYTES: Final = 16_000_000_000  # The trace does not say; so that each percent is a whole number of bytes.
+CARD_BYTES: Final = 16 << 30  # The trace does not say.
 
 # Means of ten seeds, in percent: Fragmentation Gradient Descent, and others on `default`.
 PUBLISHED: Final = {

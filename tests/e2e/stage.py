@@ -131,7 +131,7 @@ class Stage:
         """Let a running pod come to an end of its own; before it runs, the kubelet would overrule us."""
 
         async def running() -> bool:
-            return (await self.pods())[name]["status"].get("phase") == "Running"
+            return bool((await self.pods())[name]["status"].get("phase") == "Running")
 
         await self.until(f"{name} to run", running)
         await self.patch(resources.PODS, name, {"status": {"phase": phase}}, sub="status")

@@ -9,7 +9,6 @@ from typing import Any, Final
 import pytest
 
 from berth_crds import names
-from berth_crds.client import resources
 from e2e import fleet
 from e2e.stage import AGENT, OPERATOR, Pod, Stage, pod, scheduled
 from testbed import audit

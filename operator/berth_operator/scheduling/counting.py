@@ -7,7 +7,7 @@ that a hold names.
 
 from berth_operator.scheduling import columns
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, verdicts, views
+from berth_operator.scheduling.devices import facts, requests, verdicts, views
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.rows import Row
 
@@ -48,7 +48,7 @@ def recount(table: columns.Columns, row: Row) -> None:
     row.plain = len(row.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
     table.state[at] = _state(row)
-    for name in ("core", "memory", "space", "open", "whole", "trouble", "instances", "others"):
+    for name in ("core", "memory", "ratio", "space", "open", "whole", "trouble", "instances", "others"):
         getattr(table, name)[at] = 0
     table.replicas[at] = 0
     for slot, card in enumerate(cards):
@@ -66,8 +66,17 @@ def _write_slot(table: columns.Columns, row: Row, slot: int, card: facts.Card) -
     core, memory = max(0, views.FULL_CORE - used.core), max(0, card.memory - used.memory)
     table.core[row.at, slot] = core
     table.memory[row.at, slot] = memory
+    table.ratio[row.at, slot] = ratio(memory, card.memory)
     table.space[row.at, slot] = space(core, memory, card.memory)
     table.whole[row.at, slot] = not used.pods
+
+
+def ratio(memory: int, total: int) -> int:
+    """Say how large a share of a card's memory, in percent, would be content with so much of it."""
+    if memory >= total:
+        return requests.WHOLE if total else 0
+    # All of it is only there when all of it is.
+    return min(requests.WHOLE - 1, (memory + requests.rounding(total)) * requests.WHOLE // total)
 
 
 def space(core: int, memory: int, total: int) -> int:

@@ -51,6 +51,11 @@ class Inventory:
         """Rows in use, vacant ones between them included."""
         return len(self.rows)
 
+    @property
+    def everything(self) -> slice:
+        """All rows in use."""
+        return slice(0, len(self.rows))
+
     def row(self, name: str) -> rows.Row | None:
         """Look a node up by name."""
         at = self.index.get(name)

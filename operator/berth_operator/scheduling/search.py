@@ -168,7 +168,7 @@ def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand)
     table = picture.columns
     able: columns.Mask = table.known[rows].copy()
     for name, amount in demand.amounts:
-        able &= _has(table, rows, name, amount)
+        able &= has(table, rows, name, amount)
     for name, amount in demand.served:
         able &= _served_room(table, rows, name, amount)
     return able
@@ -178,17 +178,17 @@ def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbe
     """Say how much of a resource the nodes have left; ABSENT where they do not advertise it."""
     at = table.resources.get(name)
     if at is None:
-        return np.full(len(table.known[rows]), columns.ABSENT, dtype=np.int64)
+        return np.full(table.height(rows), columns.ABSENT, dtype=np.int64)
     given = table.allocatable[rows, at]
     found: columns.Numbers = np.where(given < 0, columns.ABSENT, np.maximum(given - table.used[rows, at], 0))
     return found
 
 
-def _has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask | bool:
+def has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
     """Tell which nodes have so much of a resource left; what is absent is less than any demand."""
     at = table.resources.get(name)
     if at is None:
-        return False
+        return np.zeros(table.height(rows), dtype=np.bool_)
     able: columns.Mask = table.allocatable[rows, at] - table.used[rows, at] >= amount
     return able
 
@@ -214,7 +214,7 @@ def matching_cards(
     good = np.array([conditions.model_meets(name, asked) for name in table.models.of], dtype=np.bool_)
     matching: columns.Mask = table.open[rows] if among is None else among
     if len(good):
-        matching = matching & good[table.model[rows]]
+        matching = matching & columns.gather(good, table.model[rows])
     if asked.memory_at_least:
         matching = matching & (table.total[rows] >= asked.memory_at_least)
     if asked.uuids or asked.avoid_uuids:
@@ -254,9 +254,7 @@ def share_room(
     if ask.core:
         fit = fit & (table.core[rows] >= ask.core)
     if ask.ratio:
-        total = table.total[rows]
-        slack = np.minimum(total >> requests.MILLIONTH_BITS, requests.ROUNDING)
-        fit = fit & ((table.memory[rows] + slack) * requests.WHOLE >= total * ask.ratio) & (total > 0)
+        fit = fit & (table.ratio[rows] >= ask.ratio)
     elif ask.memory:
         fit = fit & (table.memory[rows] >= ask.memory)
     if matching is not None:
@@ -265,7 +263,7 @@ def share_room(
     if withheld.any():
         # Where every unused card is withheld, a share may only come from a started one.
         whole = table.whole[rows]
-        fit = fit & (~whole | (whole.sum(axis=1) > withheld)[:, None])
+        fit = fit & (~whole | (columns.count(whole) > withheld)[:, None])
     return fit
 
 
@@ -278,12 +276,13 @@ def enough_devices(
 ) -> columns.Mask:
     """Tell which nodes have enough of each kind of device, as far as sums can tell."""
     table = picture.columns
-    able = np.ones(len(table.known[rows]), dtype=np.bool_)
+    able = np.ones(table.height(rows), dtype=np.bool_)
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
-        able &= whole.sum(axis=1) - table.withheld[rows] >= need.whole
+        able &= columns.count(whole) - table.withheld[rows] >= need.whole
     for ask in need.shares:
-        able &= (share_room(table, rows, ask, matching) if fit is None else fit).sum(axis=1) >= ask.count
+        cards = share_room(table, rows, ask, matching) if fit is None else fit
+        able &= cards.any(axis=1) if ask.count == 1 else columns.count(cards) >= ask.count
     if need.replicas:
         able &= table.replicas[rows] >= need.replicas
     for instances in need.instances:

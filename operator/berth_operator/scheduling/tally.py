@@ -69,7 +69,7 @@ def tally(
 def judge(picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]) -> Sheet:
     """Write down the first reason of each known node."""
     sheet = Sheet(picture.size)
-    rows = np.arange(picture.size)
+    rows = picture.everything
     _about_place(sheet, picture, question)
     if question.need.asked:
         _about_devices(sheet, picture, rows, question)
@@ -87,7 +87,7 @@ def _about_place(sheet: Sheet, picture: inventory.Inventory, question: search.Qu
 
 
 def _about_devices(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Numbers, question: search.Question
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
 ) -> None:
     table, need = picture.columns, question.need
     for at, reason in enumerate(columns.STATES):
@@ -101,11 +101,13 @@ def _about_devices(
         sheet.mark(table.replicas[rows] < need.replicas, (Reason.FULL, "replicas"))
     for instances in need.instances:
         at_ = table.profiles.get(instances.profile)
-        left = table.instances[rows, at_] if at_ is not None else np.zeros(len(rows), dtype=np.int64)
+        left = table.instances[rows, at_] if at_ is not None else np.zeros(table.height(rows), dtype=np.int64)
         sheet.mark(left < instances.count, (Reason.FULL, f"MIG {instances.profile}"))
     for name in need.parts:
         at_ = table.types.get(name)
-        none = table.others[rows, at_] == 0 if at_ is not None else np.ones(len(rows), dtype=np.bool_)
+        none = (
+            table.others[rows, at_] == 0 if at_ is not None else np.ones(table.height(rows), dtype=np.bool_)
+        )
         sheet.mark(none, (Reason.FULL, name))  # Or there is none at all: these sums cannot tell.
 
 
@@ -120,7 +122,7 @@ def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.M
 
 
 def fitting_cards(
-    picture: inventory.Inventory, rows: columns.Numbers, asked: requests.Conditions
+    picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
 ) -> Iterator[tuple[Reason, columns.Mask]]:
     """Tell which cards are there, and which of them meet one condition after the other."""
     there = picture.columns.model[rows] != columns.ABSENT
@@ -141,7 +143,7 @@ def counted_asks(need: requests.Need) -> list[requests.Gpus]:
     return [*([requests.cards(need.whole)] if need.whole else []), *need.shares]
 
 
-def large_cards(table: columns.Columns, rows: columns.Numbers, ask: requests.Gpus) -> columns.Mask:
+def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) -> columns.Mask:
     """Tell which cards could take one unit of an ask if nobody used them; a whole card is always whole."""
     total = table.total[rows]
     if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
@@ -152,18 +154,18 @@ def large_cards(table: columns.Columns, rows: columns.Numbers, ask: requests.Gpu
 
 
 def _about_cards(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Numbers, question: search.Question
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
 ) -> None:
     table, asks = picture.columns, counted_asks(question.need)
     most = max(ask.count for ask in asks)
     for reason, right in fitting_cards(picture, rows, question.conditions):
-        sheet.mark(right.sum(axis=1) < most, (reason, ""))
+        sheet.mark(columns.count(right) < most, (reason, ""))
     large = [(ask, right & large_cards(table, rows, ask)) for ask in asks]
     for ask, cards in large:
-        sheet.mark(cards.sum(axis=1) < ask.count, (Reason.TOO_SMALL, ""))
+        sheet.mark(columns.count(cards) < ask.count, (Reason.TOO_SMALL, ""))
     for ask, cards in large:
         _about_trouble(sheet, table, rows, ask.count, cards)
-    free = (right & table.whole[rows]).sum(axis=1)
+    free = columns.count(right & table.whole[rows])
     sheet.mark(free < question.need.whole, (Reason.FULL, ""))
     if question.need.whole:
         sheet.mark(free - table.withheld[rows] < question.need.whole, (Reason.WITHHELD, ""))
@@ -172,24 +174,24 @@ def _about_cards(
 
 
 def _about_room(
-    sheet: Sheet, table: columns.Columns, rows: columns.Numbers, ask: requests.Gpus, right: columns.Mask
+    sheet: Sheet, table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, right: columns.Mask
 ) -> None:
-    few = search.share_room(table, rows, ask, right).sum(axis=1) < ask.count
+    few = columns.count(search.share_room(table, rows, ask, right)) < ask.count
     if (few & (table.withheld[rows] > 0)).any():
         named = copy.copy(table)  # The same tables, but for the one that is put in place of withheld.
         named.withheld = np.zeros_like(table.withheld)
-        room = search.share_room(named, rows, ask, right).sum(axis=1)
+        room = columns.count(search.share_room(named, rows, ask, right))
         sheet.mark(few & (room >= ask.count), (Reason.WITHHELD, ""))
     sheet.mark(few, (Reason.FULL, ""))
 
 
 def _about_trouble(
-    sheet: Sheet, table: columns.Columns, rows: columns.Numbers, count: int, cards: columns.Mask
+    sheet: Sheet, table: columns.Columns, rows: columns.Rows, count: int, cards: columns.Mask
 ) -> None:
     trouble = table.trouble[rows]
-    few = (cards & (trouble == 0)).sum(axis=1) < count
-    if not few.any():
+    if not trouble.any():
         return
+    few = columns.count(cards & (trouble == 0)) < count
     for reason in OF_CARDS:
         troubled = (cards & (trouble == columns.TROUBLES.index(reason))).any(axis=1)
         sheet.mark(few & troubled, (reason, ""))
@@ -199,11 +201,11 @@ def _about_trouble(
 
 
 def _about_resources(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Numbers, question: search.Question
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
 ) -> None:
     table = picture.columns
     for name, amount in question.demand.amounts:
-        sheet.mark(search.left(table, rows, name) < amount, (Reason.INSUFFICIENT_RESOURCE, name))
+        sheet.mark(~search.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
     for name, amount in question.demand.served:
         left = search.left(table, rows, name)
         sheet.mark((left != columns.ABSENT) & (left < amount), (Reason.INSUFFICIENT_RESOURCE, name))

@@ -55,7 +55,7 @@ def _sizes(need: requests.Need) -> Iterator[tuple[int, int]]:
         yield GRID, need.whole
     for ask in need.shares:
         by_bytes = -(-ask.memory * GRID // ASSUMED_CARD_BYTES)
-        yield max(1, min(GRID, max(ask.core, ask.ratio, by_bytes))), ask.count
+        yield max(1, min(GRID, max(ask.percent, by_bytes))), ask.count
 
 
 class Workload:

@@ -36,6 +36,11 @@ class Gpus:
         """Whether the cards are wanted for this container alone."""
         return self.core == WHOLE and self.ratio == WHOLE
 
+    @property
+    def percent(self) -> int:
+        """How much of each card this is as far as it was asked in percent, the scarcer of core and memory."""
+        return max(self.core, self.ratio)
+
     def bytes_of(self, total: int) -> int:
         """Say how much memory this is on a card of that size."""
         return -(-total * self.ratio // WHOLE) if self.ratio else self.memory

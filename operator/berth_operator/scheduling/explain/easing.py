@@ -10,8 +10,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import numpy as np
-
 from berth_operator.scheduling import columns, search
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import closely, findings, hearing, obstacles, reach
@@ -131,7 +129,7 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
     for count in range(most, max(0, most - FEWER_TRIED), -1):
         request = with_ask(heard.request, at, number, dataclasses.replace(ask, count=count))
         demand = scaled(heard, count, ask.count)
-        among = heard.place & search.room(heard.picture, np.arange(heard.picture.size), demand)
+        among = heard.place & search.room(heard.picture, heard.picture.everything, demand)
         edit = easing.edit(request, demand, among)
         if edit is not None:
             measure = Measure(counted(ask), Unit.PIECES, ask.count, count)
@@ -257,7 +255,7 @@ def _with_share(
 
 def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
     heard, table = easing.heard, easing.heard.picture.columns
-    everything = np.arange(heard.picture.size)
+    everything = heard.picture.everything
     for name, amount in heard.demand.amounts:
         others = tuple(one for one in heard.demand.amounts if one[0] != name)
         left = search.left(table, everything, name)

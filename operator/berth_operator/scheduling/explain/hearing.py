@@ -96,7 +96,7 @@ def hear(
     sheet = tally.judge(picture, question, closer)
     known = picture.columns.known[: picture.size].copy()
     _look_again(sheet, picture, candidate, known & (sheet.code == 0), whole=whole)
-    everything = np.arange(picture.size)
+    everything = picture.everything
     return Hearing(
         picture,
         rules,
@@ -136,10 +136,10 @@ def _look_again(
 # ---------------------------------------------------------------- never, and how near
 
 
-def never(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Mask:
+def never(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Mask:
     """Tell which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
-    hopeless = np.zeros(len(at), dtype=np.bool_)
     table, need = picture.columns, question.need
+    hopeless = np.zeros(table.height(at), dtype=np.bool_)
     for name, amount in question.demand.amounts:
         hopeless |= allocatable(table, at, name) < amount
     for name, amount in question.demand.served:
@@ -151,23 +151,23 @@ def never(picture: inventory.Inventory, at: columns.Numbers, question: search.Qu
     if asks:
         *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
         for ask in asks:
-            hopeless |= (right & tally.large_cards(table, at, ask)).sum(axis=1) < ask.count
+            hopeless |= columns.count(right & tally.large_cards(table, at, ask)) < ask.count
     return hopeless
 
 
-def allocatable(table: columns.Columns, at: columns.Numbers, name: str) -> columns.Numbers:
+def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.Numbers:
     """Say how much of a resource nodes have in all; ABSENT where they do not advertise it."""
     column = table.resources.get(name)
     if column is None:
-        return np.full(len(at), columns.ABSENT, dtype=np.int64)
+        return np.full(table.height(at), columns.ABSENT, dtype=np.int64)
     given: columns.Numbers = table.allocatable[at, column]
     return given
 
 
-def gaps(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Scores:
+def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Scores:
     """Say for each node what part is missing of what it lacks most, from 0 to 1, as far as sums can tell."""
     table = picture.columns
-    gap = np.zeros(len(at))
+    gap = np.zeros(table.height(at))
     for name, amount in question.demand.amounts + question.demand.served:
         left = search.left(table, at, name)
         gap = np.maximum(gap, np.where(left == columns.ABSENT, 0, _lack(left, amount)))
@@ -180,10 +180,10 @@ def gaps(picture: inventory.Inventory, at: columns.Numbers, question: search.Que
 
 
 def _card_gap(
-    table: columns.Columns, at: columns.Numbers, ask: requests.Gpus, right: columns.Mask
+    table: columns.Columns, at: columns.Rows, ask: requests.Gpus, right: columns.Mask
 ) -> columns.Scores:
     if ask.whole:
-        free = (right & table.whole[at]).sum(axis=1) - table.withheld[at]
+        free = columns.count(right & table.whole[at]) - table.withheld[at]
         return _lack(free, ask.count)
     lack = np.maximum(_lack(table.core[at], ask.core), _memory_lack(table, at, ask))
     lack = np.sort(np.where(right, lack, 1.0), axis=1)
@@ -191,7 +191,7 @@ def _card_gap(
     return nearest
 
 
-def _memory_lack(table: columns.Columns, at: columns.Numbers, ask: requests.Gpus) -> columns.Scores:
+def _memory_lack(table: columns.Columns, at: columns.Rows, ask: requests.Gpus) -> columns.Scores:
     wanted = table.total[at] * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
     return _lack(table.memory[at], wanted)
 

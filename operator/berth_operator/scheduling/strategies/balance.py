@@ -29,7 +29,7 @@ def weighted(look: looks.Look) -> looks.Ranking:
 
     The static half says what the node has, the dynamic half what is left of it.
     """
-    cards, memory = look.open.sum(axis=1), np.where(look.open, look.total, 0).sum(axis=1)
+    cards, memory = columns.count(look.open), np.where(look.open, look.total, 0).sum(axis=1)
     static = (cards / look.scale.cards + memory / look.scale.memory) / 2
     left_core = look.core.sum(axis=1) / (100 * look.scale.cards)
     left_memory = look.memory.sum(axis=1) / look.scale.memory
@@ -41,7 +41,7 @@ def weighted(look: looks.Look) -> looks.Ranking:
 def _fullness(look: looks.Look) -> columns.Scores:
     if not look.need.cards:
         return _without_cards(look)
-    cards = np.maximum(look.open.sum(axis=1), 1)
+    cards = np.maximum(columns.count(look.open), 1)
     total = np.maximum(np.where(look.open, look.total, 0).sum(axis=1), 1)
     core = (look.core.sum(axis=1) - look.taken_core()) / (100 * cards)
     memory = (look.memory.sum(axis=1) - look.taken_memory()) / total
@@ -50,7 +50,7 @@ def _fullness(look: looks.Look) -> columns.Scores:
 
 
 def _without_cards(look: looks.Look) -> columns.Scores:
-    cards = 1 - look.whole.sum(axis=1) / look.scale.cards
+    cards = 1 - columns.count(look.whole) / look.scale.cards
     cpu = 1 - (look.cpu_left - look.cpu) / np.maximum(look.cpu_total, 1)
     full: columns.Scores = looks.BEST * (0.9 * cards + 0.1 * cpu)
     return full

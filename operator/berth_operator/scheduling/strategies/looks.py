@@ -103,7 +103,7 @@ class Look:
         """Say how much would be left of each card after a share is taken."""
         if ask.memory == 0:
             # Asked in percent, compute and memory fall alike.
-            return self.space - max(ask.core, ask.ratio)
+            return self.space - ask.percent
         by_memory = percent_of(self.memory - ask.memory, self.total)
         left: columns.Numbers = np.minimum(self.core - ask.core, by_memory)
         return left
@@ -114,7 +114,7 @@ class Look:
 
     def taken_memory(self) -> columns.Scores:
         """Say how much memory the pod would take of each node's cards, in bytes."""
-        cards = np.maximum(self.open.sum(axis=1), 1)
+        cards = np.maximum(columns.count(self.open), 1)
         mean = np.where(self.open, self.total, 0).sum(axis=1) / cards
         taken: columns.Scores = self.need.whole * mean
         for ask in self.need.shares:
