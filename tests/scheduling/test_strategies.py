@@ -15,6 +15,7 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.strategies import looks
 from support import builders, worlds
 
+ALIKE = policy.Weights()
 TENTH = requests.Gpus(1, core=10, ratio=10)
 CARD = requests.cards(1)
 SAMPLE = workload.Sample(1000, 0, ((100, 1),))
@@ -32,15 +33,20 @@ def ranking(
     question = search.ask(pod.request, pod.demand)
     matching = search.matching_cards(picture, asked, question.conditions)
     fit = search.share_fits(picture, asked, question.need, matching)
-    return strategies.STRATEGIES[strategy](search.look_at(picture, asked, question, fit))
+    return strategies.STRATEGIES[strategy](search.look_at(picture, asked, question, fit, policy.Weights()))
 
 
 def place(
-    picture: inventory.Inventory, strategy: Strategy, ask: requests.Ask | None, *, cpu: int = 0
+    picture: inventory.Inventory,
+    strategy: Strategy,
+    ask: requests.Ask | None,
+    *,
+    cpu: int = 0,
+    weights: policy.Weights = ALIKE,
 ) -> tuple[str, list[int]]:
     """Name the node and the cards that a pod gets."""
     request = builders.request(ask) if ask is not None else requests.NO_DEVICES
-    rules = policy.Policy(strategy)
+    rules = policy.Policy(strategy, weights)
     found = search.Search(picture).place(request, builders.demand(cpu), rules=rules)
     assert found is not None
     return found.node, [share.minor for share in worlds.given(found)]
@@ -193,6 +199,27 @@ def test_weighted_looks_at_hardware_and_at_what_is_left_of_it(held: Iterable[int
     picture = builders.picture(*known, builders.hold("a", "n2", held))
 
     found, _ = place(picture, Strategy.WEIGHTED, CARD)
+
+    assert found == node
+
+
+@pytest.mark.parametrize(
+    ("strategy", "weights", "node"),
+    [
+        pytest.param(Strategy.BINPACK, policy.Weights(1, 0), "n1", id="the node whose compute is used"),
+        pytest.param(Strategy.BINPACK, policy.Weights(0, 1), "n2", id="the node whose memory is used"),
+        pytest.param(Strategy.SPREAD, policy.Weights(1, 0), "n2", id="away from used compute"),
+        pytest.param(Strategy.WEIGHTED, policy.Weights(0, 1), "n1", id="to the memory that is left"),
+    ],
+)
+def test_policy_says_what_counts(strategy: Strategy, weights: policy.Weights, node: str) -> None:
+    """Compute and memory count as much as the policy says; with weight 0 one is not looked at."""
+    by_core = dataclasses.replace(part("a", "n1"), shares=(builders.share(0, at="n1", core=60, memory=1),))
+    by_memory = builders.share(0, at="n2", core=1, memory=builders.MEMORY * 6 // 10)
+    held = by_core, dataclasses.replace(part("b", "n2"), shares=(by_memory,))
+    picture = builders.picture(*builders.nodes(2, cards=1), *held)
+
+    found, _ = place(picture, strategy, TENTH, weights=weights)
 
     assert found == node
 

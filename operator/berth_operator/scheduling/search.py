@@ -160,7 +160,7 @@ def rank(
     fit = share_fits(picture, rows, question.need, matching)
     able &= enough_devices(picture, rows, question.need, matching, fit)
     strategy = question.manner.strategy or rules.strategy
-    return strategies.STRATEGIES[strategy](look_at(picture, rows, question, fit)), able
+    return strategies.STRATEGIES[strategy](look_at(picture, rows, question, fit, rules.weights)), able
 
 
 def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand) -> columns.Mask:
@@ -293,7 +293,11 @@ def enough_devices(
 
 
 def look_at(
-    picture: inventory.Inventory, rows: columns.Rows, question: Question, fit: columns.Mask | None
+    picture: inventory.Inventory,
+    rows: columns.Rows,
+    question: Question,
+    fit: columns.Mask | None,
+    weights: policy.Weights,
 ) -> looks.Look:
     """Gather the numbers that a strategy sees."""
     asked = dict(question.demand.amounts)
@@ -306,4 +310,5 @@ def look_at(
         node_memory=asked.get(facts.MEMORY, 0),
         lesson=picture.lesson(),
         scale=looks.Scale(*picture.scale()),
+        weights=weights,
     )

@@ -105,10 +105,8 @@ def _about_devices(
         sheet.mark(left < instances.count, (Reason.FULL, f"MIG {instances.profile}"))
     for name in need.parts:
         at_ = table.types.get(name)
-        none = (
-            table.others[rows, at_] == 0 if at_ is not None else np.ones(table.height(rows), dtype=np.bool_)
-        )
-        sheet.mark(none, (Reason.FULL, name))  # Or there is none at all: these sums cannot tell.
+        some = table.others[rows, at_] if at_ is not None else np.zeros(table.height(rows), dtype=np.int64)
+        sheet.mark(some == 0, (Reason.FULL, name))  # Or there is none at all: these sums cannot tell.
 
 
 def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.Mask) -> None:

@@ -1,9 +1,9 @@
 """The strategies that look at how full a node is: binpack, spread, and the weighted mean.
 
-Fullness is the mean of the used parts of compute and of memory over the node's cards
-after the placement, so a request in bytes and one in percent are measured alike. For a
-pod without cards, nodes with fewer free cards come first and fuller ones among them,
-so that work on cpus does not sit down beside free cards.
+Fullness is the mean, weighted as the policy says, of the used parts of compute and of
+memory over the node's cards after the placement, so a request in bytes and one in percent
+are measured alike. For a pod without cards, nodes with fewer free cards come first and
+fuller ones among them, so that work on cpus does not sit down beside free cards.
 """
 
 import numpy as np
@@ -30,10 +30,10 @@ def weighted(look: looks.Look) -> looks.Ranking:
     The static half says what the node has, the dynamic half what is left of it.
     """
     cards, memory = columns.count(look.open), np.where(look.open, look.total, 0).sum(axis=1)
-    static = (cards / look.scale.cards + memory / look.scale.memory) / 2
+    static = look.weights.mean(cards / look.scale.cards, memory / look.scale.memory)
     left_core = look.core.sum(axis=1) / (100 * look.scale.cards)
     left_memory = look.memory.sum(axis=1) / look.scale.memory
-    dynamic = (left_core + left_memory) / 2
+    dynamic = look.weights.mean(left_core, left_memory)
     slot = looks.emptiest_slot(look) if look.fit is not None else None
     return looks.Ranking(_clipped(looks.BEST * (static + 2 * dynamic) / 3), slot)
 
@@ -45,7 +45,7 @@ def _fullness(look: looks.Look) -> columns.Scores:
     total = np.maximum(np.where(look.open, look.total, 0).sum(axis=1), 1)
     core = (look.core.sum(axis=1) - look.taken_core()) / (100 * cards)
     memory = (look.memory.sum(axis=1) - look.taken_memory()) / total
-    full: columns.Scores = looks.BEST * (1 - (core + memory) / 2)
+    full: columns.Scores = looks.BEST * (1 - look.weights.mean(core, memory))
     return full
 
 

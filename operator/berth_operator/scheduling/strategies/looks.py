@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, lessons
+from berth_operator.scheduling import columns, lessons, policy
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -31,6 +31,7 @@ class Look:
     node_memory: int  # Likewise.
     lesson: lessons.Lesson
     scale: "Scale"
+    weights: policy.Weights
 
     @functools.cached_property
     def core(self) -> columns.Numbers:
