@@ -17,10 +17,10 @@ define need
 	  else echo "missing: please install the Debian package $(2)" >&2; exit 1; fi; }
 endef
 
-.PHONY: help setup demo test check lint types fast format crds cluster clean
+.PHONY: help setup demo test check lint types fast format crds cluster clean bench-openb bench-decide
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make the virtual environment
 
@@ -58,6 +58,12 @@ lint: $(READY) ## ruff, import contracts, the rules of the house
 types: $(READY) ## mypy, strict, on the programs and on the tests
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
+
+bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9
+	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS))
+
+bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes
+	@$(BIN)/python -m bench.decide
 
 format: $(READY) ## let ruff format and mend what it can
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .

@@ -30,6 +30,7 @@ AGENT_MANAGER: Final = "berth-agent"
 
 # Asking, by resources of a container.
 NVIDIA_GPU: Final = "nvidia.com/gpu"
+NVIDIA_GPU_SHARED: Final = "nvidia.com/gpu.shared"
 NVIDIA_MIG_PREFIX: Final = "nvidia.com/mig-"
 GPU: Final = f"{GROUP}/gpu"
 GPU_CORE: Final = f"{GROUP}/gpu-core"
@@ -50,6 +51,10 @@ SCOPE: Final = f"{GROUP}/scope"
 SCOPE_POLICY: Final = f"{GROUP}/scope-policy"
 STRATEGY: Final = f"{GROUP}/strategy"
 JOINT: Final = f"{GROUP}/joint"
+APPLY: Final = f"{GROUP}/apply"
+LABELS: Final = f"{GROUP}/labels"
+FUNCTION_LABELS: Final = f"{GROUP}/function-labels"
+REPLICAS: Final = f"{GROUP}/replicas"
 GANG: Final = f"{GROUP}/gang"
 GANG_SIZE: Final = f"{GROUP}/gang-size"
 

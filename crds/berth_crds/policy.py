@@ -89,8 +89,9 @@ class SharingRules(shapes.Model):
 class PolicySpec(shapes.Model):
     """The rules. Everything is optional; what is left out has the default shown."""
 
-    strategy: vocabulary.Strategy = vocabulary.Strategy.BINPACK
-    """How nodes are ranked when several fit: binpack fills the fullest first and keeps whole nodes
+    strategy: vocabulary.Strategy = vocabulary.Strategy.FRAGMENTATION
+    """How nodes are ranked when several fit: fragmentation loses least of what later pods could use,
+    weighted prefers large nodes with much free, binpack fills the fullest first and keeps whole nodes
     free, spread takes the emptiest first. A pod may choose otherwise by the annotation
     berth.dev/strategy."""
 

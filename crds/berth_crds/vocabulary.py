@@ -53,8 +53,26 @@ class SharingStrategy(StrEnum):
 class Strategy(StrEnum):
     """How nodes are ranked when several fit."""
 
+    FRAGMENTATION = "fragmentation"
     BINPACK = "binpack"
     SPREAD = "spread"
+    WEIGHTED = "weighted"
+
+
+class Scope(StrEnum):
+    """How close the cards of a pod sit to each other, widest first."""
+
+    NODE = "node"
+    NUMA = "numa"
+    PCIE = "pcie"
+    NVLINK = "nvlink"
+
+
+class ScopePolicy(StrEnum):
+    """Whether a scope is a condition or a wish."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
 
 
 class DeviceCondition(StrEnum):

@@ -316,7 +316,7 @@ class SharingRules(Struct, frozen=True):
 class PolicySpec(Struct, frozen=True):
     """How pods are placed."""
 
-    strategy: str = "binpack"
+    strategy: str = "fragmentation"
     weights: Weights = Weights()
     agents: Agents = Agents()
     health: HealthRules = HealthRules()

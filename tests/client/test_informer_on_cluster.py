@@ -115,7 +115,7 @@ async def test_nothing_is_lost_while_cut_off(
 
 async def test_connections_cut_again_and_again(scene: Scene) -> None:
     """Through a wire that keeps breaking, the end is right and nothing was told twice."""
-    chance = random.Random(7)  # noqa: S311  an order, not a secret
+    chance = random.Random(7)
     names = [f"n{at}" for at in range(6)]
     for step in range(60):
         name = chance.choice(names)

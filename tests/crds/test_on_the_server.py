@@ -85,7 +85,7 @@ def test_a_policy_shows_every_rule_that_holds(shelf: shelves.Shelf) -> None:
     shelf.send("create", body=made)
 
     assert shelf.read(made)["spec"] == {
-        "strategy": "binpack",
+        "strategy": "fragmentation",
         "weights": {"core": 2, "memory": 1},
         "agents": {"graceSeconds": 40},
         "health": {"coolDownSeconds": 300, "cleanProbes": 3},

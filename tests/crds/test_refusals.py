@@ -189,7 +189,7 @@ REFUSED: list[tuple[str, str, Change, str]] = [
         "an unknown strategy",
         "placementpolicy",
         lambda made: shelves.spec(made).update(strategy="luck"),
-        'spec.strategy: Unsupported value: "luck": supported values: "binpack", "spread"',
+        'supported values: "fragmentation", "binpack", "spread", "weighted"',
     ),
     (
         "weights that are all zero",

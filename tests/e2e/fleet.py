@@ -24,6 +24,7 @@ class Fleet:
     """The programs of one cluster."""
 
     cluster: clusters.Cluster
+    programs: list[processes.Program] = dataclasses.field(default_factory=list)
 
     def install(self) -> None:
         """Apply crds/ and manifests/, as a user would."""
@@ -42,9 +43,11 @@ class Fleet:
 
     def _start(self, module: str, account: str, words: Sequence[str], *, name: str) -> processes.Program:
         kubeconfig = self.cluster.kubeconfig_for(SYSTEM, account)
-        return processes.start(
+        program = processes.start(
             name,
             [sys.executable, "-m", module, "--kubeconfig", kubeconfig, *words],
             log=self.cluster.directory / f"{name}.log",
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
+        self.programs = [one for one in self.programs if one.alive()] + [program]
+        return program

@@ -127,6 +127,15 @@ class Stage:
         path = resource.path(name, namespace=namespace, sub=sub)
         await self.admin.send("PATCH", path, body=msgspec.json.encode(change), content=api.MERGE_PATCH)
 
+    async def end(self, name: str, phase: str) -> None:
+        """Let a running pod come to an end of its own; before it runs, the kubelet would overrule us."""
+
+        async def running() -> bool:
+            return bool((await self.pods())[name]["status"].get("phase") == "Running")
+
+        await self.until(f"{name} to run", running)
+        await self.patch(resources.PODS, name, {"status": {"phase": phase}}, sub="status")
+
     # ------------------------------------------------------------ what is there
 
     async def pods(self) -> dict[str, Pod]:
@@ -169,11 +178,12 @@ class Stage:
     async def until(
         self, what: str, condition: Callable[[], Awaitable[T | None]], *, seconds: float = SOON
     ) -> T:
-        """Wait for a condition that asks the API server; in vain, tell what the operators said last."""
+        """Wait for a condition that asks the API server; in vain, tell what all programs said last."""
         try:
             return await waiting.eventually(condition, what=what, seconds=seconds)
         except waiting.TimedOut as error:
-            logs = [f"{one.name} said:\n{processes.tail(one.log)}" for one in self._operators]
+            programs = {one.name: one for one in (*self._operators, *self.fleet.programs)}.values()
+            logs = [f"{one.name} said:\n{processes.tail(one.log)}" for one in programs]
             raise waiting.TimedOut("\n\n".join([str(error), *logs])) from None
 
     async def until_bound(self, *names_: str, seconds: float = SOON) -> dict[str, str]:
@@ -206,10 +216,18 @@ class Stage:
     # ------------------------------------------------------------ what was written
 
     async def binds(self, count: int) -> list[audit.AuditEvent]:
-        """Wait for so many binds in the audit log, and give all that were accepted."""
+        """Wait for so many binds in the audit log, and give all that were carried out.
+
+        Where an operator is killed amid a bind, the server may carry it out and yet note
+        that it does not know: that note counts where no other bind of the pod was accepted.
+        """
 
         async def there() -> list[audit.AuditEvent] | None:
-            found = [one for one in self.writes() if one.subresource == "binding" and one.code < 300]
+            binds = [one for one in self.writes() if one.subresource == "binding"]
+            accepted = audit.accepted(binds)
+            known = {one.name for one in accepted}
+            unsure = {one.name: one for one in audit.unsure(binds) if one.name not in known}
+            found = [*accepted, *unsure.values()]
             return found if len(found) >= count else None
 
         return await self.until(f"{count} binds in the audit log", there)

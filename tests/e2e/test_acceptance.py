@@ -9,7 +9,6 @@ from typing import Any, Final
 import pytest
 
 from berth_crds import names
-from berth_crds.client import resources
 from e2e import fleet
 from e2e.stage import AGENT, OPERATOR, Pod, Stage, pod, scheduled
 from testbed import audit
@@ -179,7 +178,16 @@ def port() -> dict[str, Any]:
 NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
     "neither part nor whole": (pod("x", 0, limits={names.GPU: "150"}), "InvalidRequest", "150 is neither"),
     "two ways at once": (pod("x", 1, limits={names.GPU: "100"}), "InvalidRequest", "asks for both"),
-    "a part of a card": (pod("x", 0, limits={names.GPU: "50"}), "UnsupportedRequest", "a part of a card"),
+    "half a share of two cards": (
+        pod("x", 0, limits={names.GPU_SHARED: "2"}),
+        "InvalidRequest",
+        "berth.dev/gpu.shared",
+    ),
+    "units of another vendor": (
+        pod("x", 0, limits={"huawei.com/Ascend910": "1"}),
+        "UnsupportedRequest",
+        "huawei.com/Ascend910",
+    ),
     "far too many cards": (pod("x", 1000), "InvalidRequest", "no node has more than 64"),
     "no model named": (pod("x", annotations={names.MODEL: " , "}), "InvalidRequest", "names no model"),
     "an annotation of later": (
@@ -187,7 +195,6 @@ NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
         "UnsupportedRequest",
         "berth.dev/gang is not served yet",
     ),
-    "a resource of later": (pod("x", 0, limits={names.RDMA: "100"}), "UnsupportedRequest", "berth.dev/rdma"),
     "pod affinity": (pod("x", **near("podAffinity")), "UnsupportedConstraint", "required pod affinity"),
     "pod anti-affinity": (
         pod("x", **near("podAntiAffinity")),
@@ -281,10 +288,10 @@ async def test_a_card_that_becomes_free_is_given_at_once(stage: Stage) -> None:
     await stage.until_bound("p0")
 
     async def finish(name: str) -> None:
-        await stage.patch(resources.PODS, name, {"status": {"phase": "Succeeded"}}, sub="status")
+        await stage.end(name, "Succeeded")
 
     async def fail(name: str) -> None:
-        await stage.patch(resources.PODS, name, {"status": {"phase": "Failed"}}, sub="status")
+        await stage.end(name, "Failed")
 
     async def remove(name: str) -> None:
         await stage.delete(name)

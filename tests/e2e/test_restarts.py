@@ -186,7 +186,7 @@ async def test_a_server_that_crashes_is_outlived(stage: Stage) -> None:
     await asyncio.to_thread(stage.cluster.crash_apiserver)
     await asyncio.to_thread(stage.cluster.restart_apiserver)
     await stage.create(pod("after"), pod("big", cards=4))
-    await stage.until_bound("after")
+    await stage.until_bound("after", seconds=60)  # Pauses between attempts have grown meanwhile.
     await stage.until_told("big", "full")
     await stage.delete("before", "after")
     await stage.until_bound("big")
@@ -209,7 +209,7 @@ async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -
     await stage.until_told("next")
 
     await asyncio.to_thread(first.stop, grace=10)
-    await stage.patch(resources.PODS, "done", {"status": {"phase": "Succeeded"}}, sub="status")
+    await stage.end("done", "Succeeded")
     await stage.delete("deleted")
 
     async def gone() -> bool:

@@ -12,6 +12,7 @@ def told(book: ledger.Ledger) -> dict[str, Any]:
     """Tell all that a ledger knows and could be rebuilt from the API: not how patient it was with whom."""
     return {
         "picture": pictures.told(book.picture),
+        "workload": pictures.learned(book.picture),
         "waiting": {uid: entry.candidate for uid, entry in book.waiting._entries.items()},
         "assumed": {uid: candidate for uid, (candidate, _) in book._assumed.items()},
         "states": dict(book._states),
@@ -24,8 +25,8 @@ def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
     match pods.view(pod) if pod is not None else pods.Over(uid):
         case pods.Waiting(candidate, gated):
             book.pod_waiting(candidate, gated=gated)
-        case pods.Bound(hold):
-            book.pod_bound(hold)
+        case pods.Bound(hold, _, teaches):
+            book.pod_bound(hold, teaches)
         case pods.Over(over):
             book.pod_over(over)
 
@@ -49,7 +50,7 @@ def wait(book: ledger.Ledger, name: str = "p", cards: int = 1, **fields: Any) ->
 
 def decide(book: ledger.Ledger, now: float = 1000.0) -> list[decisions.Decision]:
     """Make a round of decisions, and act on none of them."""
-    return cycle.decide(book.picture, book.waiting, now, book.rules)
+    return cycle.decide(book.places, book.waiting, now, book.rules)
 
 
 def assume(book: ledger.Ledger, name: str = "p") -> decisions.Bind:

@@ -7,7 +7,7 @@ import pytest
 from berth_operator.engine import loop, ports
 from berth_operator.engine.ledger import State
 from engine.stages import Stage, errors
-from support import builders, timeless
+from support import builders, pictures, timeless, worlds
 from support.hands import Reply
 
 OPEN = ports.Unknown("timed out")
@@ -133,7 +133,7 @@ async def test_crash_of_the_writer_keeps_the_cards(caplog: pytest.LogCaptureFixt
     await stage.run(until=lambda: stage.teller.of("q"))
 
     assert stage.state("p") is State.ASSUMED
-    assert stage.writer.placements["q"].shares == (builders.share(1),)
+    assert worlds.given(stage.writer.placements["q"]) == (builders.share(1),)
     assert "bind ml/p failed" in caplog.text
 
 
@@ -187,7 +187,7 @@ async def test_deleted_while_the_bind_is_under_way(
 
     assert stage.state() is State.FREE
     assert len(stage.book.waiting) == 0
-    assert stage.book.picture.free_cards[0] == 4
+    assert pictures.free_cards(stage.book.picture) == 4
     assert errors(caplog) == []
 
 
@@ -202,4 +202,4 @@ async def test_edited_while_the_bind_is_under_way() -> None:
 
     await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
 
-    assert len(stage.writer.placements["p"].shares) == 3
+    assert len(worlds.given(stage.writer.placements["p"])) == 3

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from berth_crds import names
 from berth_operator.engine import ledger, loop, ports
-from berth_operator.scheduling import backlog, cycle, decisions, inventory
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling import backlog, cycle, decisions
+from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
 from engine import books, servers
 from support import builders, clock, hands, worlds
@@ -32,7 +32,7 @@ CHANGES = ("node", "cards", "cards", "agent", "agent", "no node", "no cards")
 ENDS = ("Running", "Running", "Succeeded", "Failed", "gone", "deleted")
 
 
-def usual(at: str) -> st.SearchStrategy[inventory.Device]:
+def usual(at: str) -> st.SearchStrategy[cards_.Device]:
     """Give mostly sound cards, and sometimes any."""
     return st.one_of(st.integers(1, 4).map(lambda count: builders.device(at, count)), worlds.devices(at))
 
@@ -77,7 +77,7 @@ class History(stateful.RuleBasedStateMachine):
     # ------------------------------------------------------------ nodes and cards
 
     @stateful.initialize(devices=st.tuples(*map(usual, NODES)))
-    def cluster_stands(self, devices: tuple[inventory.Device, ...]) -> None:
+    def cluster_stands(self, devices: tuple[cards_.Device, ...]) -> None:
         """There are two nodes in service."""
         for device in devices:
             self.node_changes(builders.node(device.node))
@@ -106,7 +106,7 @@ class History(stateful.RuleBasedStateMachine):
         self.world.nodes[node.name] = node
         self.book.node_seen(node)
 
-    def cards_change(self, device: inventory.Device, *, heard: bool) -> None:
+    def cards_change(self, device: cards_.Device, *, heard: bool) -> None:
         """A Device is new or changed, and its agent was heard or not."""
         self.world.devices[device.node] = device
         self.book.device_seen(device)
@@ -175,7 +175,7 @@ class History(stateful.RuleBasedStateMachine):
     def round_is_made(self, later: float) -> None:
         """We decide, and start to act."""
         self.clock.advance(later)
-        for answer in cycle.decide(self.book.picture, self.book.waiting, self.clock(), self.book.rules):
+        for answer in cycle.decide(self.book.places, self.book.waiting, self.clock(), self.book.rules):
             if isinstance(answer, decisions.Bind):
                 self.check(answer.placement)
                 candidate = self.book.assume(answer)
@@ -195,7 +195,7 @@ class History(stateful.RuleBasedStateMachine):
         if device is not None and not device.failed and placement.node in self.world.heard:
             sound = {card.uuid for card in device.cards if card.trouble is None}
         assert placement.node in self.world.nodes
-        assert {share.uuid for share in placement.shares} <= sound
+        assert {share.uuid for share in worlds.given(placement)} <= sound
 
     @stateful.precondition(lambda self: self.flying(answered=False))
     @stateful.rule(data=st.data(), reaches=MOSTLY)
@@ -238,7 +238,7 @@ class History(stateful.RuleBasedStateMachine):
         for entry in self.book.waiting._entries.values():
             pod = entry.candidate
             if entry.wants is not None and not pod.faults:
-                place = allocator.place(self.book.picture, pod.request, pod.demand, rules=self.book.rules)
+                place = self.book.places.place(pod.request, pod.demand, rules=self.book.rules)
                 assert place is None, f"{pod.title} sleeps"
 
     @stateful.invariant()

@@ -10,7 +10,7 @@ from berth_operator.engine.ledger import IllegalStep, State, Step
 from berth_operator.scheduling import cycle, decisions
 from berth_operator.scheduling.decisions import Help, Reason
 from engine import books
-from support import builders, clock
+from support import builders, clock, pictures
 
 POD = builders.candidate()
 PLACED = decisions.Bind("uid-p", decisions.Placement("n1", (decisions.Grant("c0", (builders.share(0),)),)))
@@ -20,7 +20,7 @@ ELSEWHERE = builders.hold("p", minors=(3,), amounts=HELD.amounts)
 
 def free(book: ledger.Ledger, at: str = "n1") -> int:
     """Count the free cards of a node."""
-    return int(book.picture.free_cards[book.picture.index[at]])
+    return pictures.free_cards(book.picture, at)
 
 
 # ---------------------------------------------------------------- the table
@@ -127,7 +127,7 @@ def test_assumed_cards_are_given_to_nobody_else() -> None:
     (answer,) = books.decide(book)
 
     assert isinstance(answer, decisions.Wait)
-    assert answer.refusals[0].reason is Reason.FULL
+    assert answer.counts[0].reason is Reason.FULL
 
 
 def test_assuming_who_does_not_wait_is_refused() -> None:
@@ -150,7 +150,7 @@ def test_forgotten_pod_waits_out_a_pause() -> None:
     dues = []
     for _ in range(3):
         now.now = book.waiting.next_due() or 0.0
-        (bind,) = cycle.decide(book.picture, book.waiting, now(), book.rules)
+        (bind,) = cycle.decide(book.places, book.waiting, now(), book.rules)
         assert isinstance(bind, decisions.Bind)
         book.assume(bind)
         book.forget("uid-p")

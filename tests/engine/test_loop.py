@@ -9,10 +9,10 @@ import pytest
 from berth_operator.engine import loop, ports
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling import cycle, decisions
-from berth_operator.scheduling.decisions import Reason, Refusal
+from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from engine import books
 from engine.stages import Stage
-from support import builders, hands, timeless
+from support import builders, hands, timeless, worlds
 from support.hands import Reply
 
 NO = ports.Refused("no")
@@ -97,7 +97,7 @@ async def test_freed_cards_go_to_who_waits() -> None:
         await timeless.until(lambda: "placed on n1" in stage.teller.of("second"), most=0.1)
 
     waited, placed = stage.teller.of("second")
-    assert waited == "0/1 nodes fit: 1 is full"
+    assert waited == "0/1 nodes fit: 1 is full. Would fit if GPU-n1-0 of n1 were freed."
     assert placed == "placed on n1"
 
 
@@ -117,7 +117,9 @@ async def test_binds_under_way_are_bounded() -> None:
 
     assert stage.writer.most_open == 3
     assert sorted(stage.writer.placements) == sorted(names)
-    shares = [share.uuid for placement in stage.writer.placements.values() for share in placement.shares]
+    shares = [
+        share.uuid for placement in stage.writer.placements.values() for share in worlds.given(placement)
+    ]
     assert len(set(shares)) == len(shares) == 8
 
 
@@ -181,7 +183,7 @@ def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
     """A pod that left between the decision and the act is told nothing."""
     book, teller = books.of(), hands.Teller()
     rounds = loop.Loop(book, hands.Writer(lambda: 0.0), teller, clock=lambda: 0.0)
-    answer = decisions.Wait("uid-p", (Refusal(Reason.NO_NODES),), frozenset())
+    answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
 
     rounds._act(answer)
 

@@ -13,7 +13,7 @@ from berth_operator.kube import events, feeds, tellers
 from berth_operator.scheduling import holds, policy
 from berth_operator.translate import raw
 from kube import churn
-from support import clock, pods
+from support import clock, pictures, pods
 
 NODE = "n1"
 
@@ -44,8 +44,7 @@ class Scene:
     @property
     def free(self) -> int:
         """Count the free cards of the node."""
-        picture = self.book.picture
-        return int(picture.free_cards[picture.index[NODE]])
+        return pictures.free_cards(self.book.picture, NODE)
 
 
 def read(body: Any, kind: Any) -> Any:

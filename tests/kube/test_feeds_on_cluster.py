@@ -59,7 +59,7 @@ async def following(session: api.Api) -> AsyncIterator[Follower]:
 @pytest.fixture
 async def life(admin: api.Api, namespace: str, request: pytest.FixtureRequest) -> AsyncIterator[churn.Churn]:
     """Lend a cluster in which something happens, another thing in each test and the same in each run."""
-    chance = random.Random(request.node.name)  # noqa: S311  an order of events, not a secret
+    chance = random.Random(request.node.name)
     word = secrets.token_hex(2)
     nodes = [f"churn-{word}-{at}" for at in range(4)]
     lent = churn.Churn(admin, pods.Yard(admin, namespace), chance, nodes)

@@ -314,13 +314,13 @@ async def test_what_nothing_acts_upon_is_said(
 ) -> None:
     """Parts of the default policy that are kept but not used yet are named."""
     path = resources.POLICIES.path("default")
-    change = msgspec.json.encode({"spec": {"weights": {"core": 5}}})
+    change = msgspec.json.encode({"spec": {"models": {"a100": "NVIDIA A100-SXM4-80GB"}}})
     await admin.send("PATCH", path, body=change, content=api.MERGE_PATCH)
 
     condition = await judged(session, admin, "default")
 
-    assert "Not acted upon yet: weights" in condition["message"]
-    berth.kubectl("patch", "ppol", "default", "--type=merge", "-p", '{"spec": {"weights": {"core": 1}}}')
+    assert "Not acted upon yet: models" in condition["message"]
+    berth.kubectl("patch", "ppol", "default", "--type=merge", "-p", '{"spec": {"models": null}}')
 
 
 def policy(name: str) -> Thing:

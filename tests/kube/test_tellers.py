@@ -9,8 +9,8 @@ import pytest
 from berth_crds import wire
 from berth_crds.client import api, resources
 from berth_operator.kube import events, tellers
-from berth_operator.scheduling import backlog, decisions, explain
-from berth_operator.scheduling.decisions import Reason, Refusal
+from berth_operator.scheduling import backlog
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.conftest import Noted
 from support import clock, pods, stub
@@ -101,10 +101,9 @@ async def telling(teller: tellers.Teller) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-def waits(candidate: backlog.Candidate, *reasons: Reason) -> decisions.Wait:
+def waits(*reasons: Reason) -> str:
     """Say no on a node for each reason."""
-    refusals = tuple(Refusal(reason, f"n{at}", detail="0 of 1 free") for at, reason in enumerate(reasons))
-    return decisions.Wait(candidate.uid, refusals, frozenset())
+    return f"No node fits: {', '.join(reasons)}"
 
 
 # ---------------------------------------------------------------- when a verdict is written
@@ -112,21 +111,19 @@ def waits(candidate: backlog.Candidate, *reasons: Reason) -> decisions.Wait:
 
 async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: backlog.Candidate) -> None:
     """The condition has the word that autoscalers wait for, and a sentence; the event has the same."""
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
 
     pod = await desk.until_written(1)
 
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(pod)
     said = pods.scheduled(pod).message
-    assert said == explain.sentence(candidate, waits(candidate, Reason.FULL))
+    assert said == waits(Reason.FULL)
     assert desk.notes.told == [("FailedScheduling", said)]
 
 
 async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: backlog.Candidate) -> None:
     """What no further node could cure is not Unschedulable, or an autoscaler would add nodes for ever."""
-    faults = (Refusal(Reason.INVALID_REQUEST, detail="asks for 150"),)
-
-    desk.teller.refused(candidate, decisions.Reject(candidate.uid, faults))
+    desk.teller.refused(candidate, "asks for 150", fault=Reason.INVALID_REQUEST)
 
     pod = await desk.until_written(1)
     assert ("PodScheduled", "False", "InvalidRequest") in pods.conditions(pod)
@@ -135,11 +132,11 @@ async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: backlog.Can
 async def test_the_same_again_is_silence(desk: Desk, candidate: backlog.Candidate) -> None:
     """The same verdict is written once: before its write, after it, and after the pod showed it."""
     for _ in range(3):
-        desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+        desk.teller.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     await desk.see()
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     await asyncio.sleep(0.1)
 
     assert desk.writes == 1
@@ -148,16 +145,16 @@ async def test_the_same_again_is_silence(desk: Desk, candidate: backlog.Candidat
 
 async def test_a_change_is_written(desk: Desk, candidate: backlog.Candidate) -> None:
     """Another sentence is another write; the moment of the transition stays, as the truth has not changed."""
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     before = await desk.transition()
     desk.time.advance(100)
     await desk.see()
 
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL, Reason.UNHEALTHY))
+    desk.teller.refused(candidate, waits(Reason.FULL, Reason.UNHEALTHY))
     pod = await desk.until_written(2)
 
-    assert "healthy" in (pods.scheduled(pod).message or "")
+    assert "Unhealthy" in (pods.scheduled(pod).message or "")
     assert await desk.transition() == before
     assert len(desk.notes.told) == 2
 
@@ -166,13 +163,13 @@ async def test_a_restarted_operator_repeats_nothing(
     desk: Desk, session: Noted, candidate: backlog.Candidate
 ) -> None:
     """What the pod shows already, from whoever wrote it, is neither written nor posted again."""
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
 
     other = Desk(session, desk.yard)
     await other.see()
     async with telling(other.teller):
-        other.teller.refused(candidate, waits(candidate, Reason.FULL))
+        other.teller.refused(candidate, waits(Reason.FULL))
         await asyncio.sleep(0.1)
 
     assert other.writes == 1  # The one of before: both write through the same session.
@@ -181,28 +178,25 @@ async def test_a_restarted_operator_repeats_nothing(
 
 async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: backlog.Candidate) -> None:
     """A condition that was edited by hand, times and words left null, is written again at the next try."""
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     edited = [{"type": "PodScheduled", "status": "False"}]
     await desk.yard.patch("p", {"status": {"conditions": edited}}, sub="status")
     await desk.see()
 
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
 
     pod = await desk.until_written(2)
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(pod)
 
 
-async def test_a_sentence_without_end_is_cut_once(
-    desk: Desk, candidate: backlog.Candidate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sentence_without_end_is_cut_once(desk: Desk, candidate: backlog.Candidate) -> None:
     """What is longer than a condition should be is cut, and the cut one counts as shown."""
-    monkeypatch.setattr(explain, "sentence", lambda *_: "x" * 100_000)
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, "x" * 100_000)
     await desk.until_written(1)
     await desk.see()
 
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, "x" * 100_000)
     await asyncio.sleep(0.1)
 
     assert desk.writes == 1
@@ -215,7 +209,7 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: backlog.
     """A verdict on a revision that is no more is refused by the server, and dropped once that is known."""
     await desk.yard.bind("p", "somewhere")
 
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     await desk.until(lambda: desk.writes >= 2, "a second try")
     desk.teller.done(candidate.uid)
     tries = desk.writes
@@ -228,7 +222,7 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: backlog.
 async def test_a_newer_revision_is_judged_anew(desk: Desk, candidate: backlog.Candidate) -> None:
     """A pod that somebody touched meanwhile gets its verdict once its newer revision was seen."""
     await desk.yard.patch("p", {"metadata": {"labels": {"touched": "yes"}}})
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     await desk.until(lambda: desk.writes >= 1, "the refused try")
 
     await desk.see()
@@ -239,19 +233,19 @@ async def test_a_newer_revision_is_judged_anew(desk: Desk, candidate: backlog.Ca
 
 async def test_a_verdict_that_was_overtaken_is_not_written(desk: Desk, candidate: backlog.Candidate) -> None:
     """Of several verdicts in a hurry the last one stands."""
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
-    desk.teller.refused(candidate, waits(candidate, Reason.UNHEALTHY))
-    desk.teller.refused(candidate, waits(candidate, Reason.SILENT))
+    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.UNHEALTHY))
+    desk.teller.refused(candidate, waits(Reason.SILENT))
 
     pod = await desk.until_written(1)
 
-    assert "silent" in (pods.scheduled(pod).message or "")
+    assert "Silent" in (pods.scheduled(pod).message or "")
     assert desk.writes == 1
 
 
 async def test_a_pod_that_is_placed_is_not_told_otherwise(desk: Desk, candidate: backlog.Candidate) -> None:
     """A verdict that waits to be written is dropped the moment the pod has its place."""
-    desk.teller.refused(candidate, waits(candidate, Reason.FULL))
+    desk.teller.refused(candidate, waits(Reason.FULL))
     desk.teller.placed(candidate, pods.placement("n1", pods.CARD, pods.OTHER_CARD))
     await asyncio.sleep(0.1)
 
@@ -293,7 +287,7 @@ async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch
         teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
         teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with telling(teller):
-            teller.refused(candidate, waits(candidate, Reason.FULL))
+            teller.refused(candidate, waits(Reason.FULL))
 
             async def settled() -> bool:
                 return not teller._due
@@ -315,7 +309,7 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
             server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
             teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
-            teller.refused(candidate, waits(candidate, Reason.FULL))
+            teller.refused(candidate, waits(Reason.FULL))
         async with telling(teller):
             await asyncio.sleep(0.1)
             early = len(server.requests)

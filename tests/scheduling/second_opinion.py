@@ -2,15 +2,19 @@
 
 Written from the rules as people know them, without columns, caches or masks, so that an
 error would have to be made twice to stay hidden. The wishes about labels and taints are
-read anew here too, for the few operators that the random clusters use.
+read anew here too, for the few operators that the random clusters use. What one node's
+devices allow is the allocator's word, which has a second opinion of its own, and how
+good a node is is asked of it alone, in a picture that was never anything else.
 """
 
+import dataclasses
 from collections.abc import Iterable
 
-from berth_crds import catalog
-from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, decisions, inventory
-from berth_operator.scheduling.devices import requests
+import numpy as np
+
+from berth_operator.scheduling import backlog, decisions, policy, search
+from berth_operator.scheduling.devices import allocator, views
+from berth_operator.scheduling.devices import facts as cards
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from support import worlds
@@ -77,55 +81,85 @@ def roomy(node: facts.Node, holds: list[Hold], demand: facts.Demand) -> bool:
     ) and all(have is None or have >= amount for have, (_, amount) in zip(served, demand.served, strict=True))
 
 
-def available(world: worlds.World, node: str) -> list[inventory.Card]:
-    """List the cards of a node that a new pod may get, but for those that nobody can name."""
+def usage(holds: Iterable[Hold]) -> dict[str, views.Usage]:
+    """Add up what pods have of each device."""
+    shares = [share for hold in holds for share in hold.shares]
+    return {
+        uuid: views.Usage(
+            sum(share.core for share in shares if share.uuid == uuid),
+            sum(share.memory for share in shares if share.uuid == uuid),
+            sum(share.uuid == uuid for share in shares),
+        )
+        for uuid in {share.uuid for share in shares}
+    }
+
+
+def view(world: worlds.World, node: str) -> views.View:
+    """Show the devices of a node and their use."""
+    holds, device = world.holds_on(node), world.devices.get(node)
+    return views.View(
+        device or cards.Device(node),
+        usage(holds),
+        functions=frozenset(share.function for hold in holds for share in hold.shares if share.function),
+        withheld=sum(hold.withheld for hold in holds),
+        open=device is not None and not device.failed and node in world.heard,
+    )
+
+
+def sound(world: worlds.World, node: str) -> set[str]:
+    """Name the devices of a node that a new pod may get anything of."""
     device = world.devices.get(node)
-    if device is None or device.failed or node not in world.heard:
-        return []
-    held = {share.uuid for hold in world.holds_on(node) for share in hold.shares}
-    return [card for card in device.cards if card.trouble is None and card.uuid not in held]
+    if device is None or device.failed or node not in world.heard or node not in world.nodes:
+        return set()
+    well = [card for card in (*device.cards, *device.others) if card.trouble is None]
+    return {uuid for card in well for uuid in (card.uuid, *(one.uuid for one in card.instances))}
 
 
-def unnamed(world: worlds.World, node: str) -> int:
-    """Count the cards that pods of the node surely have and nobody can name."""
-    return sum(hold.withheld for hold in world.holds_on(node))
+def able(world: worlds.World, candidate: backlog.Candidate) -> list[str]:
+    """Name the nodes that could take a pod: by their place, their resources and their devices."""
+    return [
+        name
+        for name, node in sorted(world.nodes.items())
+        if welcome(node, candidate.demand.where)
+        and roomy(node, world.holds_on(name), candidate.demand)
+        and (not candidate.request or allocator.find(view(world, name), candidate.request) is not None)
+    ]
 
 
-def fitting(world: worlds.World, node: str, request: requests.Request) -> list[inventory.Card] | None:
-    """Choose cards for a request, or None where there are not enough."""
-    wanted = {catalog.model_key(model) for model in request.models}
-    cards = [card for card in available(world, node) if not wanted or catalog.model_key(card.model) in wanted]
-    if request.cards and len(cards) - unnamed(world, node) < request.cards:
-        return None
-    return sorted(cards, key=lambda card: card.minor)[: request.cards]
+# ---------------------------------------------------------------- the best
 
 
-def able(world: worlds.World, candidate: backlog.Candidate) -> dict[str, list[inventory.Card]]:
-    """List the nodes that could take a pod, with the cards that it would get there."""
-    found = {}
-    for name, node in world.nodes.items():
-        cards = fitting(world, name, candidate.request)
-        fits = roomy(node, world.holds_on(name), candidate.demand)
-        if cards is not None and fits and welcome(node, candidate.demand.where):
-            found[name] = cards
-    return found
-
-
-def emptiness(world: worlds.World, node: str) -> tuple[int, int]:
-    """Say how empty a node is: free cards, then its share of cpu in thousandths."""
-    cards = max(0, len(available(world, node)) - unnamed(world, node))
-    total = max(1, dict(world.nodes[node].allocatable).get("cpu", 0))
-    used = sum(dict(hold.amounts).get("cpu", 0) for hold in world.holds_on(node))
-    return cards, min(1000, max(0, 1000 - used * 1000 // total))
+def look(
+    world: worlds.World, name: str, candidate: backlog.Candidate, rules: policy.Policy
+) -> tuple[float, int | None]:
+    """Ask a picture made for this question alone how good one node is, and which card it would give."""
+    picture = world.paint()
+    question = search.ask(candidate.request, candidate.demand)
+    ranking, _ = search.rank(picture, np.array([picture.index[name]]), question, rules)
+    return float(ranking.score[0]), None if ranking.slot is None else int(ranking.slot[0])
 
 
 def best(
-    world: worlds.World, candidate: backlog.Candidate, strategy: Strategy
-) -> tuple[str, list[decisions.Share]] | None:
-    """Choose a node and cards: the fullest or the emptiest, then by name; the lowest minors."""
-    nodes = able(world, candidate)
-    if not nodes:
+    world: worlds.World, candidate: backlog.Candidate, rules: policy.Policy
+) -> decisions.Placement | None:
+    """Choose the best of all nodes that are able, equal ones by name; a preference is a condition first."""
+    manner = candidate.request.manner
+    if manner.scope is not None and not manner.required:
+        strict = dataclasses.replace(manner, required=True)
+        request = dataclasses.replace(candidate.request, manner=strict)
+        found = _best(world, dataclasses.replace(candidate, request=request), rules)
+        if found is not None:
+            return found
+    return _best(world, candidate, rules)
+
+
+def _best(
+    world: worlds.World, candidate: backlog.Candidate, rules: policy.Policy
+) -> decisions.Placement | None:
+    looks = {name: look(world, name, candidate, rules) for name in able(world, candidate)}
+    if not looks:
         return None
-    sign = 1 if strategy is Strategy.BINPACK else -1
-    ranked = sorted(nodes, key=lambda name: (*(sign * part for part in emptiness(world, name)), name))
-    return ranked[0], [decisions.Share(one.uuid, one.minor, 100, one.memory) for one in nodes[ranked[0]]]
+    first = min(looks, key=lambda name: (-looks[name][0], name))
+    found = allocator.find(view(world, first), candidate.request, first=looks[first][1])
+    assert found is not None
+    return decisions.Placement(first, found)

@@ -3,7 +3,8 @@
 import pytest
 
 from berth_operator.scheduling import decisions
-from berth_operator.scheduling.decisions import Help, Reason, Refusal
+from berth_operator.scheduling.decisions import Count, Help, Reason
+from berth_operator.scheduling.devices import allocator
 from support import builders
 
 ONLY_AN_EDIT = {Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST, Reason.UNSUPPORTED_CONSTRAINT}
@@ -31,7 +32,7 @@ def test_every_reason_knows_what_helps(reason: Reason) -> None:
 )
 def test_wants(reasons: list[Reason], wanted: set[Help]) -> None:
     """A pod waits for whatever could lift any of its refusals."""
-    found = decisions.wants(tuple(Refusal(reason) for reason in reasons))
+    found = decisions.wants(tuple(Count(reason, "", 1) for reason in reasons))
 
     assert found == wanted
 
@@ -39,8 +40,8 @@ def test_wants(reasons: list[Reason], wanted: set[Help]) -> None:
 def test_borrowed_cards_are_held_once() -> None:
     """A card that an init container and a running one use after one another is one card."""
     first, second = builders.share(0), builders.share(1)
-    grants = (decisions.Grant("init", (first, second)), decisions.Grant("main", (first,)))
+    grants = (decisions.Grant("init", (first, second), runs=False), decisions.Grant("main", (first,)))
 
-    placement = decisions.Placement("n1", grants)
+    found = allocator.held(grants)
 
-    assert placement.shares == (first, second)
+    assert found == (first, second)

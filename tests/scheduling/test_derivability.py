@@ -5,7 +5,8 @@ from unittest import mock
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy
+from berth_operator.scheduling import backlog, columns, cycle, decisions, inventory, policy, search, workload
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from support import pictures, worlds
@@ -25,6 +26,7 @@ def steps(draw: st.DrawFn) -> Step:
         "hear": st.tuples(st.just(at), st.booleans()),
         "charge": st.integers(0, 5).flatmap(lambda number: worlds.held(f"h{number}")),
         "release": st.integers(0, 5).map(lambda number: f"uid-h{number}"),
+        "teach": st.tuples(st.sampled_from(["t1", "t2"]), st.none() | worlds.SAMPLES),
         "ask": worlds.candidates(),
     }
     kind = draw(st.sampled_from(list(kinds)))
@@ -42,6 +44,11 @@ def take(picture: inventory.Inventory, world: worlds.World, step: Step) -> None:
         case "release", str(uid) if uid in world.holds:
             picture.release(uid)
             del world.holds[uid]
+        case "teach", (str(uid), (None | workload.Sample()) as sample):
+            picture.workload.see(uid, sample)
+            world.samples.pop(uid, None)
+            if sample is not None:
+                world.samples[uid] = sample
         case "ask", backlog.Candidate() as candidate:
             assert decide(picture, candidate) == decide(world.paint(), candidate)
 
@@ -55,7 +62,7 @@ def take_node(picture: inventory.Inventory, world: worlds.World, step: Step) -> 
         case "drop node", str(name):
             picture.drop_node(name)
             world.nodes.pop(name, None)
-        case "put device", inventory.Device() as device:
+        case "put device", devices.Device() as device:
             picture.put_device(device)
             world.devices[device.node] = device
         case "drop device", str(name):
@@ -71,7 +78,7 @@ def decide(picture: inventory.Inventory, candidate: backlog.Candidate) -> list[d
     """Ask an inventory about one pod."""
     waiting = backlog.Backlog()
     waiting.push(candidate)
-    return cycle.decide(picture, waiting, 0.0, policy.Policy())
+    return cycle.decide(search.Search(picture), waiting, 0.0, policy.Policy())
 
 
 @worlds.PROPERTY
@@ -79,13 +86,14 @@ def decide(picture: inventory.Inventory, candidate: backlog.Candidate) -> list[d
 def test_only_the_present_matters(story: list[Step], rows: int, slots: int) -> None:
     """After any arrivals and departures the picture equals one made afresh of what is true now (I8)."""
     world = worlds.World()
-    with mock.patch.multiple(inventory, ROWS=rows, SLOTS=slots):
+    with mock.patch.multiple(columns, ROWS=rows, SLOTS=slots):
         picture = inventory.Inventory()
 
         for step in story:
             take(picture, world, step)
 
     assert pictures.told(picture) == pictures.told(world.paint())
+    assert pictures.learned(picture) == pictures.learned(world.paint())
     assert pictures.leftovers(picture) == []
 
 
@@ -114,3 +122,15 @@ def test_order_of_arrival_decides_nothing(
     found = decide(other, pod)
 
     assert found == decide(one, pod)
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), data=st.data())
+def test_order_of_arrival_teaches_nothing(world: worlds.World, data: st.DataObject) -> None:
+    """Workload and lesson are the same in whatever order nodes and pods came (I8)."""
+    one = world.paint()
+    world.samples = dict(data.draw(st.permutations(list(world.samples.items()))))
+
+    other = world.paint(data.draw(st.permutations(worlds.NODES)))
+
+    assert pictures.learned(other) == pictures.learned(one)

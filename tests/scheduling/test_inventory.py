@@ -1,9 +1,13 @@
 """Who holds what, and which cards are free: the inventory counts right, and gives back what it took."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from berth_operator.scheduling import inventory
+from berth_operator.scheduling import inventory, search
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from support import builders, pictures
 
@@ -12,6 +16,21 @@ def free(picture: inventory.Inventory, node: str = "n1") -> list[object]:
     """List the free cards of a node."""
     found: list[object] = pictures.told(picture)[node]["free"]
     return found
+
+
+def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
+    """Tell which rows have the resources left."""
+    found: list[bool] = search.room(picture, np.arange(picture.size), demand).tolist()
+    return found
+
+
+def matching(picture: inventory.Inventory, models: set[str]) -> list[int]:
+    """List the slots of n1 whose cards are of one of these models."""
+    asked = requests.Conditions(models=frozenset(models))
+    found = search.matching_cards(picture, np.arange(picture.size), asked)
+    table = picture.columns.open if found is None else found
+    slots: list[int] = np.flatnonzero(table[picture.index["n1"]]).tolist()
+    return slots
 
 
 # ---------------------------------------------------------------- charge and release
@@ -84,7 +103,7 @@ def test_absurd_amounts_overflow_nothing(amount: int) -> None:
 
     for name in names:
         picture.charge(builders.hold(name, amounts=(("cpu", amount),)))
-    full = picture.room(builders.demand(1)).tolist()
+    full = room(picture, builders.demand(1))
     for name in names:
         picture.release(f"uid-{name}")
 
@@ -95,10 +114,19 @@ def test_absurd_amounts_overflow_nothing(amount: int) -> None:
 # ---------------------------------------------------------------- which cards are free
 
 
-@pytest.mark.parametrize("trouble", [Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE])
-def test_card_in_trouble_is_not_free(trouble: Reason) -> None:
-    """A card in any trouble is not free, its neighbours are."""
-    cards = [builders.card(0), builders.card(1, trouble=trouble), builders.card(2)]
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param({"trouble": Reason.UNHEALTHY}, id="unhealthy"),
+        pytest.param({"trouble": Reason.CORDONED}, id="cordoned"),
+        pytest.param({"trouble": Reason.OCCUPIED}, id="occupied by a stranger"),
+        pytest.param({"mig": True}, id="in MIG mode"),
+        pytest.param({"replicas": 2}, id="shared by replicas"),
+    ],
+)
+def test_card_in_trouble_is_not_free(trouble: dict[str, Any]) -> None:
+    """A card in any trouble or given out otherwise is not free, its neighbours are."""
+    cards = [builders.card(0), builders.card(1, **trouble), builders.card(2)]
 
     picture = builders.picture(builders.node(), builders.device(cards=cards))
 
@@ -110,7 +138,7 @@ def test_no_card_of_a_silent_agent_is_free() -> None:
     picture = builders.picture(*builders.nodes(1, cards=2), silent=["n1"])
     silent = free(picture)
 
-    picture.set_silent("n1", False)  # noqa: FBT003  the value is the message
+    picture.set_silent("n1", False)
 
     assert silent == []
     assert free(picture) == ["GPU-n1-0", "GPU-n1-1"]
@@ -129,7 +157,7 @@ def test_device_is_silent_until_its_agent_is_heard() -> None:
     picture.put_node(builders.node())
     picture.put_device(builders.device())
     first = free(picture)
-    picture.set_silent("n1", False)  # noqa: FBT003  the value is the message
+    picture.set_silent("n1", False)
     picture.drop_device("n1")
 
     picture.put_device(builders.device())
@@ -156,8 +184,8 @@ def test_republished_device_forgets_cards_that_are_gone() -> None:
     picture.put_device(builders.device(cards=[builders.card(3, model="H200")]))
 
     assert free(picture) == ["GPU-n1-3"]
-    assert pictures.told(picture)["n1"]["free beyond the cards"] == 0
-    assert picture.free_matching(frozenset({builders.MODEL})).sum() == 0
+    assert pictures.told(picture)["n1"]["beyond the cards"] == []
+    assert matching(picture, {builders.MODEL}) == []
 
 
 def test_hold_of_a_vanished_card_comes_back_with_it() -> None:
@@ -186,6 +214,6 @@ def test_models_by_any_spelling(asked: set[str], minors: list[int]) -> None:
     cards = [builders.card(minor, model=model) for minor, model in enumerate(models)]
     picture = builders.picture(builders.node(), builders.device(cards=cards))
 
-    found = picture.free_matching(frozenset(asked))
+    found = matching(picture, asked)
 
-    assert found[0].nonzero()[0].tolist() == minors
+    assert found == minors

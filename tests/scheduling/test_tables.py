@@ -3,12 +3,27 @@
 from collections.abc import Callable
 from unittest import mock
 
+import numpy as np
 import pytest
 
-from berth_operator.scheduling import inventory
+from berth_operator.scheduling import inventory, search
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from support import builders, pictures, worlds
+
+
+def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
+    """Tell which rows have the resources left."""
+    found: list[bool] = search.room(picture, np.arange(picture.size), demand).tolist()
+    return found
+
+
+def places(picture: inventory.Inventory, where: facts.Where) -> list[bool]:
+    """Tell which rows a pod may be placed on."""
+    found: list[bool] = (picture.places(where).code == 0).tolist()
+    return found
+
 
 MANY = [f"n{number:02}" for number in range(40)]
 
@@ -17,7 +32,7 @@ def test_node_is_known_by_its_node_object_alone() -> None:
     """A Device or a bound pod makes a row, but no pod goes where there is no Node."""
     picture = builders.picture(builders.device("n1"), builders.hold("a", "n2"))
 
-    found = {row.name: bool(picture.known[picture.index[row.name]]) for row in picture.each()}
+    found = {row.name: bool(picture.columns.known[picture.index[row.name]]) for row in picture.each()}
 
     assert found == {"n1": False, "n2": False}
 
@@ -55,7 +70,7 @@ def test_dropping_what_is_not_there_changes_nothing() -> None:
 
     picture.drop_node("nobody")
     picture.drop_device("nobody")
-    picture.set_silent("nobody", False)  # noqa: FBT003  the value is the message
+    picture.set_silent("nobody", False)
 
     assert pictures.told(picture) == before
 
@@ -84,7 +99,7 @@ def test_tables_grow_with_the_cluster() -> None:
     for number in range(2, 100):
         first.put_node(builders.node(f"n{number}"))
         first.put_device(builders.device(f"n{number}", number % 20))
-        first.set_silent(f"n{number}", False)  # noqa: FBT003  the value is the message
+        first.set_silent(f"n{number}", False)
 
     assert pictures.told(first)["n1"] == before
     found = pictures.told(first)
@@ -97,9 +112,9 @@ def test_foreign_resources_get_columns_of_their_own() -> None:
     picture = builders.picture(builders.node("n1"), licences)
     one, two = (builders.demand(extra={"example.com/licence": count}) for count in (1, 2))
 
-    fresh = [picture.room(one).tolist(), picture.room(two).tolist()]
+    fresh = [room(picture, one), room(picture, two)]
     picture.charge(builders.hold("a", "n2", amounts=(("example.com/licence", 1),)))
-    used = [picture.room(one).tolist(), picture.room(two).tolist()]
+    used = [room(picture, one), room(picture, two)]
 
     assert fresh == [[False, True], [False, True]]
     assert used == [[False, True], [False, False]]
@@ -109,9 +124,9 @@ def test_resource_unknown_to_all_nodes_has_no_room() -> None:
     """What no node advertises, no node has."""
     picture = builders.picture(*builders.nodes(2))
 
-    found = picture.room(builders.demand(extra={"example.com/unicorn": 1}))
+    found = room(picture, builders.demand(extra={"example.com/unicorn": 1}))
 
-    assert found.tolist() == [False, False]
+    assert found == [False, False]
 
 
 def test_resource_used_before_it_is_advertised_is_remembered() -> None:
@@ -120,8 +135,8 @@ def test_resource_used_before_it_is_advertised_is_remembered() -> None:
 
     picture.put_node(builders.node(extra={"example.com/licence": 3}))
 
-    assert picture.room(builders.demand(extra={"example.com/licence": 1})).tolist() == [True]
-    assert picture.room(builders.demand(extra={"example.com/licence": 2})).tolist() == [False]
+    assert room(picture, builders.demand(extra={"example.com/licence": 1})) == [True]
+    assert room(picture, builders.demand(extra={"example.com/licence": 2})) == [False]
 
 
 def test_resource_no_longer_advertised_is_gone() -> None:
@@ -130,65 +145,65 @@ def test_resource_no_longer_advertised_is_gone() -> None:
 
     picture.put_node(builders.node())
 
-    assert picture.room(builders.demand(extra={"example.com/licence": 1})).tolist() == [False]
+    assert room(picture, builders.demand(extra={"example.com/licence": 1})) == [False]
 
 
 @pytest.mark.parametrize(
-    ("advertised", "room"),
+    ("advertised", "enough"),
     [
         pytest.param({}, True, id="not advertised: the Device alone judges"),
         pytest.param({worlds.SERVED: 2}, True, id="advertised and enough"),
         pytest.param({worlds.SERVED: 1}, False, id="advertised and too few: the smaller holds"),
     ],
 )
-def test_served_names_are_asked_where_advertised(advertised: dict[str, int], room: bool) -> None:  # noqa: FBT001  a column of the table
+def test_served_names_are_asked_where_advertised(advertised: dict[str, int], enough: bool) -> None:  # noqa: FBT001  a column of the table
     """A name that Berth serves is asked of the node only where the node advertises it too."""
     picture = builders.picture(builders.node(extra=advertised), builders.node("n2", extra={worlds.SERVED: 9}))
     demand = facts.Demand(served=((worlds.SERVED, 2),))
 
-    found = picture.room(demand)
+    found = room(picture, demand)
 
-    assert found.tolist() == [room, True]
+    assert found == [enough, True]
 
 
 def test_answers_about_places_follow_the_nodes() -> None:
     """A remembered answer about selectors is asked anew when a node changes."""
     picture = builders.picture(builders.node())
     where = facts.Where(selector=(("zone", "a"),))
-    before = picture.spots(where).tolist()
+    before = places(picture, where)
 
     picture.put_node(builders.node(labels={"zone": "a"}))
-    after = picture.spots(where).tolist()
+    after = places(picture, where)
     picture.put_node(builders.node("n2", labels={"zone": "a"}))
 
-    assert (before, after, picture.spots(where).tolist()) == ([False], [True], [True, True])
+    assert (before, after, places(picture, where)) == ([False], [True], [True, True])
 
 
 @pytest.mark.parametrize(
     "newcomer", [builders.device("n2"), builders.hold("a", "n2")], ids=["a Device", "a bound pod"]
 )
-def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: inventory.Device | Hold) -> None:
+def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: devices.Device | Hold) -> None:
     """A node that only a Device or a pod names is covered by every answer from then on, and is no place."""
     picture = builders.picture(builders.node())
-    before = picture.spots(facts.ANYWHERE).tolist()
+    before = places(picture, facts.ANYWHERE)
 
     if isinstance(newcomer, Hold):
         picture.charge(newcomer)
     else:
         picture.put_device(newcomer)
 
-    assert (before, picture.spots(facts.ANYWHERE).tolist()) == ([True], [True, False])
+    assert (before, places(picture, facts.ANYWHERE)) == ([True], [True, False])
 
 
 def test_answers_about_places_are_not_hoarded() -> None:
     """Pods with a thousand different wishes do not fill the memory."""
     picture = builders.picture(builders.node())
 
-    with mock.patch.object(inventory, "MOST_SPOTS", 4):
+    with mock.patch.object(inventory, "MOST_PLACES", 4):
         for number in range(20):
-            picture.spots(facts.Where(selector=(("zone", str(number)),)))
+            picture.places(facts.Where(selector=(("zone", str(number)),)))
 
-    assert len(picture._spots) <= 4
+    assert len(picture._places) <= 4
 
 
 def test_inventory_tells_its_state() -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from berth_crds import allocation, names, wire
 from berth_operator.scheduling import backlog, decisions, holds, inventory
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
@@ -19,6 +20,7 @@ from berth_operator.translate import raw
 GIB: Final = 2**30
 MODEL: Final = "A100-SXM4-80GB"
 MEMORY: Final = 80 * GIB
+PROFILE: Final = "1g.10gb"
 NAMESPACE: Final = "ml"
 
 # ---------------------------------------------------------------- the core's words
@@ -38,23 +40,39 @@ def uuid(at: str, minor: int) -> str:
 
 
 def card(
-    minor: int = 0, *, at: str = "n1", model: str = MODEL, trouble: decisions.Reason | None = None
-) -> inventory.Card:
+    minor: int = 0,
+    *,
+    at: str = "n1",
+    model: str = MODEL,
+    trouble: decisions.Reason | None = None,
+    **fields: Any,
+) -> devices.Card:
     """Give a card of a node."""
-    return inventory.Card(uuid(at, minor), minor, model, MEMORY, trouble)
+    return devices.Card(uuid(at, minor), minor, model, **{"memory": MEMORY, "trouble": trouble} | fields)
+
+
+def instances(at: str, minor: int, count: int, profile: str = PROFILE) -> tuple[devices.Instance, ...]:
+    """Give the MIG instances of a card."""
+    return tuple(
+        devices.Instance(f"MIG-{at}-{minor}-{number}", profile, 10 * GIB, number) for number in range(count)
+    )
 
 
 def device(
-    at: str = "n1", cards: int | Sequence[inventory.Card] = 4, *, failed: str = ""
-) -> inventory.Device:
+    at: str = "n1",
+    cards: int | Sequence[devices.Card] = 4,
+    *,
+    failed: str = "",
+    others: Sequence[devices.Card] = (),
+) -> devices.Device:
     """Give the cards of a node: so many plain ones, or these."""
     found = [card(minor, at=at) for minor in range(cards)] if isinstance(cards, int) else cards
-    return inventory.Device(at, tuple(found), failed)
+    return devices.Device(at, tuple(found), tuple(others), failed=failed)
 
 
-def share(minor: int = 0, *, at: str = "n1") -> decisions.Share:
-    """Give a whole card."""
-    return decisions.Share(uuid(at, minor), minor, 100, MEMORY)
+def share(minor: int = 0, *, at: str = "n1", core: int = 100, memory: int = MEMORY) -> decisions.Share:
+    """Give a card, whole unless less of it is said."""
+    return decisions.Share(uuid(at, minor), minor, core, memory)
 
 
 def hold(
@@ -65,10 +83,14 @@ def hold(
     return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, shares, withheld)
 
 
-def request(*counts: int, models: Iterable[str] = ()) -> requests.Request:
-    """Give a request of running containers c0, c1, … for so many cards each."""
-    containers = (requests.ContainerRequest(f"c{at}", count) for at, count in enumerate(counts))
-    return requests.Request(tuple(containers), frozenset(models))
+def request(*asks: int | requests.Ask, models: Iterable[str] = (), **fields: Any) -> requests.Request:
+    """Give a request of running containers c0, c1, … for one thing each; a number means whole cards."""
+    containers = (
+        requests.ContainerRequest(f"c{at}", (requests.cards(ask) if isinstance(ask, int) else ask,))
+        for at, ask in enumerate(asks)
+    )
+    conditions = requests.Conditions(models=frozenset(models))
+    return requests.Request(tuple(containers), **{"conditions": conditions} | fields)
 
 
 def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> facts.Demand:
@@ -78,16 +100,16 @@ def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> 
 
 
 def candidate(
-    name: str = "p", cards: int = 1, *, models: Iterable[str] = (), **fields: Any
+    name: str = "p", cards: int | requests.Ask = 1, *, models: Iterable[str] = (), **fields: Any
 ) -> backlog.Candidate:
     """Give a pod that waits for so many cards."""
-    asked = request(cards, models=models) if cards else requests.NO_CARDS
+    asked = request(cards, models=models) if cards else requests.NO_DEVICES
     whole: dict[str, Any] = {"request": asked, "demand": demand()} | fields
     return backlog.Candidate(f"uid-{name}", NAMESPACE, name, **whole)
 
 
 def picture(
-    *known: facts.Node | inventory.Device | holds.Hold, silent: Iterable[str] = ()
+    *known: facts.Node | devices.Device | holds.Hold, silent: Iterable[str] = ()
 ) -> inventory.Inventory:
     """Give an inventory of these, their agents heard but for the silent ones."""
     made = inventory.Inventory()
@@ -95,7 +117,7 @@ def picture(
         match one:
             case facts.Node():
                 made.put_node(one)
-            case inventory.Device():
+            case devices.Device():
                 made.put_device(one)
                 made.set_silent(one.node, one.node in set(silent))
             case holds.Hold():
@@ -103,7 +125,7 @@ def picture(
     return made
 
 
-def nodes(count: int, cards: int = 4) -> tuple[facts.Node | inventory.Device, ...]:
+def nodes(count: int, cards: int = 4) -> tuple[facts.Node | devices.Device, ...]:
     """Give nodes n1, n2, … with so many cards each."""
     found = [f"n{at}" for at in range(1, count + 1)]
     return tuple(node(name) for name in found) + tuple(device(name, cards) for name in found)
@@ -158,12 +180,11 @@ def answered(placement: decisions.Placement) -> dict[str, str]:
     """Give the annotation that a Binding of this placement writes."""
     if not placement.grants:
         return {}
-    found = {
-        grant.container: {
-            "gpu": [allocation.Share(one.uuid, one.minor, one.core, one.memory) for one in grant.shares]
-        }
-        for grant in placement.grants
-    }
+    found: dict[str, dict[str, list[allocation.Share]]] = {}
+    for grant in placement.grants:
+        for one in grant.shares:
+            written = allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function)
+            found.setdefault(grant.container, {}).setdefault(one.type, []).append(written)
     return {names.ALLOCATION: allocation.encode(allocation.of(placement.node, found))}
 
 

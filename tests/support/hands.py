@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from berth_operator.engine import ports
-from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling import backlog, decisions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,14 +82,19 @@ class Teller:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
+        self.faults: list[tuple[str, decisions.Reason]] = []
 
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         """Tell that a pod has its node and cards."""
         self.told.append((candidate.name, f"placed on {placement.node}"))
 
-    def refused(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> None:
+    def refused(
+        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+    ) -> None:
         """Tell that a pod does not fit, and why."""
-        self.told.append((candidate.name, explain.sentence(candidate, answer)))
+        self.told.append((candidate.name, message))
+        if fault is not None:
+            self.faults.append((candidate.name, fault))
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
         """Tell that the server refused a bind."""

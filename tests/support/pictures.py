@@ -4,11 +4,25 @@ Which row a node has, in which order columns and models came, how wide the table
 none of that is knowledge, so none of it is told.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from berth_operator.scheduling import inventory
+from berth_operator.scheduling import columns, inventory, rows
+
+# What each table says of a row that belongs to no node.
+EMPTY: Final = {
+    "known": 0,
+    "allocatable": columns.ABSENT,
+    "used": 0,
+    "model": columns.ABSENT,
+    "state": 1,
+    "withheld": 0,
+    "replicas": 0,
+    "instances": 0,
+    "others": 0,
+    **dict.fromkeys(columns.CARD_TABLES, 0),
+}
 
 
 def told(picture: inventory.Inventory) -> dict[str, dict[str, Any]]:
@@ -16,39 +30,63 @@ def told(picture: inventory.Inventory) -> dict[str, dict[str, Any]]:
     return {row.name: _node(picture, row) for row in picture.each()}
 
 
-def _node(picture: inventory.Inventory, row: inventory.Row) -> dict[str, Any]:
-    at = picture.index[row.name]
+def _node(picture: inventory.Inventory, row: rows.Row) -> dict[str, Any]:
+    at, table = picture.index[row.name], picture.columns
     cards = row.device.cards if row.device is not None else ()
-    numbers = {
-        what: {name: int(table[at, column]) for name, column in picture.columns.items()}
-        for what, table in (("allocatable", picture.allocatable), ("used", picture.used))
-    }
+    whole = table.whole[at]
     return {
         "node": row.node,
         "device": row.device,
         "silent": row.silent,
         "holds": dict(row.holds),
         "found by uid": {uid: picture.hold(uid) for uid in row.holds},
-        "known": bool(picture.known[at]),
-        "allocatable": {name: n for name, n in numbers["allocatable"].items() if n != inventory.ABSENT},
-        "used": {name: n for name, n in numbers["used"].items() if n},
-        "free": [card.uuid for slot, card in enumerate(cards) if picture.free[at, slot]],
-        "free beyond the cards": int(picture.free[at, len(cards) :].sum()),
-        "withheld": int(picture.withheld[at]),
-        "free cards": int(picture.free_cards[at]),
+        "view": row.view(),
+        "known": bool(table.known[at]),
+        "allocatable": _named(table.allocatable[at], table.resources, empty=columns.ABSENT),
+        "used": _named(table.used[at], table.resources),
+        "cards": {card.uuid: _card(table, at, slot) for slot, card in enumerate(cards)},
+        "beyond the cards": [
+            name for name in columns.CARD_TABLES if getattr(table, name)[at, len(cards) :].any()
+        ],
+        "state": columns.STATES[table.state[at]],
+        "replicas": int(table.replicas[at]),
+        "instances": _named(table.instances[at], table.profiles),
+        "others": _named(table.others[at], table.types),
+        "free": [card.uuid for slot, card in enumerate(cards) if whole[slot]],
+        "withheld": int(table.withheld[at]),
+        "free cards": max(0, int(whole.sum()) - int(table.withheld[at])),
     }
+
+
+def _named(numbers: columns.Numbers, names: columns.Names, *, empty: int = 0) -> dict[str, int]:
+    return {name: int(numbers[at]) for name, at in names.of.items() if numbers[at] != empty}
+
+
+def _card(table: columns.Columns, at: int, slot: int) -> dict[str, Any]:
+    models = {number: name for name, number in table.models.of.items()}
+    numbers = {name: getattr(table, name)[at, slot].item() for name in columns.CARD_TABLES}
+    return numbers | {"model": models[int(table.model[at, slot])]}
+
+
+def learned(picture: inventory.Inventory) -> dict[str, Any]:
+    """Tell what is known of the workload, and what it teaches."""
+    known = picture.workload
+    return {
+        "pods": len(known),
+        "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
+        "asked": (known.cpu, known.memory, known.percent, dict(known.by_models)),
+        "lesson": picture.lesson(),
+    }
+
+
+def free_cards(picture: inventory.Inventory, at: str = "n1") -> int:
+    """Count the cards of a node of which nobody holds anything."""
+    found: int = told(picture)[at]["free cards"]
+    return found
 
 
 def leftovers(picture: inventory.Inventory) -> list[str]:
     """Name what is left in rows that belong to no node: it should be nothing."""
-    tables: dict[str, tuple[Any, int]] = {
-        "known": (picture.known, 0),
-        "allocatable": (picture.allocatable, inventory.ABSENT),
-        "used": (picture.used, 0),
-        "free": (picture.free, 0),
-        "model": (picture.model, inventory.ABSENT),
-        "withheld": (picture.withheld, 0),
-        "free cards": (picture.free_cards, 0),
-    }
-    vacant = [at for at in range(len(picture.known)) if at >= picture.size or picture.rows[at] is None]
-    return [name for name, (table, empty) in tables.items() if np.any(table[vacant] != empty)]
+    table = picture.columns
+    vacant = [at for at in range(len(table.known)) if at >= picture.size or picture.rows[at] is None]
+    return [name for name, empty in EMPTY.items() if np.any(getattr(table, name)[vacant] != empty)]

@@ -12,9 +12,11 @@ from typing import Final
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, decisions, inventory
+from berth_crds.vocabulary import Scope, Strategy
+from berth_operator.scheduling import backlog, decisions, inventory, workload
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
 from support import builders
@@ -34,12 +36,13 @@ PROPERTY: Final = hypothesis.settings(
 
 @dataclasses.dataclass(slots=True)
 class World:
-    """What is true: nodes, cards, whose agents are heard, who holds what."""
+    """What is true: nodes, cards, whose agents are heard, who holds what, and what pods have asked."""
 
     nodes: dict[str, facts.Node] = dataclasses.field(default_factory=dict)
-    devices: dict[str, inventory.Device] = dataclasses.field(default_factory=dict)
+    devices: dict[str, cards_.Device] = dataclasses.field(default_factory=dict)
     heard: set[str] = dataclasses.field(default_factory=set)
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
+    samples: dict[str, workload.Sample] = dataclasses.field(default_factory=dict)
 
     def holds_on(self, node: str) -> list[Hold]:
         """Give the holds of one node."""
@@ -56,6 +59,8 @@ class World:
                 picture.set_silent(name, name not in self.heard)
             for hold in self.holds_on(name):
                 picture.charge(hold)
+        for uid, sample in self.samples.items():
+            picture.workload.see(uid, sample)
         return picture
 
 
@@ -95,20 +100,51 @@ def nodes(name: str) -> st.SearchStrategy[facts.Node]:
 
 
 TROUBLES: Final = st.sampled_from(
-    [None, None, None, None, Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE]
+    [None, None, None, None, None, Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED]
 )
+
+
+MODES: Final = st.sampled_from(["plain"] * 6 + ["cut", "shared"])
+SIZES: Final = st.sampled_from([builders.MEMORY, builders.MEMORY, builders.MEMORY // 5, 0])
 
 
 @functools.cache
 @st.composite
-def devices(draw: st.DrawFn, at: str) -> inventory.Device:
-    """Give the cards of this node, minors in order but not without gaps."""
+def cards(draw: st.DrawFn, at: str, minor: int) -> cards_.Card:
+    """Give a card: mostly a plain one, sometimes cut into instances or shared by replicas."""
+    mode = draw(MODES)
+    return builders.card(
+        minor,
+        at=at,
+        model=draw(st.sampled_from(MODELS)),
+        trouble=draw(TROUBLES),
+        memory=draw(SIZES),
+        mig=mode == "cut",
+        instances=builders.instances(at, minor, draw(st.integers(0, 3))) if mode == "cut" else (),
+        replicas=2 if mode == "shared" else 0,
+        numa=draw(st.sampled_from([0, 1, None])),
+    )
+
+
+@functools.cache
+@st.composite
+def devices(draw: st.DrawFn, at: str) -> cards_.Device:
+    """Give the devices of this node, minors in order but not without gaps; now and then there is a NIC."""
     minors = sorted(draw(st.sets(st.integers(0, 5), max_size=4)))
-    cards = [
-        builders.card(minor, at=at, model=draw(st.sampled_from(MODELS)), trouble=draw(TROUBLES))
-        for minor in minors
-    ]
-    return builders.device(at, cards, failed="NVMLDown" if draw(RARELY) else "")
+    nics = [cards_.Card(f"rdma-{at}", 0, type="rdma")] if draw(RARELY) else []
+    found = [draw(cards(at, minor)) for minor in minors]
+    return builders.device(at, found, failed="NVMLDown" if draw(RARELY) else "", others=nics)
+
+
+@functools.cache
+@st.composite
+def shares(draw: st.DrawFn, at: str, minor: int) -> decisions.Share:
+    """Give what a pod may have of a card: all of it, a part, an instance."""
+    core = draw(st.sampled_from([100, 100, 30, 50, 0]))
+    memory = builders.MEMORY if core == 100 else draw(st.integers(1, 40)) * builders.GIB
+    if draw(RARELY):
+        return decisions.Share(f"MIG-{at}-{minor}-0", minor, 100, 10 * builders.GIB, profile=builders.PROFILE)
+    return builders.share(minor, at=at, core=core, memory=memory)
 
 
 @functools.cache
@@ -120,7 +156,20 @@ def held(draw: st.DrawFn, uid: str) -> Hold:
     withheld = draw(st.sampled_from([0, 0, 0, 1, 2, ALL_CARDS])) if not minors else 0
     amounts = draw(st.fixed_dictionaries({"cpu": st.integers(0, 3000)}, optional={LICENCE: st.just(1)}))
     known = tuple(sorted({**amounts, facts.PODS: 1}.items()))
-    return builders.hold(uid, at, sorted(minors), withheld=withheld, amounts=known)
+    plain = builders.hold(uid, at, withheld=withheld, amounts=known)
+    return dataclasses.replace(plain, shares=tuple(draw(shares(at, minor)) for minor in sorted(minors)))
+
+
+MODELS_ASKED: Final = st.sampled_from([None, None, frozenset({"t4"}), frozenset({"t4", "h200"})])
+SAMPLES: Final = st.builds(
+    workload.Sample,
+    cpu=st.integers(0, 4000),
+    memory=st.integers(0, 8).map(lambda count: count * builders.GIB),
+    sizes=st.lists(st.tuples(st.integers(1, 100), st.sampled_from([1, 2, 60])), min_size=1, max_size=2).map(
+        tuple
+    ),
+    models=MODELS_ASKED,
+)
 
 
 @functools.cache
@@ -138,6 +187,8 @@ def worlds(draw: st.DrawFn) -> World:
     for at in range(draw(st.integers(0, 4))):
         hold = draw(held(f"holder{at}"))
         world.holds[hold.uid] = hold
+    for at, sample in enumerate(draw(st.lists(SAMPLES, max_size=2))):
+        world.samples[f"teacher{at}"] = sample
     return world
 
 
@@ -175,19 +226,45 @@ WHERES: Final = st.one_of(
 )
 
 
+WHOLE: Final = st.integers(1, 3).map(requests.cards)
+SHARES: Final = st.builds(
+    requests.Gpus,
+    count=st.sampled_from([1, 1, 1, 2]),
+    core=st.sampled_from([0, 20, 50, 100]),
+    memory=st.integers(1, 40).map(lambda count: count * builders.GIB),
+) | st.builds(requests.Gpus, count=st.just(1), core=st.sampled_from([0, 30]), ratio=st.sampled_from([10, 50]))
+RARE_ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(
+    st.builds(requests.Instances, st.just(builders.PROFILE), st.integers(1, 2)),
+    st.builds(requests.Replicas, st.integers(1, 3)),
+    st.builds(requests.Parts, st.just("rdma"), st.just(1), st.sampled_from([50, 100])),
+)
+ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(WHOLE, SHARES, SHARES, RARE_ASKS)
+CARD_CONDITIONS: Final = st.just(requests.ANY_CARD) | st.builds(
+    requests.Conditions,
+    models=st.sampled_from([frozenset(), frozenset({"t4", "h200"})]),
+    avoid_models=st.sampled_from([frozenset(), frozenset({"t4"})]),
+    uuids=st.sampled_from([frozenset(), frozenset(), frozenset({"GPU-n1-0", "GPU-n2-1"})]),
+    avoid_uuids=st.sampled_from([frozenset(), frozenset({"GPU-n1-0"})]),
+    memory_at_least=st.sampled_from([0, 40 * builders.GIB]),
+)
+MANNERS: Final = st.just(requests.ANY_MANNER) | st.builds(
+    requests.Manner,
+    scope=st.sampled_from([None, Scope.NUMA, Scope.NODE]),
+    required=st.booleans(),
+    strategy=st.sampled_from([None, *Strategy]),
+)
+
+
 @functools.cache
 @st.composite
 def asks(draw: st.DrawFn) -> requests.Request:
-    """Give a request: init containers and sidecars first, as in a pod."""
-    early = draw(st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=2))
-    late = draw(st.lists(st.integers(1, 2), max_size=2))
+    """Give a request: mostly of one container; otherwise init containers and sidecars first, as in a pod."""
+    early = draw(st.lists(st.tuples(ASKS, st.booleans()), max_size=1))
+    late = [(ask, True) for ask in draw(st.lists(ASKS, max_size=2))]
     containers = [
-        requests.ContainerRequest(f"c{at}", cards, runs)
-        for at, (cards, runs) in enumerate([*early, *((cards, True) for cards in late)])
+        requests.ContainerRequest(f"c{at}", (ask,), runs) for at, (ask, runs) in enumerate([*early, *late])
     ]
-    return requests.Request(
-        tuple(containers), draw(st.sampled_from([frozenset(), frozenset({"t4", "h200"})]))
-    )
+    return requests.Request(tuple(containers), draw(CARD_CONDITIONS), draw(MANNERS))
 
 
 @functools.cache
@@ -197,13 +274,18 @@ def candidates(draw: st.DrawFn, name: str = "p") -> backlog.Candidate:
     request = draw(asks())
     extra = draw(st.sampled_from([{}, {}, {LICENCE: 1}]))
     plain = builders.demand(draw(st.sampled_from([0, 500, 2000])), extra=extra)
-    served = ((SERVED, request.cards),) if request.cards and draw(st.booleans()) else ()
+    served = ((SERVED, request.need.cards),) if request.need.cards and draw(st.booleans()) else ()
     demand = dataclasses.replace(plain, served=served, where=draw(WHERES))
     priority = draw(st.sampled_from([0, 0, 10]))
     return builders.candidate(name, request=request, demand=demand, priority=priority)
 
 
+def given(placement: decisions.Placement) -> tuple[decisions.Share, ...]:
+    """List what a placed pod holds."""
+    return allocator.held(placement.grants)
+
+
 def shares_of(answers: Iterable[decisions.Decision]) -> list[str]:
-    """List every card that these decisions give away."""
+    """List every device that these decisions give away."""
     binds = (answer for answer in answers if isinstance(answer, decisions.Bind))
-    return [share.uuid for bind in binds for share in bind.placement.shares]
+    return [share.uuid for bind in binds for share in given(bind.placement)]

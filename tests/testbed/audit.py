@@ -80,6 +80,11 @@ def accepted(events: Iterable[AuditEvent]) -> list[AuditEvent]:
     return [event for event in events if event.code < 300]
 
 
+def unsure(events: Iterable[AuditEvent]) -> list[AuditEvent]:
+    """Keep the writes whose client went away meanwhile: they may have been carried out or not."""
+    return [event for event in events if event.code == 504]
+
+
 def refused(events: Iterable[AuditEvent]) -> list[AuditEvent]:
     """Keep the writes that the server turned down."""
     return [event for event in events if event.code >= 300]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from berth_crds import names
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import demands, raw
-from support import builders, worlds
+from translate import manifests
 
 Container = dict[str, Any]
 
@@ -17,12 +17,12 @@ Container = dict[str, Any]
 def asking(name: str, *, sidecar: bool = False, **requests: object) -> Container:
     """Give a container with these requests, which may be a sidecar."""
     lasting = {"restartPolicy": "Always"} if sidecar else {}
-    return builders.asking(name, requests, **lasting)
+    return manifests.asking(name, requests, **lasting)
 
 
 def amounts(*containers: Container, init: tuple[Container, ...] = (), **spec: Any) -> dict[str, int]:
     """Read what a pod of these containers demands, but for its own place among the pods."""
-    pod = builders.pod(containers=list(containers), initContainers=list(init), **spec)
+    pod = manifests.pod(containers=list(containers), initContainers=list(init), **spec)
     found = dict(demands.amounts(pod.spec))
     assert found.pop(facts.PODS) == 1
     return found
@@ -37,8 +37,8 @@ def test_containers_run_together() -> None:
 
 def test_limit_is_the_request_where_there_is_none() -> None:
     """A container that sets a limit alone requests as much; one that sets both requests what it says."""
-    alone = builders.container("a", resources={"limits": {"cpu": 2, "memory": "1Gi"}})
-    both = builders.container("b", resources={"limits": {"cpu": 2}, "requests": {"cpu": 1}})
+    alone = manifests.container("a", resources={"limits": {"cpu": 2, "memory": "1Gi"}})
+    both = manifests.container("b", resources={"limits": {"cpu": 2}, "requests": {"cpu": 1}})
 
     found = amounts(alone, both)
 
@@ -173,8 +173,8 @@ def test_sums_stay_within_bounds() -> None:
 
 def test_names_that_berth_serves_are_kept_apart() -> None:
     """What the Device answers for is asked of the node only where it advertises it."""
-    pod = builders.pod(
-        gpus=2, initContainers=[builders.asking("i", {names.GPU: 100, "nvidia.com/mig-1g.5gb": 1})]
+    pod = manifests.pod(
+        gpus=2, initContainers=[manifests.asking("i", {names.GPU: 100, "nvidia.com/mig-1g.5gb": 1})]
     )
 
     found = demands.demand(pod.spec)
@@ -183,12 +183,28 @@ def test_names_that_berth_serves_are_kept_apart() -> None:
     assert found.served == ((names.GPU, 100), (names.NVIDIA_GPU, 2), ("nvidia.com/mig-1g.5gb", 1))
 
 
+def test_names_of_other_projects_are_served_too() -> None:
+    """A resource that stands for one of Berth's is the Device's to judge, whoever gave it its name."""
+    pod = manifests.one(
+        {"nvidia.com/gpumem": 3000, "koordinator.sh/gpu-core": 5, "nvidia.com/priority": 1, "amd.com/gpu": 1}
+    )
+
+    found = demands.demand(pod.spec)
+
+    assert found.amounts == (("amd.com/gpu", 1), (facts.PODS, 1))
+    assert found.served == (
+        ("koordinator.sh/gpu-core", 5),
+        ("nvidia.com/gpumem", 3000),
+        ("nvidia.com/priority", 1),
+    )
+
+
 def test_where_is_read_whole() -> None:
     """Selector, required affinity and tolerations arrive in the core as they were written."""
     expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
     field = {"key": "metadata.name", "operator": "NotIn", "values": ["n9"]}
     term = {"matchExpressions": [expression], "matchFields": [field]}
-    pod = builders.pod(
+    pod = manifests.pod(
         nodeSelector={"b": "2", "a": "1"},
         affinity={
             "nodeAffinity": {
@@ -228,7 +244,7 @@ def test_where_is_read_whole() -> None:
 )
 def test_absent_affinity(affinity: Any, found: object) -> None:
     """No requirement accepts every node; one without terms accepts none."""
-    pod = builders.pod(affinity=affinity)
+    pod = manifests.pod(affinity=affinity)
 
     assert demands.where(pod.spec).affinity == found
 
@@ -236,7 +252,7 @@ def test_absent_affinity(affinity: Any, found: object) -> None:
 CPUS = st.integers(0, 4000)
 
 
-@worlds.PROPERTY
+@manifests.PROPERTY
 @hypothesis.given(
     init=st.lists(st.tuples(CPUS, st.booleans()), max_size=4),
     main=st.lists(CPUS, min_size=1, max_size=3),

@@ -70,13 +70,12 @@ def test_card_without_memory() -> None:
         pytest.param({}, SICK | {"uuid": "GPU-other"}, False, None, id="a verdict on another card"),
         pytest.param({}, HAUNTED, False, Reason.OCCUPIED, id="occupied by a stranger"),
         pytest.param({}, None, True, Reason.CORDONED, id="cordoned"),
-        pytest.param(MIG, None, False, Reason.MIG_MODE, id="in MIG mode"),
-        pytest.param({"mig": {"enabled": False}}, None, False, None, id="MIG is off"),
+        pytest.param(MIG, None, False, None, id="MIG mode is no trouble"),
         pytest.param(
             MIG, SICK | HAUNTED | {"health": "Unhealthy"}, True, Reason.CORDONED, id="people go first"
         ),
         pytest.param(MIG, HAUNTED | {"health": "Unhealthy"}, False, Reason.UNHEALTHY, id="then health"),
-        pytest.param(MIG, HAUNTED, False, Reason.OCCUPIED, id="then strangers, before the mode"),
+        pytest.param(MIG, HAUNTED, False, Reason.OCCUPIED, id="then strangers"),
     ],
 )
 def test_trouble(

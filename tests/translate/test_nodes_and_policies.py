@@ -76,8 +76,21 @@ def rules(**spec: Any) -> policy.Policy | str:
         pytest.param({"strategy": "spread"}, policy.Policy(Strategy.SPREAD), id="a strategy"),
         pytest.param({"agents": {"graceSeconds": 5}}, policy.Policy(grace_seconds=5.0), id="a grace period"),
         pytest.param(
+            {"weights": {"core": 3, "memory": 0}}, policy.Policy(weights=policy.Weights(3, 0)), id="weights"
+        ),
+        pytest.param(
+            {"weights": {"core": 0, "memory": 0}},
+            "spec.weights must not be negative, and one of them must be above 0",
+            id="weights of nothing",
+        ),
+        pytest.param(
+            {"weights": {"core": -1}},
+            "spec.weights must not be negative, and one of them must be above 0",
+            id="a negative weight",
+        ),
+        pytest.param(
             {"strategy": "magic"},
-            "spec.strategy 'magic' is not known (known: binpack, spread)",
+            "spec.strategy 'magic' is not known (known: fragmentation, binpack, spread, weighted)",
             id="an unknown strategy",
         ),
         pytest.param(

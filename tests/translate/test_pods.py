@@ -1,16 +1,17 @@
 """What a pod is to Berth: one that waits, one that holds, or one that is over."""
 
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
-from berth_crds import allocation, names, wire
-from berth_crds.client import watch
-from berth_operator.scheduling import cycle, decisions, holds, policy
-from berth_operator.scheduling.devices import allocator
+from berth_crds import allocation, names
+from berth_operator.scheduling import holds
+from berth_operator.scheduling.decisions import Share
 from berth_operator.translate import pods, raw
-from support import builders
+from translate import manifests
 
 
 def bound(pod: raw.Pod) -> pods.Bound:
@@ -29,19 +30,21 @@ LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 @pytest.mark.parametrize(
     ("pod", "kind"),
     [
-        pytest.param(builders.pod(), pods.Waiting, id="new"),
-        pytest.param(builders.pod(schedulingGates=[{"name": "g"}]), pods.Waiting, id="gated"),
-        pytest.param(builders.pod(**ON_NODE), pods.Bound, id="bound"),
-        pytest.param(builders.pod(**ON_NODE, phase="Running"), pods.Bound, id="running"),
-        pytest.param(builders.pod(**ON_NODE, meta=LEAVING), pods.Bound, id="bound and being deleted"),
-        pytest.param(builders.pod(**ON_NODE, schedulerName="other"), pods.Bound, id="bound by somebody else"),
-        pytest.param(builders.pod(**ON_NODE, phase="Unknown"), pods.Bound, id="bound and lost from sight"),
-        pytest.param(builders.pod(**ON_NODE, phase="Succeeded"), pods.Over, id="done"),
-        pytest.param(builders.pod(**ON_NODE, phase="Failed"), pods.Over, id="failed"),
-        pytest.param(builders.pod(phase="Failed"), pods.Over, id="failed before it was bound"),
-        pytest.param(builders.pod(meta=LEAVING), pods.Over, id="deleted before it was bound"),
-        pytest.param(builders.pod(schedulerName="other"), pods.Over, id="of another scheduler"),
-        pytest.param(builders.pod(schedulerName=""), pods.Over, id="of no scheduler"),
+        pytest.param(manifests.pod(), pods.Waiting, id="new"),
+        pytest.param(manifests.pod(schedulingGates=[{"name": "g"}]), pods.Waiting, id="gated"),
+        pytest.param(manifests.pod(**ON_NODE), pods.Bound, id="bound"),
+        pytest.param(manifests.pod(**ON_NODE, phase="Running"), pods.Bound, id="running"),
+        pytest.param(manifests.pod(**ON_NODE, meta=LEAVING), pods.Bound, id="bound and being deleted"),
+        pytest.param(
+            manifests.pod(**ON_NODE, schedulerName="other"), pods.Bound, id="bound by somebody else"
+        ),
+        pytest.param(manifests.pod(**ON_NODE, phase="Unknown"), pods.Bound, id="bound and lost from sight"),
+        pytest.param(manifests.pod(**ON_NODE, phase="Succeeded"), pods.Over, id="done"),
+        pytest.param(manifests.pod(**ON_NODE, phase="Failed"), pods.Over, id="failed"),
+        pytest.param(manifests.pod(phase="Failed"), pods.Over, id="failed before it was bound"),
+        pytest.param(manifests.pod(meta=LEAVING), pods.Over, id="deleted before it was bound"),
+        pytest.param(manifests.pod(schedulerName="other"), pods.Over, id="of another scheduler"),
+        pytest.param(manifests.pod(schedulerName=""), pods.Over, id="of no scheduler"),
     ],
 )
 def test_view(pod: raw.Pod, kind: type) -> None:
@@ -51,7 +54,7 @@ def test_view(pod: raw.Pod, kind: type) -> None:
 
 def test_waiting_pod_is_read_whole() -> None:
     """All that the core needs of a waiting pod arrives there."""
-    pod = builders.pod(
+    pod = manifests.pod(
         "p",
         gpus=2,
         meta={"creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -66,15 +69,22 @@ def test_waiting_pod_is_read_whole() -> None:
     candidate = found.candidate
     assert (candidate.uid, candidate.title) == ("uid-p", "ml/p")
     assert (candidate.priority, candidate.created) == (7, "2026-01-01T00:00:00Z")
-    assert candidate.request.cards == 2
+    assert candidate.request.need.whole == 2
     assert candidate.demand.served == ((names.NVIDIA_GPU, 2),)
     assert candidate.demand.where.selector == (("zone", "a"),)
     assert candidate.faults == ()
 
 
+def test_priority_may_come_from_a_label() -> None:
+    """A pod written for Genius waits where its label puts it."""
+    found = pods.candidate(manifests.pod(gpus=1, labels={"genius/priority": "5"}))
+
+    assert found.priority == 5
+
+
 def test_gated_pod_says_so() -> None:
     """A pod with a gate is known and not to be tried."""
-    found = pods.view(builders.pod(schedulingGates=[{"name": "g"}]))
+    found = pods.view(manifests.pod(schedulingGates=[{"name": "g"}]))
 
     assert isinstance(found, pods.Waiting)
     assert found.gated
@@ -82,18 +92,18 @@ def test_gated_pod_says_so() -> None:
 
 def test_allocation_without_a_node_is_ignored() -> None:
     """A record that somebody wrote on a pod before its bind promises nothing (I9)."""
-    pod = builders.pod(gpus=1, annotations=builders.record("n1", main=[0]))
+    pod = manifests.pod(gpus=1, annotations=manifests.record("n1", main=[0]))
 
     found = pods.view(pod)
 
     assert isinstance(found, pods.Waiting)
-    assert found.candidate == pods.candidate(builders.pod(gpus=1))
+    assert found.candidate == pods.candidate(manifests.pod(gpus=1))
 
 
 def test_status_changes_do_not_change_the_candidate() -> None:
     """A condition or an annotation of no meaning does not make an edited request."""
-    plain = builders.pod(gpus=1)
-    noisy = builders.pod(
+    plain = manifests.pod(gpus=1)
+    noisy = manifests.pod(
         gpus=1, annotations={"note": "x"}, meta={"resourceVersion": "7", "labels": {"a": "b"}}
     )
 
@@ -105,7 +115,7 @@ def test_status_changes_do_not_change_the_candidate() -> None:
 
 def test_readable_allocation_is_what_it_holds() -> None:
     """A bound pod holds the very cards of its record, and its share of the node."""
-    pod = builders.pod(gpus=2, nodeName="n1", annotations=builders.record("n1", main=[1, 3]))
+    pod = manifests.pod(gpus=2, nodeName="n1", annotations=manifests.record("n1", main=[1, 3]))
 
     found = bound(pod)
 
@@ -115,232 +125,154 @@ def test_readable_allocation_is_what_it_holds() -> None:
         "ml/p",
         "n1",
         amounts=((names.NVIDIA_GPU, 2), ("pods", 1)),
-        shares=(builders.share(1), builders.share(3)),
+        shares=(manifests.share(1), manifests.share(3)),
     )
 
 
-def test_borrowed_card_is_held_once() -> None:
-    """A card that several containers use one after the other is held once."""
-    pod = builders.pod(
-        initContainers=[builders.container("init", gpus=1)],
-        containers=[builders.container("main", gpus=1)],
+def test_all_that_a_record_says_arrives() -> None:
+    """Type, MIG profile and virtual function come along with core and memory."""
+    nic = allocation.Share("rdma-0", 2, 1, 0, vf="0000:1f:00.2")
+    instance = allocation.Share("MIG-a", 0, 14, 2**30, profile="1g.10gb")
+    pod = manifests.one(
+        {"nvidia.com/mig-1g.10gb": 1, names.RDMA: 1},
         nodeName="n1",
-        annotations=builders.record("n1", init=[0], main=[0]),
+        annotations=manifests.written("n1", {"main": {"gpu": [instance], "rdma": [nic]}}),
     )
 
     found = bound(pod)
 
-    assert found.hold.shares == (builders.share(0),)
+    assert found.hold.shares == (
+        Share("MIG-a", 0, 14, 2**30, profile="1g.10gb"),
+        Share("rdma-0", 2, 1, 0, type="rdma", function="0000:1f:00.2"),
+    )
     assert (found.hold.withheld, found.fault) == (0, "")
 
 
-def test_devices_of_other_types_are_not_cards() -> None:
-    """A NIC in the record is no GPU that is held."""
-    record = allocation.of(
-        "n1",
-        {
-            "main": {
-                "gpu": [allocation.Share("GPU-n1-0", 0, 100, 1)],
-                "rdma": [allocation.Share("r", 0, 100, 0)],
-            }
-        },
+def part(uuid: str, core: int, memory: int = 0, vf: str = "") -> allocation.Share:
+    """Give a part of a device as a record has it."""
+    return allocation.Share(uuid, 0, core, memory, vf=vf)
+
+
+Held = dict[str, tuple[int, int]]
+PHASES: dict[str, tuple[dict[str, list[allocation.Share]], Held]] = {
+    "containers add": ({"a": [part("G", 30, 3)], "b": [part("G", 20, 2)]}, {"G": (50, 5)}),
+    "an init container borrows": ({"i": [part("G", 40, 4)], "a": [part("G", 30, 3)]}, {"G": (40, 4)}),
+    "each of core and memory at its peak": (
+        {"i": [part("G", 90, 1)], "a": [part("G", 30, 3)]},
+        {"G": (90, 3)},
+    ),
+    "init containers take turns": (
+        {"i": [part("G", 40, 4)], "j": [part("G", 60, 1)], "a": [part("G", 10, 1)]},
+        {"G": (60, 4)},
+    ),
+    "an init container of its own card": (
+        {"i": [part("H", 100, 8)], "a": [part("G", 30, 3)]},
+        {"H": (100, 8), "G": (30, 3)},
+    ),
+    "a sidecar runs beside those after it": (
+        {"s": [part("G", 20, 2)], "j": [part("G", 60, 6)], "a": [part("G", 30, 3)]},
+        {"G": (80, 8)},
+    ),
+    "a sidecar is not there for those before it": (
+        {"i": [part("G", 60, 6)], "s": [part("G", 20, 2)], "a": [part("G", 30, 3)]},
+        {"G": (60, 6)},
+    ),
+    "a container that the pod does not have runs": (
+        {"a": [part("G", 30, 3)], "ghost": [part("G", 20, 2)]},
+        {"G": (50, 5)},
+    ),
+}
+ORDER: dict[str, Any] = {
+    "initContainers": [
+        manifests.container("i"),
+        manifests.container("s", restartPolicy="Always"),
+        manifests.container("j"),
+    ],
+    "containers": [manifests.container("a"), manifests.container("b")],
+}
+
+
+@pytest.mark.parametrize(("record", "held"), PHASES.values(), ids=PHASES.keys())
+def test_most_that_is_held_at_one_time(record: dict[str, list[allocation.Share]], held: Held) -> None:
+    """A pod holds of each device what its containers have of it at the worst moment of its life."""
+    written = manifests.written("n1", {name: {"gpu": shares} for name, shares in record.items()})
+
+    found = bound(manifests.pod(**ORDER, **ON_NODE, annotations=written))
+
+    assert {share.uuid: (share.core, share.memory) for share in found.hold.shares} == held
+
+
+def test_order_of_the_record_does_not_matter() -> None:
+    """Containers start in the order of the pod, in whatever order the record lists them."""
+    shares = {"a": [part("G", 30, 3)], "j": [part("G", 60, 6)], "s": [part("G", 20, 2)]}
+    written = manifests.written("n1", {name: {"gpu": listed} for name, listed in shares.items()})
+
+    found = bound(manifests.pod(**ORDER, **ON_NODE, annotations=written))
+
+    assert [(share.core, share.memory) for share in found.hold.shares] == [(80, 8)]
+
+
+def test_functions_of_one_nic_are_held_apart() -> None:
+    """Two virtual functions of one NIC are both held; the first carries what is held of the NIC."""
+    written = manifests.written(
+        "n1", {"a": {"rdma": [part("r", 1, vf="f1")]}, "b": {"rdma": [part("r", 1, vf="f2")]}}
     )
-    pod = builders.pod(gpus=1, nodeName="n1", annotations={names.ALLOCATION: allocation.encode(record)})
 
-    found = bound(pod)
+    found = bound(manifests.pod(**ORDER, **ON_NODE, annotations=written))
 
-    assert [share.uuid for share in found.hold.shares] == ["GPU-n1-0"]
-
-
-RDMA = allocation.encode(allocation.of("n1", {"main": {"rdma": [allocation.Share("r", 0, 100, 0)]}}))
-
-WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
-    "no record": (builders.pod(gpus=2, **ON_NODE), 2, "it asks for cards and has no allocation"),
-    "a foreign pod with the plug-in's resource": (
-        builders.pod(gpus=3, schedulerName="default-scheduler", **ON_NODE),
-        3,
-        "it asks for cards and has no allocation",
-    ),
-    "a damaged record": (
-        builders.pod(gpus=2, annotations={names.ALLOCATION: "{"}, **ON_NODE),
-        2,
-        "its allocation cannot be read: Expecting property name enclosed in double quotes",
-    ),
-    "an empty record": (
-        builders.pod(gpus=2, annotations={names.ALLOCATION: ""}, **ON_NODE),
-        2,
-        "its allocation cannot be read: Expecting value",
-    ),
-    "a record of a newer version": (
-        builders.pod(gpus=1, annotations={names.ALLOCATION: '{"v":2}'}, **ON_NODE),
-        1,
-        "its allocation cannot be read: v: this Berth reads version 1, found 2",
-    ),
-    "a record of another node": (
-        builders.pod(gpus=1, annotations=builders.record("n2", main=[0]), **ON_NODE),
-        1,
-        "its allocation is of node n2",
-    ),
-    "a record that names too few cards": (
-        builders.pod(gpus=3, annotations=builders.record("n1", main=[0]), **ON_NODE),
-        2,
-        "its allocation names 1 of 3 cards",
-    ),
-    "a record that names no card": (
-        builders.pod(gpus=1, annotations={names.ALLOCATION: RDMA}, **ON_NODE),
-        1,
-        "its allocation names 0 of 1 cards",
-    ),
-    "a request that cannot be read": (
-        builders.pod(containers=[builders.asking("main", {names.NVIDIA_GPU: "x"})], **ON_NODE),
-        holds.ALL_CARDS,
-        "it asks for cards and has no allocation",
-    ),
-    "a request that is not served": (
-        builders.pod(containers=[builders.asking("main", {names.GPU_MEMORY: "1Gi"})], **ON_NODE),
-        holds.ALL_CARDS,
-        "it asks for cards and has no allocation",
-    ),
-    "one container of two that cannot be read": (
-        builders.pod(
-            containers=[builders.container("a", gpus=1), builders.asking("b", {names.GPU: "x"})], **ON_NODE
-        ),
-        holds.ALL_CARDS,
-        "it asks for cards and has no allocation",
-    ),
-    "a sidecar and an init container": (
-        builders.pod(
-            initContainers=[
-                builders.container("s", gpus=1, restartPolicy="Always"),
-                builders.container("i", gpus=1),
-            ],
-            containers=[builders.container("a")],
-            **ON_NODE,
-        ),
-        2,
-        "it asks for cards and has no allocation",
-    ),
-}
+    assert [(share.function, share.core) for share in found.hold.shares] == [("f1", 2), ("f2", 0)]
 
 
-@pytest.mark.parametrize(("pod", "withheld", "fault"), WITHHELD.values(), ids=WITHHELD.keys())
-def test_record_that_cannot_be_trusted_fails_closed(pod: raw.Pod, withheld: int, fault: str) -> None:
-    """A bound pod withholds what it asks for and cannot name, all where even that is unreadable (I9)."""
-    found = bound(pod)
-
-    assert found.hold.withheld == withheld
-    assert found.fault.startswith(fault)
+SHARES = st.lists(
+    st.tuples(st.sampled_from("GHK"), st.integers(0, 100), st.integers(0, 9)),
+    max_size=3,
+    unique_by=lambda share: share[0],
+)
 
 
-NOTHING: dict[str, raw.Pod] = {
-    "asks for no cards": builders.pod(**ON_NODE),
-    "asks for zero cards": builders.pod(
-        containers=[builders.asking("main", {names.NVIDIA_GPU: 0})], **ON_NODE
-    ),
-    "asks for no cards, with a damaged record": builders.pod(annotations={names.ALLOCATION: "{"}, **ON_NODE),
-    "asks for no cards, with a record of another node": builders.pod(
-        annotations=builders.record("n2", main=[0]), **ON_NODE
-    ),
-    "asks for another maker's card": builders.pod(
-        containers=[builders.asking("main", {"amd.com/gpu": 1})], **ON_NODE
-    ),
-}
+@manifests.PROPERTY
+@hypothesis.given(
+    early=st.lists(st.tuples(SHARES, st.booleans()), max_size=4),
+    late=st.lists(SHARES, min_size=1, max_size=3),
+)
+def test_second_opinion(
+    early: list[tuple[list[tuple[str, int, int]], bool]], late: list[list[tuple[str, int, int]]]
+) -> None:
+    """Walking through the pod's life moment by moment comes to the same peaks."""
+    asked = [(f"i{at}", shares, stays) for at, (shares, stays) in enumerate(early)]
+    asked += [(f"c{at}", shares, True) for at, shares in enumerate(late)]
+    hypothesis.assume(any(shares for _, shares, _ in asked))
+
+    found = bound(_pod_of(asked, len(early)))
+
+    peaks: dict[str, tuple[int, int]] = {}
+    for moment in _moments(asked, len(early)):
+        for uuid in {uuid for shares in moment for uuid, _, _ in shares}:
+            core = sum(core for shares in moment for one, core, _ in shares if one == uuid)
+            memory = sum(memory for shares in moment for one, _, memory in shares if one == uuid)
+            old = peaks.get(uuid, (0, 0))
+            peaks[uuid] = max(old[0], core), max(old[1], memory)
+    assert {share.uuid: (share.core, share.memory) for share in found.hold.shares} == peaks
 
 
-@pytest.mark.parametrize("pod", NOTHING.values(), ids=NOTHING.keys())
-def test_pod_without_cards_withholds_none(pod: raw.Pod) -> None:
-    """A pod that has no card keeps none back, whatever stands on it."""
-    found = bound(pod)
-
-    assert (found.hold.shares, found.hold.withheld, found.fault) == ((), 0, "")
+Asked = list[tuple[str, list[tuple[str, int, int]], bool]]
 
 
-def test_record_decides_where_the_request_is_of_another_time() -> None:
-    """A readable record is believed over a request that this version does not understand."""
-    pod = builders.pod(
-        containers=[builders.asking("main", {names.GPU: 50})],
-        annotations=builders.record("n1", main=[2]),
+def _pod_of(asked: Asked, early: int) -> raw.Pod:
+    written = {
+        name: {"gpu": [part(uuid, core, memory) for uuid, core, memory in shares]}
+        for name, shares, _ in asked
+    }
+    lasting: dict[bool, dict[str, Any]] = {True: {"restartPolicy": "Always"}, False: {}}
+    return manifests.pod(
+        initContainers=[manifests.container(name, **lasting[stays]) for name, _, stays in asked[:early]],
+        containers=[manifests.container(name) for name, _, _ in asked[early:]],
+        annotations=manifests.written("n1", written),
         **ON_NODE,
     )
 
-    found = bound(pod)
 
-    assert found.hold.shares == (builders.share(2),)
-    assert (found.hold.withheld, found.fault) == (0, "")
-
-
-def test_record_is_believed_even_of_a_pod_that_asks_for_nothing() -> None:
-    """Cards that are named are held, whatever the containers ask."""
-    pod = builders.pod(annotations=builders.record("n1", main=[0]), **ON_NODE)
-
-    found = bound(pod)
-
-    assert found.hold.shares == (builders.share(0),)
-
-
-# ---------------------------------------------------------------- there and back
-
-JOURNEYS: dict[str, dict[str, Any]] = {
-    "one card": {"gpus": 1},
-    "no card": {},
-    "several containers": {"containers": [builders.container("b", gpus=1), builders.container("a", gpus=2)]},
-    "a borrowing init container": {
-        "initContainers": [builders.container("i", gpus=2)],
-        "containers": [builders.container("a", gpus=1)],
-    },
-    "an init container beside a sidecar": {
-        "initContainers": [
-            builders.container("s", gpus=1, restartPolicy="Always"),
-            builders.container("i", gpus=2),
-        ],
-        "containers": [builders.container("a", gpus=1)],
-    },
-    "percent of cards": {"containers": [builders.asking("a", {names.GPU: 200, "cpu": "1", "memory": "1Gi"})]},
-    "other resources beside cards": {
-        "containers": [builders.asking("a", {names.NVIDIA_GPU: 1, "zoo.org/lion": 1, "cpu": "100m"})]
-    },
-}
-
-
-@pytest.mark.parametrize("spec", JOURNEYS.values(), ids=JOURNEYS.keys())
-def test_bound_pod_is_read_as_what_was_assumed(spec: dict[str, Any]) -> None:
-    """What the watch says of a pod that we bound is the very hold that was assumed, to the last field."""
-    candidate = pods.candidate(builders.pod(**spec))
-    picture = builders.picture(builders.node(extra={"zoo.org/lion": 1}), builders.device())
-    placement = allocator.place(picture, candidate.request, candidate.demand, rules=policy.Policy())
-    assert isinstance(placement, decisions.Placement)
-
-    after = builders.pod(**spec, nodeName="n1", annotations=builders.answered(placement))
-
-    assert bound(after) == pods.Bound(cycle.hold_for(candidate, placement))
-
-
-# ---------------------------------------------------------------- pods that cannot be read whole
-
-
-def unreadable(body: object) -> watch.Unreadable:
-    """Give a pod of which the decoder could make nothing."""
-    meta = wire.Meta(name="p", namespace=builders.NAMESPACE, uid="uid-p")
-    return watch.Unreadable(meta, "odd", body if isinstance(body, bytes) else msgspec.json.encode(body))
-
-
-ODD = {"containers": 7}
-
-
-@pytest.mark.parametrize(
-    ("body", "withheld"),
-    [
-        pytest.param({"spec": ODD | ON_NODE}, holds.ALL_CARDS, id="bound"),
-        pytest.param({"spec": ODD | ON_NODE, "status": {"phase": "Running"}}, holds.ALL_CARDS, id="running"),
-        pytest.param({"spec": ODD | ON_NODE, "status": {"phase": "Failed"}}, None, id="finished"),
-        pytest.param({"spec": ODD}, None, id="not bound"),
-        pytest.param({"spec": ODD | {"nodeName": 7}}, None, id="its very node is unreadable"),
-        pytest.param(b"{", None, id="no JSON"),
-    ],
-)
-def test_unreadable_pod_withholds_its_node(body: object, withheld: int | None) -> None:
-    """Of a bound pod that cannot be read, not even its request is known: it withholds all cards (I9)."""
-    found = pods.remains(unreadable(body))
-
-    assert (found and found.withheld) == withheld
-    assert found is None or (found.uid, found.title, found.node) == ("uid-p", "ml/p", "n1")
+def _moments(asked: Asked, early: int) -> Iterator[list[list[tuple[str, int, int]]]]:
+    for at in range(early):
+        yield [shares for _, shares, stays in asked[:at] if stays] + [asked[at][1]]
+    yield [shares for _, shares, stays in asked if stays]

@@ -21,8 +21,9 @@ import logging
 from typing import Final
 
 from berth_operator.engine import ports
-from berth_operator.scheduling import backlog, cycle, decisions, holds, inventory, policy
+from berth_operator.scheduling import backlog, cycle, decisions, holds, inventory, policy, search, workload
 from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class Ledger:
 
     def __init__(self, clock: ports.Clock) -> None:
         self.picture = inventory.Inventory()
+        self.places = search.Search(self.picture)
         self.waiting = backlog.Backlog()
         self.rules = policy.Policy()
         self.wake = asyncio.Event()
@@ -133,6 +135,7 @@ class Ledger:
     def pod_waiting(self, candidate: backlog.Candidate, *, gated: bool) -> None:
         """A pod of ours asks to be placed; while our bind of it is under way this is old news."""
         uid = candidate.uid
+        self.picture.workload.see(uid, workload.sample(candidate.request, candidate.demand))
         if self.state(uid) is State.ASSUMED:
             self._assumed[uid] = candidate, self._assumed[uid][1]
             return
@@ -145,8 +148,9 @@ class Ledger:
             self.waiting.push(candidate)
             self.wake.set()
 
-    def pod_bound(self, hold: holds.Hold) -> None:
-        """A pod is on a node and holds this."""
+    def pod_bound(self, hold: holds.Hold, teaches: workload.Sample | None = None) -> None:
+        """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it."""
+        self.picture.workload.see(hold.uid, teaches)
         known = self.picture.hold(hold.uid)
         if known is not None and known.shares and self.state(hold.uid) is State.CONFIRMED:
             # What a pod was bound with is what it has: its record may be edited, its cards cannot.
@@ -163,7 +167,8 @@ class Ledger:
         self._charge(hold)
 
     def pod_over(self, uid: str) -> None:
-        """A pod is gone or finished: it waits for nothing and holds nothing."""
+        """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
+        self.picture.workload.forget(uid)
         self.waiting.remove(uid)
         if self.state(uid) is State.FREE:
             return
@@ -184,7 +189,7 @@ class Ledger:
         """A node is gone."""
         self.picture.drop_node(name)
 
-    def device_seen(self, device: inventory.Device) -> None:
+    def device_seen(self, device: devices.Device) -> None:
         """A Device is new or changed."""
         row = self.picture.row(device.node)
         if row is None or row.device != device:

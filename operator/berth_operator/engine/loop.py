@@ -12,7 +12,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, assert_never
 
-from berth_operator.engine import ledger, ports
+from berth_operator.engine import ledger, ports, reasons
 from berth_operator.scheduling import backlog, cycle, decisions
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class Loop:
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.binds_at_once)
         self._flying: set[asyncio.Task[None]] = set()
+        self._reasons = reasons.Reasons(book)
 
     async def run(self) -> None:
         """Decide for ever."""
@@ -59,8 +60,10 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions and start to act on them."""
         book = self._book
-        answers = cycle.decide(book.picture, book.waiting, self._clock(), book.rules)
-        for answer in answers:
+        answers = cycle.decide(book.places, book.waiting, self._clock(), book.rules)
+        # All binds are assumed before anything is said: words describe what is left after them.
+        self._reasons.new_round()
+        for answer in sorted(answers, key=lambda answer: not isinstance(answer, decisions.Bind)):
             self._act(answer)
         if answers:
             book.wake.set()  # There may be more than one round took.
@@ -106,7 +109,8 @@ class Loop:
         candidate = self._book.waiting.get(answer.uid)
         if candidate is not None:
             self._book.waiting.put_off(answer.uid, now=self._clock(), wants=wants)
-            self._teller.refused(candidate, answer)
+            word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
+            self._teller.refused(candidate, self._reasons.sentence(candidate, answer), fault=word)
 
     def _start(self, work: Coroutine[Any, Any, None], candidate: backlog.Candidate) -> None:
         task = asyncio.create_task(work, name=f"bind {candidate.title}")

@@ -56,8 +56,10 @@ class Teller(Protocol):
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         """Tell that a pod has its node and cards."""
 
-    def refused(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> None:
-        """Tell that a pod does not fit, and why."""
+    def refused(
+        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+    ) -> None:
+        """Tell why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
         """Tell that the server refused a bind."""

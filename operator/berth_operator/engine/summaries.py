@@ -6,14 +6,13 @@ Made from one row of the inventory, as plain values that may cross into another 
 import collections
 import dataclasses
 
-from berth_operator.scheduling import inventory
+from berth_operator.scheduling import inventory, rows
 from berth_operator.scheduling.decisions import Reason
 
 TROUBLE_WORDS: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
     Reason.OCCUPIED: "occupied by strangers",
-    Reason.MIG_MODE: "in MIG mode",
 }
 
 
@@ -29,22 +28,24 @@ class Summary:
     reason: str = ""
 
 
-def summary(row: inventory.Row, free: int) -> Summary | None:
+def summary(row: rows.Row) -> Summary | None:
     """Sum a node up; None where there is no Device."""
     if row.device is None:
         return None
-    here = {card.uuid for card in row.device.cards}
+    view = row.view()
+    cards = view.device.cards
+    unused = sum(view.open and card.trouble is None and view.unused(card) for card in cards)
     return Summary(
         node=row.name,
-        free=free,
-        used=len(inventory.held_uuids(row) & here),
-        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in row.device.cards),
+        free=max(0, unused - view.withheld),
+        used=sum(not view.unused(card) for card in cards),
+        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards),
         silent=row.silent,
         reason=reason(row),
     )
 
 
-def reason(row: inventory.Row) -> str:
+def reason(row: rows.Row) -> str:
     """Say in a few words why cards of the node are not given out."""
     parts = []
     if row.silent:
@@ -68,7 +69,7 @@ def take(picture: inventory.Inventory, nodes: set[str]) -> list[Summary]:
     found = []
     for name in sorted(nodes):
         row = picture.row(name)
-        one = summary(row, int(picture.free_cards[picture.index[name]])) if row is not None else None
+        one = summary(row) if row is not None else None
         if one is not None:
             found.append(one)
     return found

@@ -34,10 +34,10 @@ class PodSink:
             case pods.Waiting(candidate, gated):
                 self._teller.saw(thing)
                 self._book.pod_waiting(candidate, gated=gated)
-            case pods.Bound(hold, fault):
+            case pods.Bound(hold, fault, teaches):
                 self._teller.done(hold.uid)
                 self._report(hold.uid, hold.title, fault)
-                self._book.pod_bound(hold)
+                self._book.pod_bound(hold, teaches)
             case pods.Over(uid):
                 self._over(uid)
 

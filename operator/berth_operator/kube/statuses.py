@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 Shown = dict[str, Any]
 
 # Parts of a policy that are checked and kept, but that nothing acts upon yet.
-DORMANT: Final = ("weights", "health", "models", "sharing")
+DORMANT: Final = ("health", "models", "sharing")
 
 
 class Statuses:

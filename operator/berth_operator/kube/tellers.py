@@ -16,8 +16,9 @@ import msgspec
 
 from berth_crds import vocabulary
 from berth_crds.client import api, errors, lease, resources
+from berth_crds.vocabulary import DeviceType
 from berth_operator.kube import events
-from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling import backlog, decisions
 from berth_operator.translate import raw
 
 log = logging.getLogger(__name__)
@@ -73,10 +74,12 @@ class Teller:
         self._due.pop(candidate.uid, None)
         self._note(candidate, "Scheduled", placed_sentence(candidate, placement), warning=False)
 
-    def refused(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> None:
-        """Tell that a pod does not fit, if that is news."""
+    def refused(
+        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+    ) -> None:
+        """Tell that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
         # Cut here and not when it is written: what is shown later must equal what was meant.
-        verdict = Verdict(reason(answer), explain.sentence(candidate, answer)[:LONGEST_MESSAGE])
+        verdict = Verdict(fault or UNSCHEDULABLE, message[:LONGEST_MESSAGE])
         shown = self._shown.get(candidate.uid)
         if shown is not None and shown.verdict == verdict:
             self._due.pop(candidate.uid, None)
@@ -154,14 +157,10 @@ def shown_verdict(pod: raw.Pod) -> Verdict | None:
     return None
 
 
-def reason(answer: decisions.Wait | decisions.Reject) -> str:
-    """Name a refusal in one word: only what more or other nodes could cure is Unschedulable."""
-    return UNSCHEDULABLE if isinstance(answer, decisions.Wait) else answer.refusals[0].reason
-
-
 def placed_sentence(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
     """Say where a pod went."""
-    minors = ",".join(str(share.minor) for share in placement.shares)
+    shares = (share for grant in placement.grants for share in grant.shares if share.type == DeviceType.GPU)
+    minors = ",".join(map(str, sorted({share.minor for share in shares})))
     cards = f" with cards {minors}" if minors else ""
     return f"Assigned {candidate.title} to {placement.node}{cards}"
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import allocation, names, vocabulary
+from berth_crds import allocation, names
 from berth_crds.client import api, errors, resources
 from berth_operator.engine import ports
 from berth_operator.scheduling import backlog, decisions
@@ -108,14 +108,13 @@ def annotations(placement: decisions.Placement, *, term: str) -> dict[str, str]:
 def record(placement: decisions.Placement) -> allocation.Allocation:
     """Turn a placement into the record that the annotation holds."""
     return allocation.of(
-        placement.node,
-        {
-            grant.container: {
-                vocabulary.DeviceType.GPU: [
-                    allocation.Share(share.uuid, share.minor, share.core, share.memory)
-                    for share in grant.shares
-                ]
-            }
-            for grant in placement.grants
-        },
+        placement.node, {grant.container: _by_type(grant.shares) for grant in placement.grants}
     )
+
+
+def _by_type(shares: tuple[decisions.Share, ...]) -> dict[str, list[allocation.Share]]:
+    found: dict[str, list[allocation.Share]] = {}
+    for one in shares:
+        written = allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function)
+        found.setdefault(one.type, []).append(written)
+    return found

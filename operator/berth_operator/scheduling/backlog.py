@@ -25,7 +25,7 @@ class Candidate:
     uid: str
     namespace: str
     name: str
-    request: requests.Request = requests.NO_CARDS
+    request: requests.Request = requests.NO_DEVICES
     demand: facts.Demand = facts.NO_DEMAND
     priority: int = 0
     created: str = ""

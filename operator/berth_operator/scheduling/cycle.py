@@ -5,16 +5,15 @@ the inventory, so that the next pod sees it, and gives everything back before it
 returns: the engine then assumes what it really sends.
 """
 
-from berth_operator.scheduling import backlog, decisions, explain, holds, inventory, policy
-from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally
+from berth_operator.scheduling.devices import allocator
 
 # What was said to the last pod of a kind: it holds for the next one until something is placed.
-Said = dict[tuple[requests.Request, facts.Demand], tuple[decisions.Refusal, ...]]
+Said = dict[search.Question, tuple[decisions.Count, ...]]
 
 
 def decide(
-    picture: inventory.Inventory,
+    places: search.Search,
     waiting: backlog.Backlog,
     now: float,
     rules: policy.Policy,
@@ -30,32 +29,36 @@ def decide(
     charged: list[str] = []
     said: Said = {}
     try:
-        for candidate in waiting.ready(now)[:limit]:
-            answer = answer_for(picture, candidate, rules, said)
+        turn = waiting.ready(now)[:limit]
+        for candidate in turn:
+            answer = answer_for(places, candidate, rules, said)
             answers.append(answer)
-            if isinstance(answer, decisions.Bind):
-                picture.charge(hold_for(candidate, answer.placement))
+            if isinstance(answer, decisions.Bind) and candidate is not turn[-1]:
+                places.picture.charge(hold_for(candidate, answer.placement))
                 charged.append(candidate.uid)
                 said.clear()
     finally:
         for uid in reversed(charged):
-            picture.release(uid)
+            places.picture.release(uid)
     return answers
 
 
 def answer_for(
-    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy, said: Said
+    places: search.Search,
+    candidate: backlog.Candidate,
+    rules: policy.Policy,
+    said: Said,
 ) -> decisions.Decision:
     """Decide for one pod."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
-    kind = candidate.request, candidate.demand
-    if kind not in said:
-        placement = allocator.place(picture, candidate.request, candidate.demand, rules=rules)
+    question = search.ask(candidate.request, candidate.demand)
+    if question not in said:
+        placement = places.place(candidate.request, candidate.demand, rules=rules)
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
-        said[kind] = explain.refusals(picture, candidate)
-    return decisions.Wait(candidate.uid, said[kind], decisions.wants(said[kind]))
+        said[question] = tally.tally(places.picture, question, places.closer(question, rules))
+    return decisions.Wait(candidate.uid, said[question], decisions.wants(said[question]))
 
 
 def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:
@@ -66,5 +69,5 @@ def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> ho
         title=candidate.title,
         node=placement.node,
         amounts=tuple(sorted(demand.amounts + demand.served)),
-        shares=placement.shares,
+        shares=allocator.held(placement.grants),
     )

@@ -32,6 +32,24 @@ class Reason(enum.StrEnum):
     MIG_MODE = "MigMode"
     WITHHELD = "Withheld"
     FULL = "Full"
+    # What one card is, so that it could not serve the request even if nobody used it.
+    EXCLUDED = "Excluded"
+    NOT_INCLUDED = "NotIncluded"
+    TOO_SMALL = "TooSmall"
+    SHARING_MODE = "SharingMode"
+    PROFILE_MISMATCH = "ProfileMismatch"
+    LABEL_MISMATCH = "LabelMismatch"
+    # What one card is used for: by one pod alone, by several, or down to its last instance or function.
+    IN_USE = "InUse"
+    PARTLY_USED = "PartlyUsed"
+    NO_INSTANCE = "NoInstance"
+    NO_FUNCTION = "NoFunction"
+    # How the cards hang together, though each would do.
+    SCOPE_MISMATCH = "ScopeMismatch"
+    NO_PARTITION = "NoPartition"
+    NO_ROOT = "NoRoot"
+    # The search for a combination was cut short: it may exist.
+    UNDECIDED = "Undecided"
     # The cluster.
     NO_NODES = "NoNodes"
 
@@ -55,22 +73,39 @@ class Refusal:
     detail: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Count:
+    """How many nodes refuse for one reason."""
+
+    reason: Reason
+    detail: str
+    nodes: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """A part of one card, or the whole of it: core in percent, memory in bytes."""
+    """A part of one device, or the whole of it: core in percent, memory in bytes.
+
+    A MIG instance has a uuid of its own, the minor of its card, and its profile; a virtual
+    function is named by its bus id beside the uuid of its device.
+    """
 
     uuid: str
     minor: int
     core: int
     memory: int
+    type: str = "gpu"
+    profile: str = ""
+    function: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grant:
-    """The cards of one container."""
+    """The devices of one container; `runs` is false for an init container, which borrows."""
 
     container: str
     shares: tuple[Share, ...]
+    runs: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,12 +114,6 @@ class Placement:
 
     node: str
     grants: tuple[Grant, ...] = ()
-
-    @property
-    def shares(self) -> tuple[Share, ...]:
-        """Every card of the pod once; init containers use the same cards as the running ones."""
-        unique = {share.uuid: share for grant in self.grants for share in grant.shares}
-        return tuple(unique.values())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,10 +126,10 @@ class Bind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """The pod does not fit now: which nodes said no, and which changes could help."""
+    """The pod does not fit now: how many nodes said no for which reason, and which changes could help."""
 
     uid: str
-    refusals: tuple[Refusal, ...]
+    counts: tuple[Count, ...]
     wants: frozenset[Help]
 
 
@@ -131,11 +160,25 @@ HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.OCCUPIED: frozenset({Help.DEVICE_CHANGED, Help.CAPACITY_FREED}),
     Reason.WITHHELD: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
     Reason.FULL: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.EXCLUDED: frozenset({Help.DEVICE_CHANGED}),
+    Reason.NOT_INCLUDED: frozenset({Help.DEVICE_CHANGED}),
+    Reason.TOO_SMALL: frozenset({Help.DEVICE_CHANGED}),
+    Reason.SHARING_MODE: frozenset({Help.DEVICE_CHANGED}),
+    Reason.PROFILE_MISMATCH: frozenset({Help.DEVICE_CHANGED}),
+    Reason.LABEL_MISMATCH: frozenset({Help.DEVICE_CHANGED}),
+    Reason.IN_USE: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.PARTLY_USED: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_INSTANCE: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_FUNCTION: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.SCOPE_MISMATCH: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_PARTITION: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.NO_ROOT: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
+    Reason.UNDECIDED: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
     Reason.NO_NODES: frozenset({Help.NODE_CHANGED}),
 }
 
 
-def wants(refusals: tuple[Refusal, ...]) -> frozenset[Help]:
+def wants(counts: tuple[Count, ...]) -> frozenset[Help]:
     """Collect the changes worth waiting for; a new node may always help, whatever the others said."""
-    helps = {help_ for refusal in refusals for help_ in HELPED_BY.get(refusal.reason, frozenset())}
-    return frozenset(helps | {Help.NODE_CHANGED}) if refusals else frozenset()
+    helps = {help_ for count in counts for help_ in HELPED_BY.get(count.reason, frozenset())}
+    return frozenset(helps | {Help.NODE_CHANGED}) if counts else frozenset()

@@ -1,93 +1,42 @@
-"""The picture a decision is made on: nodes, their resources, their cards, who holds what.
+"""The picture a decision is made on: nodes, their resources, their devices, who holds what.
 
-It is columnar, one row for each node and one slot for each card of it, in numpy arrays,
-so that a question to thousands of nodes is a handful of vector operations. Only the
-ledger changes it, and nobody does while a decision reads it; a what-if is `charge` and
-then `release`. Every node has one row from the moment anything names it (its Node, its
-Device or a pod bound to it, in whatever order they arrive) until nothing does.
+What is a number stands in `columns`, so that a question to thousands of nodes is a
+handful of vector operations; what is not stands in a Row for each node. Only the ledger
+changes it, and nobody does while a decision reads it; a what-if is `charge` and then
+`release`. Every node has one row from the moment anything names it (its Node, its Device
+or a pod bound to it, in whatever order they arrive) until nothing does.
 """
 
-import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from berth_crds import catalog
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import columns, counting, lessons, rows, workload
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.nodes import affinity, facts, taints
+from berth_operator.scheduling.nodes import facts
 
-ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
-BASE_COLUMNS: Final = (facts.CPU, facts.MEMORY, facts.PODS)
-ROWS: Final = 16
-SLOTS: Final = 8
-MOST_SPOTS: Final = 1024  # Different wheres remembered at once.
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Card:
-    """One card as its agent published it; `trouble` is why it takes no new pod."""
-
-    uuid: str
-    minor: int
-    model: str
-    memory: int
-    trouble: decisions.Reason | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Device:
-    """All cards of a node, in the order of their minors; `failed` tells which source of the agent is down."""
-
-    node: str
-    cards: tuple[Card, ...] = ()
-    failed: str = ""
-
-
-@dataclasses.dataclass(slots=True)
-class Row:
-    """Everything about one node that is not a number."""
-
-    name: str
-    node: facts.Node | None = None
-    device: Device | None = None
-    silent: bool = True
-    holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
-    used: dict[str, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing names this node any more."""
-        return self.node is None and self.device is None and not self.holds
-
-    @property
-    def takes_cards(self) -> bool:
-        """Whether its cards may be given out at all."""
-        return self.device is not None and not self.device.failed and not self.silent
+MOST_PLACES: Final = 1024  # Different wheres remembered at once.
 
 
 class Inventory:
-    """Nodes, cards and holds."""
+    """Nodes, devices, holds, and what is known of the workload."""
 
     def __init__(self) -> None:
-        self.columns: dict[str, int] = {name: at for at, name in enumerate(BASE_COLUMNS)}
-        self.rows: list[Row | None] = []
+        self.columns = columns.Columns()
+        self.workload = workload.Workload()
+        self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
-        self.models: dict[str, int] = {}
-        self.known: Mask = np.zeros(ROWS, dtype=np.bool_)
-        self.allocatable: Numbers = np.full((ROWS, len(self.columns)), ABSENT, dtype=np.int64)
-        self.used: Numbers = np.zeros((ROWS, len(self.columns)), dtype=np.int64)
-        self.free: Mask = np.zeros((ROWS, SLOTS), dtype=np.bool_)
-        self.model: Numbers = np.full((ROWS, SLOTS), ABSENT, dtype=np.int64)
-        self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
-        self.free_cards: Numbers = np.zeros(ROWS, dtype=np.int64)
-        self._rank: Numbers | None = None
-        self._spots: dict[facts.Where, Mask] = {}
+        self.layout = 0  # Rises whenever rows come or go: what was worked out by row is void then.
+        self._rank: columns.Numbers | None = None
+        self._order: columns.Numbers | None = None
+        self._scale: tuple[int, int] | None = None
+        self.supplies = 0  # Rises whenever what the nodes have changes.
+        self._supply: lessons.Supply | None = None
+        self._learned = (-1, -1), lessons.Lesson()
+        self._places: dict[facts.Where, rows.Places] = {}
         self._holders: dict[str, int] = {}
         self._vacant: list[int] = []
 
@@ -102,120 +51,133 @@ class Inventory:
         """Rows in use, vacant ones between them included."""
         return len(self.rows)
 
-    def row(self, name: str) -> Row | None:
+    @property
+    def everything(self) -> slice:
+        """All rows in use."""
+        return slice(0, len(self.rows))
+
+    def row(self, name: str) -> rows.Row | None:
         """Look a node up by name."""
         at = self.index.get(name)
         return self.rows[at] if at is not None else None
 
-    def each(self) -> Iterable[Row]:
+    def each(self) -> Iterable[rows.Row]:
         """Go through all nodes, by name."""
-        return (row for _, row in sorted((row.name, row) for row in self.rows if row is not None))
+        return (self._row(at) for _, at in sorted(self.index.items()))
 
     def hold(self, uid: str) -> Hold | None:
         """Look a pod's hold up."""
         at = self._holders.get(uid)
-        row = self.rows[at] if at is not None else None
-        return row.holds[uid] if row is not None else None
+        return self._row(at).holds[uid] if at is not None else None
 
-    def rank(self) -> Numbers:
+    def rank(self) -> columns.Numbers:
         """Give each row its place in the order of names: the last tie-breaker."""
-        if self._rank is None or len(self._rank) != self.size:
+        if self._rank is None:
             names = [row.name if row else "" for row in self.rows]
             self._rank = np.empty(self.size, dtype=np.int64)
             self._rank[sorted(range(self.size), key=names.__getitem__)] = np.arange(self.size)
         return self._rank
 
-    def spots(self, where: facts.Where) -> Mask:
+    def by_rank(self, place: int) -> rows.Row:
+        """Give the node at a place in the order of names."""
+        if self._order is None:
+            self._order = np.argsort(self.rank())
+        return self._row(int(self._order[place]))
+
+    def device_at(self, at: int) -> devices.Device | None:
+        """Give the Device of a row, if any."""
+        row = self.rows[at]
+        return row.device if row is not None else None
+
+    def scale(self) -> tuple[int, int]:
+        """Give the cards and the bytes of the largest node of each: what others are compared with."""
+        if self._scale is None:
+            table = self.columns
+            cards = (table.model != columns.ABSENT).sum(axis=1).max()
+            self._scale = max(1, int(cards)), max(1, int(table.total.sum(axis=1).max()))
+        return self._scale
+
+    def lesson(self) -> lessons.Lesson:
+        """Give what the workload teaches: a function of the pods now known and of what the nodes have."""
+        version = self.workload.version, self.supplies
+        if self._learned[0] != version:
+            if self._supply is None:
+                self._supply = lessons.supply(_kinds(self.rows))
+            self._learned = version, lessons.learn(self.workload, self._supply)
+        return self._learned[1]
+
+    def places(self, where: facts.Where) -> rows.Places:
         """Tell which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
-        mask = self._spots.get(where)
-        if mask is None:
-            if len(self._spots) >= MOST_SPOTS:
-                self._spots.clear()
-            accepted = (
-                row is not None and row.node is not None and accepts(row.node, where) for row in self.rows
-            )
-            mask = self._spots[where] = np.fromiter(accepted, dtype=np.bool_, count=self.size)
-        return mask
+        found = self._places.get(where)
+        if found is None:
+            if len(self._places) >= MOST_PLACES:
+                self._places.clear()
+            found = self._places[where] = rows.judge_places(self.rows, where)
+        return found
 
-    def room(self, demand: facts.Demand) -> Mask:
-        """Tell which nodes have the resources left."""
-        mask = self.known[: self.size].copy()
-        for name, amount in demand.amounts:
-            mask &= self._left(name) >= amount
-        for name, amount in demand.served:
-            if name in self.columns:
-                advertised = self.allocatable[: self.size, self.columns[name]] != ABSENT
-                mask &= ~advertised | (self._left(name) >= amount)
-        return mask
-
-    def free_matching(self, models: frozenset[str]) -> Mask:
-        """Tell for each node and slot whether the card is free and of one of the models (of any, if none)."""
-        free = self.free[: self.size]
-        if not models:
-            return free
-        keys = {catalog.model_key(model) for model in models}
-        wanted = [self.models[key] for key in keys if key in self.models]
-        matching: Mask = np.isin(self.model[: self.size], wanted)
-        return free & matching
-
-    def _left(self, name: str) -> Numbers:
-        at = self.columns.get(name)
-        if at is None:
-            return np.full(self.size, ABSENT, dtype=np.int64)
-        left: Numbers = self.allocatable[: self.size, at] - self.used[: self.size, at]
-        return left
-
-    # ------------------------------------------------------------ changing: nodes and cards
+    # ------------------------------------------------------------ changing: nodes and devices
 
     def put_node(self, node: facts.Node) -> None:
         """Take a node's new state."""
-        at = self._at(node.name)
-        self._row(at).node = node
-        self.known[at] = True
-        columns = {self._column(name): amount for name, amount in node.allocatable}
-        self.allocatable[at] = ABSENT
-        for column, amount in columns.items():
-            self.allocatable[at, column] = amount
-        self._spots.clear()
+        row = self._at(node.name)
+        table = self.columns
+        found = {table.resource(name): amount for name, amount in node.allocatable}
+        table.allocatable[row.at] = columns.ABSENT
+        for column, amount in found.items():
+            table.allocatable[row.at, column] = amount
+        table.known[row.at] = True
+        if row.node is None or _place(row.node) != _place(node):
+            self._places.clear()
+            self.layout += 1
+        if row.node is None or row.node.allocatable != node.allocatable:
+            self._resupplied()
+        row.node = node
+        table.touch(row.at)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its Device and holds stay as long as they exist."""
-        at = self.index.get(name)
-        if at is None:
+        row = self.row(name)
+        if row is None:
             return
-        self._row(at).node = None
-        self.known[at] = False
-        self.allocatable[at] = ABSENT
-        self._spots.clear()
-        self._vacate_if_idle(at)
+        row.node = None
+        self.columns.known[row.at] = False
+        self.columns.allocatable[row.at] = columns.ABSENT
+        self.columns.touch(row.at)
+        self._places.clear()
+        self.layout += 1
+        self._resupplied()
+        self._vacate_if_idle(row)
 
-    def put_device(self, device: Device) -> None:
+    def put_device(self, device: devices.Device) -> None:
         """Take what an agent published."""
-        at = self._at(device.node)
-        self._row(at).device = device
-        self._widen_slots(len(device.cards))
-        self.model[at] = ABSENT
+        row = self._at(device.node)
+        row.device = device
+        table = self.columns
+        table.reserve_slots(len(device.cards))
+        table.clear_cards(row.at)
         for slot, card in enumerate(device.cards):
-            self.model[at, slot] = self.models.setdefault(catalog.model_key(card.model), len(self.models))
-        self._recount(at)
+            table.model[row.at, slot] = table.models.add(catalog.model_key(card.model))
+            table.total[row.at, slot] = card.memory
+        self._rescale()
+        counting.recount(self.columns, row)
 
     def drop_device(self, node: str) -> None:
-        """Forget a node's cards."""
-        at = self.index.get(node)
-        if at is None:
+        """Forget a node's devices; what pods hold of them is remembered."""
+        row = self.row(node)
+        if row is None:
             return
-        row = self._row(at)
         row.device, row.silent = None, True  # Whoever publishes anew must be heard anew.
-        self.model[at] = ABSENT
-        self._recount(at)
-        self._vacate_if_idle(at)
+        self.columns.clear_cards(row.at)
+        self._rescale()
+        counting.recount(self.columns, row)
+        self._vacate_if_idle(row)
 
     def set_silent(self, node: str, silent: bool) -> None:  # noqa: FBT001  the value is the message
         """Note whether a node's agent is silent."""
-        at = self.index.get(node)
-        if at is not None:
-            self._row(at).silent = silent
-            self._recount(at)
+        row = self.row(node)
+        if row is not None and row.silent != silent:
+            row.silent = silent
+            counting.recount(self.columns, row)
 
     # ------------------------------------------------------------ changing: holds
 
@@ -223,108 +185,83 @@ class Inventory:
         """Take what a pod holds from its node."""
         if hold.uid in self._holders:
             raise ValueError(f"{hold.title} holds something already")
-        at = self._at(hold.node)
-        self._holders[hold.uid] = at
-        self._row(at).holds[hold.uid] = hold
-        self._use(at, hold.amounts, 1)
-        if hold.shares or hold.withheld:
-            self._recount(at)
+        row = self._at(hold.node)
+        self._holders[hold.uid] = row.at
+        row.holds[hold.uid] = hold
+        self._use(row, hold, 1)
 
     def release(self, uid: str) -> Hold:
         """Give back what a pod held."""
-        at = self._holders.pop(uid)
-        hold = self._row(at).holds.pop(uid)
-        self._use(at, hold.amounts, -1)
-        if hold.shares or hold.withheld:
-            self._recount(at)
-        self._vacate_if_idle(at)
+        row = self._row(self._holders.pop(uid))
+        hold = row.holds.pop(uid)
+        self._use(row, hold, -1)
+        self._vacate_if_idle(row)
         return hold
 
-    def _use(self, at: int, amounts: facts.Amounts, sign: int) -> None:
-        used = self._row(at).used
-        for name, amount in amounts:
-            used[name] = used.get(name, 0) + sign * amount
-            column = self._column(name)  # First, for it may widen the table.
-            self.used[at, column] = min(used[name], facts.LARGEST)  # Exact sums may exceed 64 bits.
+    def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
+        for name, amount in hold.amounts:
+            row.amounts[name] = row.amounts.get(name, 0) + sign * amount
+            column = self.columns.resource(name)  # First, for it may widen the table.
+            # Exact sums may exceed 64 bits.
+            self.columns.used[row.at, column] = min(row.amounts[name], facts.LARGEST)
+        counting.take(row, hold, sign)
+        counting.refresh(self.columns, row, hold)
 
-    # ------------------------------------------------------------ rows, columns, slots
+    # ------------------------------------------------------------ rows
 
-    def _row(self, at: int) -> Row:
+    def _row(self, at: int) -> rows.Row:
         row = self.rows[at]
         assert row is not None, "a row in use"  # noqa: S101
         return row
 
-    def _at(self, name: str) -> int:
+    def _at(self, name: str) -> rows.Row:
         at = self.index.get(name)
-        if at is None:
-            at = self._vacant.pop() if self._vacant else self._append()
-            self.rows[at] = Row(name)
-            self.index[name] = at
-            self._rank = None
-            self._spots.clear()
-        return at
+        if at is not None:
+            return self._row(at)
+        at = self._vacant.pop() if self._vacant else self._append()
+        row = self.rows[at] = rows.Row(name, at)
+        self.index[name] = at
+        self._moved()
+        return row
 
     def _append(self) -> int:
         self.rows.append(None)
-        if len(self.rows) > len(self.known):
-            self._double_rows()
+        self.columns.reserve_rows(len(self.rows))
         return len(self.rows) - 1
 
-    def _vacate_if_idle(self, at: int) -> None:
-        row = self._row(at)
+    def _vacate_if_idle(self, row: rows.Row) -> None:
         if row.idle:
             del self.index[row.name]
-            self.rows[at] = None
-            self.used[at] = 0
-            self._vacant.append(at)
-            self._rank = None
-            self._spots.clear()
+            self.rows[row.at] = None
+            self.columns.clear(row.at)
+            self._vacant.append(row.at)
+            self._moved()
 
-    def _double_rows(self) -> None:
-        more = len(self.known)
-        self.known = np.pad(self.known, (0, more))
-        self.withheld = np.pad(self.withheld, (0, more))
-        self.free_cards = np.pad(self.free_cards, (0, more))
-        self.free = np.pad(self.free, ((0, more), (0, 0)))
-        self.used = np.pad(self.used, ((0, more), (0, 0)))
-        self.model = np.pad(self.model, ((0, more), (0, 0)), constant_values=ABSENT)
-        self.allocatable = np.pad(self.allocatable, ((0, more), (0, 0)), constant_values=ABSENT)
+    def _moved(self) -> None:
+        self.layout += 1
+        self._rank = self._order = None
+        self._places.clear()
 
-    def _widen_slots(self, count: int) -> None:
-        more = count - self.free.shape[1]
-        if more > 0:
-            self.free = np.pad(self.free, ((0, 0), (0, more)))
-            self.model = np.pad(self.model, ((0, 0), (0, more)), constant_values=ABSENT)
+    def _resupplied(self) -> None:
+        self.supplies += 1
+        self._supply = None
 
-    def _column(self, name: str) -> int:
-        at = self.columns.get(name)
-        if at is None:
-            at = self.columns[name] = len(self.columns)
-            self.used = np.pad(self.used, ((0, 0), (0, 1)))
-            self.allocatable = np.pad(self.allocatable, ((0, 0), (0, 1)), constant_values=ABSENT)
-        return at
-
-    def _recount(self, at: int) -> None:
-        """Work out anew which cards of one node are free: few, so no bookkeeping can go astray."""
-        row = self._row(at)
-        self.free[at] = False
-        self.withheld[at] = sum(hold.withheld for hold in row.holds.values())
-        if row.device is not None and row.takes_cards:
-            held = held_uuids(row)
-            for slot, card in enumerate(row.device.cards):
-                self.free[at, slot] = card.trouble is None and card.uuid not in held
-        self.free_cards[at] = max(0, int(self.free[at].sum()) - int(self.withheld[at]))
+    def _rescale(self) -> None:
+        self._resupplied()
+        before, self._scale = self._scale, None
+        if before is not None and self.scale() != before:
+            self.layout += 1
 
 
-def held_uuids(row: Row) -> set[str]:
-    """Name the cards of a node that somebody holds."""
-    return {share.uuid for hold in row.holds.values() for share in hold.shares}
+def _place(node: facts.Node) -> tuple[object, ...]:
+    return node.labels, node.taints, node.unschedulable
 
 
-def accepts(node: facts.Node, where: facts.Where) -> bool:
-    """Tell whether a node's labels, name and taints suit a pod."""
-    return (
-        taints.may_schedule(node, where.tolerations)
-        and taints.untolerated(node, where.tolerations) is None
-        and affinity.matches(where, node)
-    )
+def _kinds(found: list[rows.Row | None]) -> Iterator[tuple[str, int, int, int]]:
+    """Give the kind of each node that has cards: model, percent of cards, cpu, memory."""
+    for row in found:
+        if row is not None and row.node is not None and row.device is not None and row.device.cards:
+            given = dict(row.node.allocatable)
+            model = catalog.model_key(row.device.cards[0].model)
+            cards = len(row.device.cards) * workload.GRID
+            yield model, cards, given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)

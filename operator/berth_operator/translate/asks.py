@@ -1,175 +1,199 @@
-"""What a pod asks of the cards: resource names and annotations become a Request.
+"""What a pod asks of the devices: resource names, annotations and labels become a Request.
 
-Every combination that makes no sense, and every one that is not served, has a sentence
-of its own that says what to write instead; the pod's condition and event carry it.
+1. `resources` gathers how much each container asks for, in whatever names.
+2. `annotations` reads which devices and how, in whatever names.
+3. `grammar` makes asks of each container's figures.
+4. Here the two are put together: wishes must fit what is asked.
+
+Whatever makes no sense, and whatever is not served, has a sentence of its own that says
+what to write instead; all of them are told at once, by the pod's condition and event. Pods
+that ask for the same in other words give equal Requests.
 """
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from berth_crds import names
-from berth_operator.scheduling import decisions
+from berth_crds import aliases, names
+from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from berth_operator.translate import quantities, raw
-
-WHOLE: Final = 100  # berth.dev/gpu counts in percent of a card.
-MOST_CARDS: Final = 64
-
-CARD_NAMES: Final = (names.NVIDIA_GPU, names.GPU)
-UNSERVED_NAMES: Final = frozenset(
-    {names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO, names.GPU_SHARED, names.RDMA, names.FPGA}
-)
-UNSERVED_ANNOTATIONS: Final = (
-    names.MODEL_PATTERN,
-    names.AVOID_MODEL,
-    names.UUIDS,
-    names.AVOID_UUIDS,
-    names.MEMORY_AT_LEAST,
-    names.SCOPE,
-    names.SCOPE_POLICY,
-    names.STRATEGY,
-    names.JOINT,
-    names.GANG,
-    names.GANG_SIZE,
-)
-
-# An answer that a pod brings along is overwritten when the pod is bound.
-ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS})
-KNOWN_ANNOTATIONS: Final = {*UNSERVED_ANNOTATIONS, *ANSWERS, names.MODEL, names.TERM}
-
-Outcome = int | Refusal
-
-
-def served(name: str) -> bool:
-    """Tell whether a resource name is one that Berth answers for by the Device."""
-    return name in CARD_NAMES or name in UNSERVED_NAMES or name.startswith(names.NVIDIA_MIG_PREFIX)
-
-
-def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
-    """Join requests and limits: where only a limit is given, it is the request too."""
-    if resources is None:
-        return {}
-    return {**(resources.limits or {}), **(resources.requests or {})}
+from berth_operator.translate import annotations, converters, grammar, raw, refusals, resources
+from berth_operator.translate.refusals import Refused
 
 
 def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Read the request of a whole pod, and all that is wrong with it."""
-    faults = list(_unserved(pod))
+    wishes, faults = annotations.read(pod)
+    containers, wrong = _containers(pod, wishes)
+    faults += _odd_annotations(pod, frozenset(one.name for one in containers))
+    if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
+        return requests.NO_DEVICES, (*resources.unserved_kinds(pod.spec), *_constraints(pod.spec))
+    whole = requests.Request(tuple(containers), wishes.conditions, _fitted(wishes.manner, containers))
+    # A container that could not be read may be the one that a wish was meant for.
+    odd = () if wrong else (*_idle(wishes, containers), *_impossible(wishes, whole))
+    kinds = resources.unserved_kinds(pod.spec)
+    return _normal(whole), (*faults, *wrong, *kinds, *odd, *_constraints(pod.spec))
+
+
+def _odd_annotations(pod: raw.Pod, asking: frozenset[str]) -> list[Refusal]:
+    """Refuse answers that a pod brings along and its Binding would not overwrite, and keys nobody knows."""
+    return [
+        refusals.invalid(f"annotation {key} {sentence}")
+        for key in sorted(pod.metadata.annotations)
+        if names.GROUP in key and (sentence := _oddity(key, asking))
+    ]
+
+
+def _oddity(key: str, asking: frozenset[str]) -> str:
+    container, found, _ = key.partition(names.CONTAINER_INFIX)
+    if (found and container not in asking) or (key in ANSWERS and not asking):
+        return "is Berth's answer, not a request; remove it"
+    known = key in annotations.KEYS or key in ANSWERS or key == names.TERM
+    return "is not known; is it misspelt?" if key.startswith(f"{names.GROUP}/") and not known else ""
+
+
+def containers_of(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
+    """Read only how much is asked for: that is what a bound pod holds, whatever it wished for."""
+    wishes, _ = annotations.read(pod)
+    containers, wrong = _containers(pod, wishes)
+    return requests.Request(tuple(containers)) if containers else requests.NO_DEVICES, tuple(wrong)
+
+
+def priority(pod: raw.Pod) -> int:
+    """Say how important a pod is; Genius' label counts where no PriorityClass gave a priority."""
+    given = pod.spec.priority or 0
+    return given or converters.priority(pod.metadata.labels.get(aliases.GENIUS_PRIORITY, "")) or 0
+
+
+def _containers(
+    pod: raw.Pod, wishes: annotations.Wishes
+) -> tuple[list[requests.ContainerRequest], list[Refusal]]:
+    asked, wrong = resources.gather(pod)
     containers = []
-    for container, runs in each_container(pod.spec):
-        count = cards(container)
-        if isinstance(count, Refusal):
-            faults.append(count)
-        elif count:
-            containers.append(requests.ContainerRequest(container.name, count, runs))
-    models = _models(pod.metadata.annotations)
-    if isinstance(models, Refusal):
-        faults.append(models)
-        models = frozenset()
-    faults += _brought_answers(pod, frozenset(container.name for container in containers))
-    return requests.Request(tuple(containers), models), tuple(faults)
+    for one in asked:
+        try:
+            asks = grammar.asks(one, wishes.modes)
+        except Refused as error:
+            wrong.append(error.refusal)
+            continue
+        if asks:
+            containers.append(requests.ContainerRequest(one.name, asks, one.runs))
+    return containers, wrong
 
 
-def _brought_answers(pod: raw.Pod, asking: frozenset[str]) -> Iterator[Refusal]:
-    """Refuse answers that a pod brings along and that its Binding would not overwrite."""
-    for key in sorted(pod.metadata.annotations):
-        container, found, _ = key.partition(names.CONTAINER_INFIX)
-        if (found and container not in asking) or (key in ANSWERS and not asking):
-            yield _invalid(f"annotation {key} is Berth's answer, not a request; remove it")
+# ---------------------------------------------------------------- wishes and what is asked for
+
+Containers = Sequence[requests.ContainerRequest]
+
+# Answers are written by the Binding; those that a pod brings along are overwritten.
+ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS})
+
+OTHER_TYPES: Final = (DeviceType.FPGA.value, DeviceType.RDMA.value)
+CONDITIONS: Final = (
+    names.MODEL,
+    names.MODEL_PATTERN,
+    aliases.AVOID_PATTERN,
+    names.AVOID_MODEL,
+    names.UUIDS,
+    names.AVOID_UUIDS,
+    names.MEMORY_AT_LEAST,
+)
+OF_DEVICES: Final = (names.UUIDS, names.AVOID_UUIDS)
+OF_CARDS: Final = frozenset({*CONDITIONS, names.SCOPE, names.SCOPE_POLICY}) - {*OF_DEVICES}
 
 
-def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
-    """Go through init containers, then the others; the flag tells whether it keeps running."""
-    for container in spec.init_containers or ():
-        yield container, container.restart_policy == "Always"
-    for container in spec.containers:
-        yield container, True
+def types_asked(containers: Containers) -> set[str]:
+    """Name the types of the devices that are asked for."""
+    asks = [ask for one in containers for ask in one.asks]
+    return {ask.type if isinstance(ask, requests.Parts) else DeviceType.GPU.value for ask in asks}
 
 
-def cards(container: raw.Container) -> Outcome:
-    """Count the whole cards that one container asks for."""
-    wanted = {name: value for name, value in asked(container.resources).items() if served(name)}
-    unknown = sorted(name for name in wanted if name not in CARD_NAMES and _positive(wanted[name]))
-    if unknown:
-        return _unsupported(f"container {container.name} asks for {unknown[0]}, which is not served yet")
-    counts = {name: COUNTERS[name](container.name, wanted[name]) for name in CARD_NAMES if name in wanted}
-    fault = next((count for count in counts.values() if isinstance(count, Refusal)), None)
-    if fault is not None:
-        return fault
-    real = {name: count for name, count in counts.items() if isinstance(count, int) and count}
-    if len(real) > 1:
-        both = " and ".join(real)
-        return _invalid(f"container {container.name} asks for both {both}; ask in one way only")
-    count = next(iter(real.values()), 0)
-    if count > MOST_CARDS:
-        return _invalid(
-            f"container {container.name} asks for {count} cards; no node has more than {MOST_CARDS}"
-        )
-    return count
-
-
-def _whole_cards(container: str, value: raw.Quantity) -> Outcome:
-    try:
-        count = quantities.exact(str(value))
-    except ValueError as error:
-        return _invalid(f"container {container}: {names.NVIDIA_GPU}: {error}")
-    if count.denominator != 1 or count < 0:
-        return _invalid(f"container {container}: {names.NVIDIA_GPU}: {value} is not a number of whole cards")
-    return int(count)
-
-
-def _percent_cards(container: str, value: raw.Quantity) -> Outcome:
-    try:
-        percent = quantities.exact(str(value))
-    except ValueError as error:
-        return _invalid(f"container {container}: {names.GPU}: {error}")
-    if percent.denominator != 1 or percent < 0 or (percent > WHOLE and percent % WHOLE):
-        return _invalid(
-            f"container {container}: {names.GPU}: {value} is neither a percentage of one card (1 to 100) "
-            f"nor whole cards (a multiple of 100)"
-        )
-    if percent % WHOLE:
-        return _unsupported(
-            f"container {container}: {names.GPU}: {value} asks for a part of a card, not served yet; "
-            f"ask for a multiple of 100"
-        )
-    return int(percent) // WHOLE
-
-
-COUNTERS: Final[dict[str, Callable[[str, raw.Quantity], Outcome]]] = {
-    names.NVIDIA_GPU: _whole_cards,
-    names.GPU: _percent_cards,
-}
-
-
-def _positive(value: raw.Quantity) -> bool:
-    try:
-        return quantities.exact(str(value)) != 0
-    except ValueError:
-        return True
-
-
-def _models(annotations: dict[str, str]) -> frozenset[str] | Refusal:
-    if names.MODEL not in annotations:
-        return frozenset()
-    models = frozenset(
-        part.strip().casefold() for part in annotations[names.MODEL].split(",") if part.strip()
-    )
-    return models or _invalid(
-        f"annotation {names.MODEL} names no model; write one or several, such as A100-SXM4-80GB"
+def _fitted(manner: requests.Manner, containers: Containers) -> requests.Manner:
+    """Leave out what is said of devices that nobody asks for, as Koordinator does."""
+    types = types_asked(containers)
+    # Every device of the node cannot also be near one card.
+    every = {
+        ask.type for one in containers for ask in one.asks if isinstance(ask, requests.Parts) and ask.every
+    }
+    joint = tuple(one for one in manner.joint if one in types - every)
+    others = bool(types & set(OTHER_TYPES))
+    return dataclasses.replace(
+        manner,
+        joint=joint if len(joint) > 1 else (),
+        scope=manner.scope if DeviceType.GPU in types else None,
+        required=manner.required or DeviceType.GPU not in types,
+        labels=manner.labels if others else (),
+        function_labels=manner.function_labels if others else (),
     )
 
 
-def _unserved(pod: raw.Pod) -> Iterator[Refusal]:
-    for key in UNSERVED_ANNOTATIONS:
-        if key in pod.metadata.annotations:
-            yield _unsupported(f"annotation {key} is not served yet")
-    for key in sorted(pod.metadata.annotations):
-        if key.startswith(f"{names.GROUP}/") and key not in KNOWN_ANNOTATIONS:
-            yield _invalid(f"annotation {key} is not known; is it misspelt?")
+def _idle(wishes: annotations.Wishes, containers: Containers) -> Iterator[Refusal]:
+    """Find what is said of devices that nobody asks for.
+
+    Conditions on cards count in whatever key they stand; the rest only in Berth's own, because
+    other projects pass over it.
+    """
+    types = types_asked(containers)
+    for key, said in wishes.said.items():
+        if not said.own and key not in CONDITIONS:
+            continue
+        for kind in _spoken_of(key, wishes):
+            if not types & set(kind):
+                add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else f"{names.GROUP}/{kind[-1]}: 100"
+                what = f"devices of type {' or '.join(kind)}, but no container asks for one"
+                yield refusals.invalid(f"{said.place} speaks of {what}; add for instance {add}")
+
+
+def _spoken_of(key: str, wishes: annotations.Wishes) -> Iterator[tuple[str, ...]]:
+    """Name the types that a key speaks of; of several in one tuple, one is enough."""
+    if key in OF_CARDS:
+        yield (DeviceType.GPU.value,)
+    elif key in OF_DEVICES:
+        yield (DeviceType.GPU.value, *OTHER_TYPES)
+    elif key in {names.LABELS, names.FUNCTION_LABELS}:
+        yield OTHER_TYPES
+    elif key == names.APPLY:
+        yield from ((one,) for one in wishes.modes)
+    elif key == names.JOINT:
+        yield from ((one,) for one in wishes.manner.joint)
+
+
+def _impossible(wishes: annotations.Wishes, whole: requests.Request) -> Iterator[Refusal]:
+    """Find conditions that no cluster whatever could meet."""
+    said, asked = wishes.said, wishes.conditions
+    if names.SCOPE_POLICY in said and names.SCOPE not in said:
+        yield refusals.invalid(f"{said[names.SCOPE_POLICY].place} needs {names.SCOPE} beside it")
+    if names.REPLICAS in said and not whole.need.replicas:
+        yield refusals.invalid(f"{said[names.REPLICAS].place} needs {names.NVIDIA_GPU_SHARED} beside it")
+    for wanted, avoided, key, avoid in (
+        (asked.models, asked.avoid_models, names.MODEL, names.AVOID_MODEL),
+        (asked.uuids, asked.avoid_uuids, names.UUIDS, names.AVOID_UUIDS),
+    ):
+        if wanted and wanted <= avoided:
+            yield refusals.invalid(f"{said[key].place} and {said[avoid].place} leave no card to choose from")
+    named = len(asked.uuids - asked.avoid_uuids)
+    need = max([whole.need.whole, *(share.count for share in whole.need.shares)])
+    if 0 < named < need:
+        yield refusals.invalid(
+            f"{said[names.UUIDS].place} leaves {named} cards to choose from, but {need} are asked for"
+        )
+
+
+def _normal(whole: requests.Request) -> requests.Request:
+    """Keep of a pod that asks for no device only what says on which node it should run."""
+    if whole.containers:
+        return whole
+    strategy = whole.manner.strategy
+    return requests.Request(manner=requests.Manner(strategy=strategy)) if strategy else requests.NO_DEVICES
+
+
+# ---------------------------------------------------------------- what Kubernetes offers and Berth does not
+
+
+def _constraints(spec: raw.PodSpec) -> Iterator[Refusal]:
     for what, present in UNSERVED_CONSTRAINTS.items():
-        if present(pod.spec):
+        if present(spec):
             yield Refusal(
                 Reason.UNSUPPORTED_CONSTRAINT, detail=f"the pod uses {what}, which Berth does not honour yet"
             )
@@ -187,7 +211,10 @@ UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
         one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints or ()
     ),
     "host ports": lambda spec: any(
-        port.host_port for container, runs in each_container(spec) if runs for port in container.ports or ()
+        port.host_port
+        for container, runs in resources.each_container(spec)
+        if runs
+        for port in container.ports or ()
     ),
     "persistent volume claims": lambda spec: any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None
@@ -195,11 +222,3 @@ UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
     ),
     "resource claims": lambda spec: bool(spec.resource_claims),
 }
-
-
-def _invalid(detail: str) -> Refusal:
-    return Refusal(decisions.Reason.INVALID_REQUEST, detail=detail)
-
-
-def _unsupported(detail: str) -> Refusal:
-    return Refusal(decisions.Reason.UNSUPPORTED_REQUEST, detail=detail)

@@ -4,14 +4,18 @@ The amounts follow Kubernetes' own rule: containers and sidecars together, or th
 largest init container beside the sidecars already started, whichever is more; then the
 pod's overhead. Amounts of cpu, memory and huge pages that are set for the pod as a whole
 take the place of the sum; a limit alone does so only where no container asks.
+
+Names that Berth serves, its own and those of other projects, are kept apart: the Device
+answers for them, and the node only where it advertises the same name.
 """
 
 import collections
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from berth_crds import aliases
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import asks, quantities, raw
+from berth_operator.translate import quantities, raw, resources
 
 HUGE_PAGES: Final = "hugepages-"
 
@@ -20,8 +24,8 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
     """Read a pod's whole demand."""
     total = amounts(spec)
     return facts.Demand(
-        amounts=tuple((name, amount) for name, amount in total if not asks.served(name)),
-        served=tuple((name, amount) for name, amount in total if asks.served(name)),
+        amounts=tuple((name, amount) for name, amount in total if not aliases.served(name)),
+        served=tuple((name, amount) for name, amount in total if aliases.served(name)),
         where=where(spec),
     )
 
@@ -30,8 +34,8 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
     """Read a pod's effective requests, sorted by name, nothing that is zero."""
     running: collections.Counter[str] = collections.Counter()
     peak: Mapping[str, int] = {}
-    for container, runs in asks.each_container(spec):
-        own = read(asks.asked(container.resources))
+    for container, runs in resources.each_container(spec):
+        own = read(resources.asked(container.resources))
         peak = larger(peak, plus(running, own))
         if runs:
             running.update(own)

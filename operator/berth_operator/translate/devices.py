@@ -1,33 +1,79 @@
-"""Devices as the core knows them: GPUs in the order of their minors, each with its trouble, if any."""
+"""Devices as the core knows them: cards in the order of their minors, each with its trouble, and the board.
 
+The board is made of the links and partitions that the agent published. Equal boards are
+one object, because what the core works out for a board it remembers by it.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from berth_crds import catalog, vocabulary, wire
-from berth_operator.scheduling import inventory
+from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import boards, facts
 
 # A source that is not configured has no condition; only one that says so is down.
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
-def device(thing: wire.Device) -> inventory.Device:
+def device(thing: wire.Device) -> facts.Device:
     """Read what an agent published."""
     verdicts = {one.uuid: one for one in thing.status.devices}
-    gpus = [card for card in thing.spec.devices if card.type == vocabulary.DeviceType.GPU]
-    return inventory.Device(
+    ordered = sorted(thing.spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
+    gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
+    others = [card for card in ordered if card.type != vocabulary.DeviceType.GPU]
+    return facts.Device(
         node=thing.metadata.name,
-        cards=tuple(
-            inventory.Card(
-                uuid=card.uuid,
-                minor=card.minor,
-                model=catalog.normal_model(card.model),
-                memory=card.memory or 0,
-                trouble=trouble(card, verdicts.get(card.uuid), thing.spec.cordon),
-            )
-            for card in sorted(gpus, key=lambda card: (card.minor, card.uuid))
-        ),
+        cards=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon) for card in gpus),
+        others=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon) for card in others),
+        board=board(gpus, thing.spec.partitions),
         failed=failed_source(thing.status.conditions),
     )
+
+
+def _card(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, ...]) -> facts.Card:
+    place = card.topology or wire.Topology()
+    return facts.Card(
+        uuid=card.uuid,
+        minor=card.minor,
+        model=catalog.normal_model(card.model),
+        memory=card.memory or 0,
+        trouble=trouble(card, verdict, cordon),
+        numa=place.numa_node,
+        root=place.pcie_root,
+        mig=card.mig is not None and card.mig.enabled,
+        instances=_instances(card.mig),
+        replicas=card.sharing.replicas if card.sharing else 0,
+        labels=tuple(sorted(card.labels.items())),
+        functions=_functions(card),
+        type=card.type,
+    )
+
+
+def _instances(mig: wire.Mig | None) -> tuple[facts.Instance, ...]:
+    if mig is None or not mig.enabled:
+        return ()
+    found = (
+        facts.Instance(
+            one.uuid,
+            one.profile,
+            one.memory,
+            one.placement.start if one.placement else 0,
+            one.placement.size if one.placement else 1,
+        )
+        for one in mig.instances
+    )
+    return tuple(sorted(found, key=lambda one: (one.start, one.uuid)))
+
+
+def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
+    found = (
+        facts.Function(one.bus_id, one.minor, tuple(sorted(group.labels.items())))
+        for group in card.vf_groups
+        for one in group.vfs
+    )
+    return tuple(sorted(found, key=lambda one: one.bus))
 
 
 def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, ...]) -> Reason | None:
@@ -38,8 +84,6 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str,
         return Reason.UNHEALTHY
     if verdict is not None and verdict.occupants:
         return Reason.OCCUPIED
-    if card.mig is not None and card.mig.enabled:
-        return Reason.MIG_MODE
     return None
 
 
@@ -49,3 +93,62 @@ def failed_source(conditions: tuple[wire.Condition, ...]) -> str:
         if condition.type in FATAL_SOURCES and condition.status != vocabulary.Truth.TRUE:
             return condition.reason or condition.type
     return ""
+
+
+# ---------------------------------------------------------------- the board
+
+
+def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> boards.Board:
+    """Make the board of a node's cards, given in the order of their slots."""
+    slot = {card.uuid: at for at, card in enumerate(gpus)}
+    return _shared_board(
+        len(gpus),
+        tuple(tuple(_worths(card, slot)) for card in gpus),
+        tuple(_groups(gpus)),
+        tuple(_partition(one, slot) for one in partitions if set(one.members) <= set(slot)),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared_board(
+    size: int,
+    worths: tuple[tuple[tuple[int, int], ...], ...],
+    groups: tuple[tuple[Scope, tuple[int, ...]], ...],
+    partitions: tuple[boards.Partition, ...],
+) -> boards.Board:
+    matrix = [[0] * size for _ in range(size)]
+    for a, row in enumerate(worths):
+        for b, worth in row:
+            # Either end may have told of the link; the better word counts.
+            matrix[a][b] = matrix[b][a] = max(matrix[a][b], worth)
+    return boards.Board(size, tuple(map(tuple, matrix)), groups, partitions)
+
+
+def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int]]:
+    return ((slot[link.peer], worth(link)) for link in card.links if link.peer in slot)
+
+
+def worth(link: wire.Link) -> int:
+    """Say what a link is worth; a kind we do not know is worth nothing."""
+    if link.kind == LinkKind.NVLINK:
+        return boards.NVLINK_WORTH * (link.count or 1)
+    return boards.PCIE_WORTH.get(link.kind, 0)
+
+
+def _partition(one: wire.Partition, slot: Mapping[str, int]) -> boards.Partition:
+    return boards.Partition(boards.mask_of(slot[uuid] for uuid in one.members), one.score)
+
+
+def _groups(gpus: Sequence[wire.Card]) -> Iterable[tuple[Scope, tuple[int, ...]]]:
+    places = [card.topology or wire.Topology() for card in gpus]
+    yield Scope.NUMA, _alike([place.numa_node for place in places])
+    yield Scope.PCIE, _alike([place.pcie_root for place in places])
+
+
+def _alike(values: Sequence[object]) -> tuple[int, ...]:
+    """Group the slots of equal values; an unknown value is in no group."""
+    groups: dict[object, int] = {}
+    for at, value in enumerate(values):
+        if value is not None:
+            groups[value] = groups.get(value, 0) | 1 << at
+    return tuple(sorted(groups.values()))

@@ -1,19 +1,24 @@
 """Pods as the core knows them: candidates while they wait, holds once they are bound.
 
+What a bound pod holds is what its allocation says, put together by the same function that
+said what a placed pod holds, so that the two are equal.
 A bound, unfinished pod that asks for cards and whose allocation is missing, damaged or
 of another node withholds as many cards as it asks for; if even that cannot be read, it
 withholds all that nobody else holds by name.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from berth_crds import allocation, names, vocabulary
+from berth_crds import allocation, names
 from berth_crds.client import errors, watch
-from berth_operator.scheduling import backlog, decisions, holds
-from berth_operator.translate import asks, demands, raw
+from berth_crds.vocabulary import DeviceType
+from berth_operator.scheduling import backlog, decisions, holds, workload
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.translate import asks, demands, raw, resources
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -28,10 +33,14 @@ class Waiting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """A pod on a node, and what it holds there; `fault` says what is wrong with its record."""
+    """A pod on a node, what it holds there, and what its request teaches.
+
+    `fault` says what is wrong with its record.
+    """
 
     hold: holds.Hold
     fault: str = ""
+    teaches: workload.Sample | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ def candidate(pod: raw.Pod) -> backlog.Candidate:
         name=pod.metadata.name,
         request=request,
         demand=demands.demand(pod.spec),
-        priority=pod.spec.priority or 0,
+        priority=asks.priority(pod),
         created=pod.metadata.creation_timestamp,
         faults=faults,
     )
@@ -72,7 +81,8 @@ def candidate(pod: raw.Pod) -> backlog.Candidate:
 
 def bound(pod: raw.Pod) -> Bound:
     """Read a bound pod."""
-    shares, withheld, fault = holding(pod)
+    asked = asked_of(pod)
+    shares, withheld, fault = holding(pod, asked)
     return Bound(
         holds.Hold(
             uid=pod.metadata.uid,
@@ -83,6 +93,7 @@ def bound(pod: raw.Pod) -> Bound:
             withheld=withheld,
         ),
         fault,
+        workload.sample(asked, demands.demand(pod.spec)) if asked else None,
     )
 
 
@@ -106,40 +117,103 @@ def remains(thing: watch.Unreadable) -> holds.Hold | None:
 _remains: Final = msgspec.json.Decoder(raw.PodRemains)
 
 
-def holding(pod: raw.Pod) -> tuple[tuple[decisions.Share, ...], int, str]:
-    """Say which cards a bound pod holds, how many it withholds, and what is wrong with its record."""
+def holding(pod: raw.Pod, asked: requests.Request | None) -> tuple[tuple[decisions.Share, ...], int, str]:
+    """Say which devices a bound pod holds, how many cards it withholds, and what is wrong with its record."""
     text = pod.metadata.annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None
-    count = cards_asked(pod)
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
-        shares = shares_of(record)
-        if count == holds.ALL_CARDS or count <= len(shares):
-            return shares, 0, ""
-        return shares, count - len(shares), f"its allocation names {len(shares)} of {count} cards"
-    return (), count, _fault(record) if count else ""
+        shares = allocator.held(grants_of(record, pod.spec))
+        return shares, *_missing(shares, asked)
+    if asked is None:
+        return (), holds.ALL_CARDS, _fault(record, "cards")
+    if not asked:
+        return (), 0, ""
+    what = "cards" if DeviceType.GPU in asks.types_asked(asked.containers) else "devices"
+    return (), most_cards(asked), _fault(record, what)
 
 
-def shares_of(record: allocation.Allocation) -> tuple[decisions.Share, ...]:
-    """Give each GPU of a record once, whichever containers use it."""
-    gpus = (entry.share for entry in record.entries() if entry.type == vocabulary.DeviceType.GPU)
-    unique = {share.uuid: share for share in gpus}
-    return tuple(decisions.Share(one.uuid, one.minor, one.core, one.memory) for one in unique.values())
+def asked_of(pod: raw.Pod) -> requests.Request | None:
+    """Read how much a pod asks for, or None where that cannot be read."""
+    request, faults = asks.containers_of(pod)
+    return None if faults else request
 
 
-def cards_asked(pod: raw.Pod) -> int:
-    """Count the cards a pod surely has; all of them where its request cannot be read."""
-    containers = list(asks.each_container(pod.spec))
-    if not any(asks.served(name) for container, _ in containers for name in asks.asked(container.resources)):
-        return 0
-    if any(isinstance(asks.cards(container), decisions.Refusal) for container, _ in containers):
-        return holds.ALL_CARDS
-    return asks.request(pod)[0].cards
+# ---------------------------------------------------------------- what a record says
 
 
-def _fault(record: allocation.Allocation | allocation.Unreadable | None) -> str:
+def grants_of(record: allocation.Allocation, spec: raw.PodSpec) -> tuple[decisions.Grant, ...]:
+    """Give what a record grants, in the order in which the containers start.
+
+    A container that the pod does not have is taken for one that keeps running.
+    """
+    started = {
+        container.name: (at, runs) for at, (container, runs) in enumerate(resources.each_container(spec))
+    }
+    last = len(started), True
+    grants = [
+        decisions.Grant(
+            name,
+            tuple(_share(kind, share) for kind, shares in types for share in shares),
+            runs=started.get(name, last)[1],
+        )
+        for name, types in record.containers
+    ]
+    return tuple(sorted(grants, key=lambda grant: started.get(grant.container, last)[0]))
+
+
+def _share(kind: str, share: allocation.Share) -> decisions.Share:
+    return decisions.Share(share.uuid, share.minor, share.core, share.memory, kind, share.profile, share.vf)
+
+
+# ---------------------------------------------------------------- what it does not say
+
+
+def _missing(shares: tuple[decisions.Share, ...], asked: requests.Request | None) -> tuple[int, str]:
+    """Count the cards that a record should name and does not; a request of another time is not asked."""
+    if asked is None:
+        return 0, ""
+    named = len({share.uuid for share in shares if share.type == DeviceType.GPU})
+    surely = fewest_cards(asked)
+    if named < surely:
+        return surely - named, f"its allocation names {named} of {surely} cards"
+    others = asks.types_asked(asked.containers) - {share.type for share in shares} - {DeviceType.GPU}
+    return 0, f"its allocation names no {', '.join(sorted(others))}" if others else ""
+
+
+def most_cards(request: requests.Request) -> int:
+    """Count the cards that a pod may have: each whole card, share, replica and instance for one."""
+    return _at_most(request, lambda asks_: sum(_cards(ask) for ask in asks_))
+
+
+def fewest_cards(request: requests.Request) -> int:
+    """Count the uuids that a record of the pod has at least: shares may lie on one and the same card."""
+    return _at_most(request, _distinct)
+
+
+def _at_most(request: requests.Request, count: Callable[[list[requests.Ask]], int]) -> int:
+    """Count for all that run at one time, and take the most of it."""
+    return max(count([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
+
+
+def _cards(ask: requests.Ask) -> int:
+    return 0 if isinstance(ask, requests.Parts) else ask.count
+
+
+def _distinct(asked: list[requests.Ask]) -> int:
+    alone = sum(_cards(ask) for ask in asked if isinstance(ask, requests.Instances) or _whole(ask))
+    shares = [ask.count for ask in asked if isinstance(ask, requests.Gpus) and not ask.whole]
+    replicas = [1 for ask in asked if isinstance(ask, requests.Replicas)]
+    return alone + max([0, *shares, *replicas])
+
+
+def _whole(ask: requests.Ask) -> bool:
+    return isinstance(ask, requests.Gpus) and ask.whole
+
+
+def _fault(record: allocation.Allocation | allocation.Unreadable | None, what: str) -> str:
     match record:
         case None:
-            return "it asks for cards and has no allocation"
+            return f"it asks for {what} and has no allocation"
         case allocation.Unreadable():
             return f"its allocation cannot be read: {record.detail}"
         case allocation.Allocation():

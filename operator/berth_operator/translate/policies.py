@@ -16,4 +16,8 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
         return f"spec.strategy {spec.strategy!r} is not known (known: {known})"
     if spec.agents.grace_seconds <= 0:
         return f"spec.agents.graceSeconds must be positive, not {spec.agents.grace_seconds}"
-    return policy.Policy(vocabulary.Strategy(spec.strategy), float(spec.agents.grace_seconds))
+    weights = policy.Weights(spec.weights.core, spec.weights.memory)
+    if weights.core < 0 or weights.memory < 0 or not weights.core + weights.memory:
+        return "spec.weights must not be negative, and one of them must be above 0"
+    strategy = vocabulary.Strategy(spec.strategy)
+    return policy.Policy(strategy, weights, float(spec.agents.grace_seconds))

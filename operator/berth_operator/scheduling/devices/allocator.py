@@ -1,58 +1,60 @@
-"""Which cards of which node: the search for a place.
+"""Which devices of one node a pod gets: the front door of this room.
 
-First every node is asked at once whether it could take the pod, then the strategy ranks
-those that can, then the cards are picked on the best one.
+`place` takes the picture of one node and the whole request of a pod, and answers with the
+devices of each container, or with why not. It looks at nothing else and changes nothing:
+equal views and requests give equal answers, in whatever order cards and holds are listed.
+
+The rooms behind it: `conditions` and `verdicts` judge one card for one ask. `puzzles`
+makes a puzzle of all asks, `packing` solves it exactly, `orders` says what is preferred
+(with `slices` for MIG and `topology`, `partitions` and `scopes` for sets of cards),
+`joint` keeps together what must be. `simple` is the short way for most pods. `grants`
+writes the answer down, and `shortfalls` finds out why there is none.
 """
 
-import numpy as np
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import (
+    finder,
+    grants,
+    orders,
+    packing,
+    requests,
+    shortfalls,
+    verdicts,
+    views,
+)
 
-from berth_operator.scheduling import decisions, inventory, policy
-from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.nodes import facts
+Prefer = orders.Prefer
+Shortfall = shortfalls.Shortfall
+Verdict = verdicts.Verdict
+judge = verdicts.judge
+held = grants.held
+left_out = shortfalls.left_out
 
 
 def place(
-    picture: inventory.Inventory, request: requests.Request, demand: facts.Demand, *, rules: policy.Policy
-) -> decisions.Placement | None:
-    """Find the best node and cards for a pod, or None where nothing fits."""
-    able = able_nodes(picture, request, demand)
-    best = best_node(picture, able, rules)
-    if best is None:
-        return None
-    cards = pick_cards(picture, best, request)
-    return decisions.Placement(best.name, requests.deal(request, cards))
+    view: views.View,
+    request: requests.Request,
+    *,
+    prefer: orders.Prefer = orders.Prefer.PACK,
+    first: int | None = None,
+) -> tuple[decisions.Grant, ...] | shortfalls.Shortfall:
+    """Find devices for all containers of a pod on one node, or say why there are none.
+
+    `first` is the slot to try first, where a share of one card was matched with one already.
+    """
+    effort = packing.Effort()
+    found = finder.find(view, request, effort, prefer=prefer, first=first)
+    if found is not None:
+        return found
+    return shortfalls.explain(view, request, prefer=prefer, undecided=effort.spent)
 
 
-def able_nodes(
-    picture: inventory.Inventory, request: requests.Request, demand: facts.Demand
-) -> inventory.Mask:
-    """Tell which nodes could take the pod now."""
-    able = picture.spots(demand.where) & picture.room(demand)
-    if request.cards:
-        # What is withheld without a name may be any card, so it counts against each choice.
-        free = picture.free_matching(request.models).sum(axis=1) - picture.withheld[: picture.size]
-        able &= free >= request.cards
-    return able
-
-
-def best_node(
-    picture: inventory.Inventory, able: inventory.Mask, rules: policy.Policy
-) -> inventory.Row | None:
-    """Take the lowest score among the able; equal ones by name."""
-    rows = np.flatnonzero(able)
-    if not len(rows):
-        return None
-    scores = policy.STRATEGIES[rules.strategy](picture)[rows]
-    first = int(rows[np.lexsort((picture.rank()[rows], scores))[0]])
-    return picture.rows[first]
-
-
-def pick_cards(
-    picture: inventory.Inventory, row: inventory.Row, request: requests.Request
-) -> tuple[decisions.Share, ...]:
-    """Take the free cards with the lowest minors that meet the conditions."""
-    if not request.cards or row.device is None:
-        return ()
-    free = picture.free_matching(request.models)[picture.index[row.name]]
-    cards = [row.device.cards[slot] for slot in np.flatnonzero(free)[: request.cards]]
-    return tuple(decisions.Share(card.uuid, card.minor, 100, card.memory) for card in cards)
+def find(
+    view: views.View,
+    request: requests.Request,
+    *,
+    prefer: orders.Prefer = orders.Prefer.PACK,
+    first: int | None = None,
+) -> tuple[decisions.Grant, ...] | None:
+    """Find devices as `place` does, without asking why there are none: for many nodes in a row."""
+    return finder.find(view, request, packing.Effort(), prefer=prefer, first=first)

@@ -1,0 +1,313 @@
+"""Other projects' names as data: what each key means in Berth's own words.
+
+Pods written for Koordinator, HAMi, Volcano, gpushare, KAI, the NVIDIA device plugin,
+caden2016's scheduler, Genius and KubeGPU run unchanged. Three tables say how: AMOUNTS are
+keys that ask for devices, WISHES are keys that say which devices and how, and KINDS are
+names of devices that Berth does not serve. `translate` walks the tables, `markdown` shows
+them to the readers of the manual; nothing else in Berth knows a foreign name.
+
+A figure is multiplied by `scale`, which turns MiB, GiB and fractions of a card into bytes
+and percent, rounded up. Most projects speak of all cards of a container together, as Berth
+does; where a figure is meant for `each` card, SLICES says by which key the project counts
+the cards, and what it takes for granted where a key is left out.
+
+Where the units of a project can be configured, its default holds: MiB for HAMi and
+Volcano, GiB for gpushare (`--memory-unit=GiB`).
+"""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from berth_crds import names
+
+MIB: Final = 1024**2
+GIB: Final = 1024**3
+
+
+class Where(enum.StrEnum):
+    """Where on a pod a key stands."""
+
+    RESOURCE = "resource"
+    ANNOTATION = "annotation"
+    LABEL = "label"
+
+
+NOTHING: Final = ""  # What a key means that is served by being left alone.
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A key that asks for devices: which resource of Berth it stands for, and by which factor.
+
+    On the pod itself it speaks for one container: those that ask for `beside`, the one that
+    its project names, or the first.
+    """
+
+    project: str
+    key: str
+    means: str
+    scale: int = 1
+    each: bool = False
+    where: Where = Where.RESOURCE
+    beside: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How a project asks for the same slice of several cards.
+
+    `count` says of how many; only the figures in `lone` may stand without it, for one card.
+    Where `exclusive`, all memory is meant if none is named, and all of the compute with it.
+    """
+
+    project: str
+    count: str
+    lone: frozenset[str]
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A key that says which devices or how: the keys of Berth it stands for, and how it is read.
+
+    `converter` names a function of `translate` that turns its text into the text of Berth's keys.
+    """
+
+    project: str
+    key: str
+    means: tuple[str, ...]
+    converter: str
+    where: Where = Where.ANNOTATION
+    note: str = ""
+
+
+KOORDINATOR: Final = "Koordinator"
+HAMI: Final = "HAMi"
+VOLCANO: Final = "Volcano vGPU"
+VOLCANO_SHARE: Final = "Volcano GPU share"
+GPUSHARE: Final = "gpushare"
+KAI: Final = "KAI"
+CADEN: Final = "caden2016"
+GENIUS: Final = "Genius"
+KUBEGPU: Final = "KubeGPU"
+
+# ---------------------------------------------------------------- what asks for devices
+
+# Berth's own names, each of which is also the meaning of others.
+OWN: Final = (
+    names.NVIDIA_GPU,
+    names.NVIDIA_GPU_SHARED,
+    names.GPU,
+    names.GPU_CORE,
+    names.GPU_MEMORY,
+    names.GPU_MEMORY_RATIO,
+    names.GPU_SHARED,
+    names.RDMA,
+    names.FPGA,
+)
+
+_KOORDINATOR: Final = "koordinator.sh/"
+_DEPRECATED: Final = "kubernetes.io/"
+_OLD: Final = "deprecated"
+
+AMOUNTS: Final = (
+    Amount(KOORDINATOR, f"{_KOORDINATOR}gpu", names.GPU),
+    Amount(KOORDINATOR, f"{_KOORDINATOR}gpu.shared", names.GPU_SHARED),
+    Amount(KOORDINATOR, f"{_KOORDINATOR}gpu-core", names.GPU_CORE),
+    Amount(KOORDINATOR, f"{_KOORDINATOR}gpu-memory", names.GPU_MEMORY),
+    Amount(KOORDINATOR, f"{_KOORDINATOR}gpu-memory-ratio", names.GPU_MEMORY_RATIO),
+    Amount(KOORDINATOR, f"{_KOORDINATOR}rdma", names.RDMA),
+    Amount(KOORDINATOR, f"{_KOORDINATOR}fpga", names.FPGA),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu", names.GPU, note=_OLD),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-core", names.GPU_CORE, note=_OLD),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-memory", names.GPU_MEMORY, note=_OLD),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-memory-ratio", names.GPU_MEMORY_RATIO, note=_OLD),
+    Amount(KOORDINATOR, f"{_DEPRECATED}rdma", names.RDMA, note=_OLD),
+    Amount(KOORDINATOR, f"{_DEPRECATED}fpga", names.FPGA, note=_OLD),
+    Amount(HAMI, "nvidia.com/gpumem", names.GPU_MEMORY, MIB, each=True, note="makes nvidia.com/gpu slices"),
+    Amount(HAMI, "nvidia.com/gpumem-percentage", names.GPU_MEMORY_RATIO, each=True, note="likewise"),
+    Amount(HAMI, "nvidia.com/gpucores", names.GPU_CORE, each=True, note="likewise"),
+    Amount(HAMI, "nvidia.com/priority", NOTHING, note="ranks tasks on one card; HAMi's libraries do that"),
+    Amount(VOLCANO, "volcano.sh/vgpu-number", names.NVIDIA_GPU, note="slices, with one of the next three"),
+    Amount(VOLCANO, "volcano.sh/vgpu-memory", names.GPU_MEMORY, MIB, each=True),
+    Amount(VOLCANO, "volcano.sh/vgpu-memory-percentage", names.GPU_MEMORY_RATIO, each=True),
+    Amount(VOLCANO, "volcano.sh/vgpu-cores", names.GPU_CORE, each=True),
+    Amount(VOLCANO_SHARE, "volcano.sh/gpu-number", names.NVIDIA_GPU),
+    Amount(VOLCANO_SHARE, "volcano.sh/gpu-memory", names.GPU_MEMORY, MIB),
+    Amount(GPUSHARE, "aliyun.com/gpu-mem", names.GPU_MEMORY, GIB),
+    Amount(GPUSHARE, "aliyun.com/gpu-core.percentage", names.GPU_CORE),
+    Amount(GPUSHARE, "aliyun.com/gpu-count", names.GPU_SHARED),
+    Amount(
+        GPUSHARE,
+        "aliyun.com/gpu-count",
+        names.GPU_SHARED,
+        where=Where.LABEL,
+        beside="aliyun.com/gpu-mem",
+        note="of each container that asks for aliyun.com/gpu-mem",
+    ),
+    Amount(
+        KAI,
+        "gpu-fraction",
+        names.GPU_MEMORY_RATIO,
+        100,
+        each=True,
+        where=Where.ANNOTATION,
+        note="such as 0.5; of the first container, or the one in gpu-fraction-container-name",
+    ),
+    Amount(KAI, "gpu-memory", names.GPU_MEMORY, MIB, each=True, where=Where.ANNOTATION, note="likewise"),
+    Amount(
+        KAI, "gpu-fraction-num-devices", names.GPU_SHARED, where=Where.ANNOTATION, note="with one of the two"
+    ),
+    Amount(GENIUS, "genius/gpu-number", names.NVIDIA_GPU, where=Where.LABEL, note="for the first container"),
+    Amount(KUBEGPU, "alpha.gpu/numgpu", names.NVIDIA_GPU),
+)
+
+_MEASURES: Final = frozenset({names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
+SLICES: Final = (
+    Slices(HAMI, names.NVIDIA_GPU, lone=_MEASURES, exclusive=True),
+    Slices(VOLCANO, "volcano.sh/vgpu-number", lone=frozenset({names.GPU_MEMORY}), exclusive=True),
+    Slices(KAI, "gpu-fraction-num-devices", lone=_MEASURES, exclusive=False),
+)
+
+# Which container KAI means, where not the first one.
+KAI_CONTAINER: Final = "gpu-fraction-container-name"
+
+# Where KubeGPU keeps what each container asks: a record in JSON, whose `requests` count the cards.
+KUBEGPU_RECORDS: Final = ("pod.alpha/DeviceInformation", "KubeDevice/DeviceInfo")
+KUBEGPU_COUNTS: Final = ("alpha.gpu/numgpu", names.NVIDIA_GPU)
+KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
+
+# ---------------------------------------------------------------- what says which, and how
+
+AVOID_PATTERN: Final = f"not {names.MODEL_PATTERN}"  # No key of a pod: a pattern that must not be found.
+GENIUS_PRIORITY: Final = "genius/priority"
+
+WISHES: Final = (
+    Wish(
+        KOORDINATOR,
+        "scheduling.koordinator.sh/device-allocate-hint",
+        (names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.SCOPE),
+        "allocate hint",
+        note="JSON; matchLabels alone, and no hint on gpu but requiredTopologyScope",
+    ),
+    Wish(
+        KOORDINATOR,
+        "scheduling.koordinator.sh/device-joint-allocate",
+        (names.JOINT,),
+        "joint allocate",
+        note='JSON; only with requiredScope "SamePCIe"',
+    ),
+    Wish(
+        KOORDINATOR,
+        "scheduling.koordinator.sh/gpu-partition-spec",
+        (names.SCOPE,),
+        "partition spec",
+        note="JSON; becomes nvlink; neither Restricted nor ringBusBandwidth",
+    ),
+    Wish(HAMI, "nvidia.com/use-gputype", (names.MODEL_PATTERN,), "any part", note="parts of names"),
+    Wish(HAMI, "nvidia.com/nouse-gputype", (names.MODEL_PATTERN,), "no part", note="parts of names, negated"),
+    Wish(HAMI, "nvidia.com/use-gpuuuid", (names.UUIDS,), "list of uuids"),
+    Wish(HAMI, "nvidia.com/nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
+    Wish(HAMI, "nvidia.com/numa-bind", (names.SCOPE,), "numa", note="true becomes numa"),
+    Wish(HAMI, "nvidia.com/vgpu-mode", (), "mode", note="only hami-core"),
+    Wish(HAMI, "hami.io/node-scheduler-policy", (names.STRATEGY,), "as it is"),
+    Wish(HAMI, "hami.io/gpu-scheduler-policy", (), "card policy", note="a preference, left alone; no mutex"),
+    Wish(VOLCANO, "volcano.sh/vgpu-use-gpuuuid", (names.UUIDS,), "list of uuids"),
+    Wish(VOLCANO, "volcano.sh/vgpu-nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
+    Wish(VOLCANO, "volcano.sh/vgpu-mode", (), "mode", note="only hami-core"),
+    Wish(VOLCANO, "volcano.sh/vgpu-podgroup-policy", (), "group policy", note="no spread"),
+    Wish(CADEN, "nvidia-gpu-scheduler/gpu.model", (names.MODEL,), "as it is"),
+    Wish(CADEN, "nvidia.com/gpu.model", (names.MODEL,), "as it is", note="before version 0.2.0"),
+    Wish(
+        GENIUS,
+        "genius/gpu-memory-each",
+        (names.MEMORY_AT_LEAST,),
+        "more MiB than",
+        Where.LABEL,
+        note="MiB; one more, because a card must have more than that",
+    ),
+    Wish(GENIUS, "genius/gpu-memory-total", (), "memory of a node", Where.LABEL, note="refused"),
+    Wish(GENIUS, "genius/gpu-model", (names.MODEL_PATTERN,), "as it is", Where.LABEL),
+    Wish(
+        GENIUS,
+        GENIUS_PRIORITY,
+        (),
+        "priority",
+        Where.LABEL,
+        note="the pod's priority, where no PriorityClass gives one",
+    ),
+)
+
+# ---------------------------------------------------------------- what is not served
+
+# Beginnings of names that ask for accelerators of other makers.
+KINDS: Final = (
+    "amd.com/gpu",
+    "aws.amazon.com/neuron",
+    "birentech.com/",
+    "cambricon.com/",
+    "dcu.com/gpu",
+    "enflame.com/",
+    "huawei.com/Ascend",
+    "huawei.com/npu-",
+    "hygon.com/dcu",
+    "iluvatar.ai/",
+    "kunlunxin.com/",
+    "metax-tech.com/",
+    "mthreads.com/",
+    "vastaitech.com/",
+)
+
+
+def unserved_kind(name: str) -> bool:
+    """Tell whether a resource name asks for a kind of device that Berth does not serve."""
+    return name.startswith(KINDS)
+
+
+def served(name: str) -> bool:
+    """Tell whether a resource name is one that Berth answers for by the Device."""
+    return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX)
+
+
+RESOURCES: Final = {one.key: one for one in AMOUNTS if one.where is Where.RESOURCE}
+ON_PODS: Final = tuple(one for one in AMOUNTS if one.where is not Where.RESOURCE)
+_SERVED: Final = frozenset({*OWN, *RESOURCES})
+
+# ---------------------------------------------------------------- for the manual
+
+_HEAD: Final = ("Written for", "Key", "Where", "Stands for", "How it is read")
+
+
+def markdown() -> str:
+    """Render all aliases as a table for the manual."""
+    rows = [*map(_amount_row, AMOUNTS), *_record_rows(), *map(_wish_row, WISHES)]
+    lines = [_HEAD, ("---",) * len(_HEAD), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _amount_row(one: Amount) -> tuple[str, ...]:
+    return one.project, _code(one.key), one.where, _code(one.means), _how(one)
+
+
+def _wish_row(one: Wish) -> tuple[str, ...]:
+    return one.project, _code(one.key), one.where, " ".join(map(_code, one.means)) or "-", one.note
+
+
+def _record_rows() -> Iterator[tuple[str, ...]]:
+    yield KAI, _code(KAI_CONTAINER), Where.ANNOTATION, "-", "the container that is meant"
+    for key in KUBEGPU_RECORDS:
+        note = f"JSON; {' or '.join(map(_code, KUBEGPU_COUNTS))} in the requests of each container"
+        yield KUBEGPU, _code(key), Where.ANNOTATION, _code(names.NVIDIA_GPU), note
+
+
+def _how(one: Amount) -> str:
+    units = {1: "", 100: "times 100", MIB: "MiB", GIB: "GiB"}
+    said = (units[one.scale], "of each card" if one.each else "", one.note)
+    return "; ".join(part for part in said if part)
+
+
+def _code(key: str) -> str:
+    return f"`{key}`" if key else "-"

@@ -1,0 +1,200 @@
+"""The numbers of the inventory: one row for each node, one slot for each card of it.
+
+Numpy tables that grow by doubling and keep a log of which rows changed, so that whoever
+worked something out over all rows can bring it up to date by looking at a few. A row's
+numbers are always written as a whole, by the inventory; nothing here knows what they
+mean to a decision.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.nodes import facts
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
+Rows = Numbers | slice  # Some rows by number, or all of them, which costs no copy.
+
+ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
+BASE: Final = (facts.CPU, facts.MEMORY, facts.PODS)
+ROWS: Final = 16
+SLOTS: Final = 8
+LOG_KEPT: Final = 1 << 16
+CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whole", "trouble")
+
+
+# Why a node gives out no device at all, and why a card is not given out; 0 where it is.
+STATES: Final = (None, Reason.NO_DEVICE, Reason.SILENT, Reason.SOURCE_FAILED)
+TROUBLES: Final = (None, Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE)
+
+
+class Names:
+    """Numbers for names that keep appearing: resources, models, profiles, types."""
+
+    def __init__(self, *known: str) -> None:
+        self.of: dict[str, int] = {name: at for at, name in enumerate(known)}
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def get(self, name: str) -> int | None:
+        """Look a name up."""
+        return self.of.get(name)
+
+    def add(self, name: str) -> int:
+        """Look a name up, or give it the next number."""
+        return self.of.setdefault(name, len(self.of))
+
+
+# Matrices are laid out slot by slot: a sum over the few cards of each of many nodes then is a
+# handful of sums over long columns, which takes an eighth of the time.
+
+
+def _matrix(slots: int, *, fill: int = 0) -> Numbers:
+    return np.full((ROWS, slots), fill, dtype=np.int64, order="F")
+
+
+def _mask(slots: int) -> Mask:
+    return np.zeros((ROWS, slots), dtype=np.bool_, order="F")
+
+
+def _grown(
+    table: npt.NDArray[np.generic], *, rows: int = 0, slots: int = 0, fill: int = 0
+) -> npt.NDArray[Any]:
+    """Copy a matrix into a larger one, in the same layout."""
+    high, wide = table.shape
+    larger: npt.NDArray[Any] = np.full((high + rows, wide + slots), fill, dtype=table.dtype, order="F")
+    larger[:high, :wide] = table
+    return larger
+
+
+def count(cards: Mask) -> Numbers:
+    """Count for each node the cards that a mask names."""
+    counts: Numbers = np.add.reduce(cards, axis=1, dtype=np.uint8).astype(np.int64)
+    return counts
+
+
+def gather(values: npt.NDArray[Any], numbers: Numbers) -> npt.NDArray[Any]:
+    """Look a value up for each number of a matrix, column by column."""
+    return values.take(numbers.T).T
+
+
+class Columns:
+    """All tables, and the log of changes."""
+
+    def __init__(self) -> None:
+        self.resources = Names(*BASE)
+        self.models = Names()
+        self.profiles = Names()
+        self.types = Names()
+        # Of each node: what it can give and what is given, by resource.
+        self.known: Mask = np.zeros(ROWS, dtype=np.bool_)
+        self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
+        self.used: Numbers = _matrix(len(self.resources))
+        # Of each card: what is left of it, for whoever may share it; nothing is left of a closed one.
+        self.core: Numbers = _matrix(SLOTS)
+        self.memory: Numbers = _matrix(SLOTS)
+        self.ratio: Numbers = _matrix(SLOTS)  # The largest share of its memory that it would still give.
+        self.space: Numbers = _matrix(SLOTS)  # The scarcer of core and memory, in percent.
+        self.total: Numbers = _matrix(SLOTS)
+        self.open: Mask = _mask(SLOTS)
+        self.whole: Mask = _mask(SLOTS)
+        self.model: Numbers = _matrix(SLOTS, fill=ABSENT)
+        self.trouble: Numbers = _matrix(SLOTS)
+        # Of each node: why none of its devices is given out, as a number of STATES.
+        self.state: Numbers = np.ones(ROWS, dtype=np.int64)
+        # Of each node: cards withheld without a name, replicas, MIG instances and other devices left.
+        self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
+        self.replicas: Numbers = np.zeros(ROWS, dtype=np.int64)
+        self.instances: Numbers = _matrix(1)
+        self.others: Numbers = _matrix(1)
+        self.log: list[int] = []
+        self.logged = 0  # How many entries were dropped from the front of the log.
+
+    # ------------------------------------------------------------ the log
+
+    @property
+    def version(self) -> int:
+        """How many changes there have been."""
+        return self.logged + len(self.log)
+
+    def touch(self, at: int) -> None:
+        """Note that a row changed."""
+        self.log.append(at)
+        if len(self.log) > LOG_KEPT:
+            self.logged += len(self.log)
+            self.log.clear()
+
+    def changed_since(self, version: int) -> list[int] | None:
+        """Name the rows that changed since; None if that is too long ago to know."""
+        at = version - self.logged
+        return None if at < 0 else self.log[at:]
+
+    def height(self, rows: Rows) -> int:
+        """Say how many rows these are."""
+        return len(self.known[rows])
+
+    # ------------------------------------------------------------ growing
+
+    def reserve_rows(self, count: int) -> None:
+        """Make room for so many rows."""
+        while count > len(self.known):
+            more = len(self.known)
+            for name in ("known", "withheld", "replicas"):
+                setattr(self, name, np.pad(getattr(self, name), (0, more)))
+            self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
+            for name in ("used", *CARD_TABLES, "instances", "others"):
+                setattr(self, name, _grown(getattr(self, name), rows=more))
+            for name in ("allocatable", "model"):
+                setattr(self, name, _grown(getattr(self, name), rows=more, fill=ABSENT))
+
+    def reserve_slots(self, count: int) -> None:
+        """Make room for so many cards on a node."""
+        more = count - self.core.shape[1]
+        if more > 0:
+            for name in CARD_TABLES:
+                setattr(self, name, _grown(getattr(self, name), slots=more))
+            self.model = _grown(self.model, slots=more, fill=ABSENT)
+
+    def resource(self, name: str) -> int:
+        """Find a resource's column, or make one."""
+        at = self.resources.add(name)
+        if at >= self.used.shape[1]:
+            self.used = _grown(self.used, slots=1)
+            self.allocatable = _grown(self.allocatable, slots=1, fill=ABSENT)
+        return at
+
+    def profile(self, name: str) -> int:
+        """Find a MIG profile's column, or make one."""
+        at = self.profiles.add(name)
+        if at >= self.instances.shape[1]:
+            self.instances = _grown(self.instances, slots=1)
+        return at
+
+    def type(self, name: str) -> int:
+        """Find another device type's column, or make one."""
+        at = self.types.add(name)
+        if at >= self.others.shape[1]:
+            self.others = _grown(self.others, slots=1)
+        return at
+
+    # ------------------------------------------------------------ emptying
+
+    def clear_cards(self, at: int) -> None:
+        """Take all cards from a row."""
+        for name in (*CARD_TABLES, "instances", "others"):
+            getattr(self, name)[at] = 0
+        self.model[at] = ABSENT
+        self.replicas[at] = 0
+
+    def clear(self, at: int) -> None:
+        """Empty a row for its next node."""
+        self.clear_cards(at)
+        self.known[at] = False
+        self.allocatable[at] = ABSENT
+        self.used[at] = 0
+        self.withheld[at] = 0

@@ -1,0 +1,119 @@
+"""What is left of one node's devices, written into the columns.
+
+A node has few devices, so nothing is counted up and down: what is left is worked out
+anew from what the pods hold, for a whole node when its Device changed, or for the cards
+that a hold names.
+"""
+
+from berth_operator.scheduling import columns
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import facts, requests, verdicts, views
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.rows import Row
+
+
+def take(row: Row, hold: Hold, sign: int) -> None:
+    """Add what a hold takes of each device to the row, or with -1 take it away again."""
+    for share in hold.shares:
+        old = row.used.get(share.uuid, views.UNUSED)
+        new = views.Usage(old.core + sign * share.core, old.memory + sign * share.memory, old.pods + sign)
+        if new.pods:
+            row.used[share.uuid] = new
+        else:
+            del row.used[share.uuid]
+        if share.function and sign > 0:
+            row.functions[share.function] = hold.uid
+        elif share.function:
+            row.functions.pop(share.function, None)
+
+
+def refresh(table: columns.Columns, row: Row, hold: Hold) -> None:
+    """Write anew what a hold touched."""
+    if hold.withheld or not row.plain:
+        recount(table, row)
+        return
+    if row.open and row.device is not None:
+        for share in hold.shares:
+            slot = row.slots.get(share.uuid)
+            if slot is not None:
+                _write_slot(table, row, slot, row.device.cards[slot])
+    table.touch(row.at)
+
+
+def recount(table: columns.Columns, row: Row) -> None:
+    """Write anew all that is left of one node's devices."""
+    at, view = row.at, row.view()
+    cards = view.device.cards
+    row.slots = {card.uuid: slot for slot, card in enumerate(cards) if shared(card)}
+    row.plain = len(row.slots) == len(cards) and not view.device.others
+    table.withheld[at] = view.withheld
+    table.state[at] = _state(row)
+    for name in ("core", "memory", "ratio", "space", "open", "whole", "trouble", "instances", "others"):
+        getattr(table, name)[at] = 0
+    table.replicas[at] = 0
+    for slot, card in enumerate(cards):
+        table.trouble[at, slot] = _trouble(card)
+        if view.open and shared(card):
+            table.open[at, slot] = True
+            _write_slot(table, row, slot, card)
+    if view.open and not row.plain:
+        _recount_rest(table, row, view)
+    table.touch(at)
+
+
+def _write_slot(table: columns.Columns, row: Row, slot: int, card: facts.Card) -> None:
+    used = row.used.get(card.uuid, views.UNUSED)
+    core, memory = max(0, views.FULL_CORE - used.core), max(0, card.memory - used.memory)
+    table.core[row.at, slot] = core
+    table.memory[row.at, slot] = memory
+    table.ratio[row.at, slot] = ratio(memory, card.memory)
+    table.space[row.at, slot] = space(core, memory, card.memory)
+    table.whole[row.at, slot] = not used.pods
+
+
+def ratio(memory: int, total: int) -> int:
+    """Say how large a share of a card's memory, in percent, would be content with so much of it."""
+    if memory >= total:
+        return requests.WHOLE if total else 0
+    # All of it is only there when all of it is.
+    return min(requests.WHOLE - 1, (memory + requests.rounding(total)) * requests.WHOLE // total)
+
+
+def space(core: int, memory: int, total: int) -> int:
+    """Say how much of a card is left, in percent: the scarcer of compute and memory, memory to the nearest.
+
+    Shares asked in percent are rounded up to bytes, so rounding down would lose a percent of
+    each. A card of unknown size is judged by its compute alone.
+    """
+    return min(core, (memory * views.FULL_CORE + total // 2) // total) if total else core
+
+
+def _recount_rest(table: columns.Columns, row: Row, view: views.View) -> None:
+    at = row.at
+    for card in view.device.cards:
+        if card.trouble is None and card.replicas > 1:
+            table.replicas[at] += verdicts.free_replicas(view, card)
+        for one in card.instances if card.trouble is None else ():
+            column = table.profile(one.profile)
+            table.instances[at, column] += view.usage(one.uuid) == views.UNUSED
+    for other in view.device.others:
+        column = table.type(other.type)
+        table.others[at, column] += other.trouble is None and view.free_core(other) > 0
+
+
+def shared(card: facts.Card) -> bool:
+    """Tell whether a card is given out whole or by shares: well, not cut into instances or replicas."""
+    return card.trouble is None and not card.mig and card.replicas <= 1
+
+
+def _state(row: Row) -> int:
+    if row.device is None or not (row.device.cards or row.device.others):
+        return columns.STATES.index(Reason.NO_DEVICE)
+    if row.silent:
+        return columns.STATES.index(Reason.SILENT)
+    return columns.STATES.index(Reason.SOURCE_FAILED) if row.device.failed else 0
+
+
+def _trouble(card: facts.Card) -> int:
+    trouble = card.trouble or (Reason.MIG_MODE if card.mig else None)
+    return columns.TROUBLES.index(trouble) if trouble in columns.TROUBLES else 0

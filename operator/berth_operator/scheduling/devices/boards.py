@@ -1,0 +1,114 @@
+"""The board of a node: how its cards are wired, as numbers that many nodes share.
+
+Cards are spoken of by slot, their place in the order of minors. A Board says for each
+pair of slots how well they are connected, which slots share a scope, and which groups
+form a partition of the NVLink fabric. It says nothing of who holds what: that comes in
+as a mask of slots. Boards are values, so five thousand equal nodes share one, and what
+was worked out for one of them serves all.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from berth_crds.vocabulary import LinkKind, Scope
+
+# What one link of each kind is worth between two cards. One NVLink outweighs any path
+# through PCIe, and each further NVLink counts again.
+NVLINK_WORTH: Final = 100
+PCIE_WORTH: Final[Mapping[str, int]] = {
+    LinkKind.PCIE_SWITCH: 50,
+    LinkKind.PCIE_HOST: 30,
+    LinkKind.NUMA: 20,
+    LinkKind.SYSTEM: 10,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Partition:
+    """Slots that form one partition of the fabric, as a mask, and how good it is."""
+
+    mask: int
+    score: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many cards it joins."""
+        return self.mask.bit_count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Board:
+    """How the cards of a node are wired: worth of each pair, groups of each scope, partitions."""
+
+    size: int
+    worth: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[Scope, tuple[int, ...]], ...] = ()
+    partitions: tuple[Partition, ...] = ()
+
+    def __hash__(self) -> int:
+        """Answer from memory: boards are keys of every table of remembered choices."""
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.size, self.worth, self.groups, self.partitions))
+
+    def scope(self, scope: Scope) -> tuple[int, ...]:
+        """Give the groups of slots that share a scope, as masks; the node itself is one group."""
+        if scope is Scope.NODE:
+            return ((1 << self.size) - 1,)
+        return next((masks for name, masks in self.groups if name is scope), ())
+
+    @functools.cached_property
+    def uniform(self) -> bool:
+        """Whether every pair is connected equally well, so that no choice is better than another."""
+        return len({self.worth[a][b] for a in range(self.size) for b in range(a)}) <= 1
+
+    @functools.cached_property
+    def sizes(self) -> frozenset[int]:
+        """The sizes of set for which the partition table has an opinion."""
+        return frozenset(part.size for part in self.partitions)
+
+    def nvlinked(self, a: int, b: int) -> bool:
+        """Tell whether two slots are surely joined by NVLink: by a link, or because one ring holds both."""
+        if max(a, b) < self.size and self.worth[a][b] >= NVLINK_WORTH:
+            return True
+        pair = 1 << a | 1 << b
+        return any(part.mask & pair == pair for part in self.partitions)
+
+    def within(self, mask: int) -> int:
+        """Add up the worth of all pairs inside a set; slots of which nothing is known add nothing."""
+        chosen = slots(mask & (1 << self.size) - 1)
+        return sum(self.worth[a][b] for at, a in enumerate(chosen) for b in chosen[:at])
+
+    def wholeness(self, mask: int) -> int:
+        """Say what a set of free slots is worth to those who come later: larger whole partitions first."""
+        if self.partitions:
+            return sum(value for part, value in self._values if part & mask == part)
+        return self.within(mask)
+
+    @functools.cached_property
+    def _values(self) -> tuple[tuple[int, int], ...]:
+        """The worth of each partition: one of a larger size outweighs all smaller ones together."""
+        base = 1 + sum(1 + part.score for part in self.partitions)
+        return tuple(
+            (part.mask, base ** part.size.bit_length() * (1 + part.score))
+            for part in self.partitions
+            if part.size > 1
+        )
+
+
+LOOSE: Final = Board(0, ())  # Nothing is known of the wiring.
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def slots(mask: int) -> tuple[int, ...]:
+    """List the slots of a mask, lowest first."""
+    return tuple(at for at in range(mask.bit_length()) if mask >> at & 1)
+
+
+def mask_of(chosen: Iterable[int]) -> int:
+    """Make a mask of slots."""
+    return functools.reduce(lambda mask, at: mask | 1 << at, chosen, 0)

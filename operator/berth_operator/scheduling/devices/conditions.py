@@ -1,0 +1,75 @@
+"""What must hold for each single card: its model, its name, its memory.
+
+All conditions are asked of the same card. Models compare by what their spellings have in
+common, a pattern is searched for in the normal spelling, and case never matters. A list
+of uuids pins: a card must be on it, or, where the card is cut into MIG instances, the
+instance may be listed instead. Other devices have neither model nor memory to speak of,
+so for them only uuids count, and a list pins them only if it names their type, as
+`rdma-…` does: a list of GPUs must not rule out every NIC.
+"""
+
+import functools
+import re
+
+from berth_crds import catalog
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import facts, requests
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def model_meets(model: str, asked: requests.Conditions) -> bool:
+    """Tell whether cards of a model are wanted."""
+    key = catalog.model_key(model)
+    if asked.models and key not in _keys(asked.models):
+        return False
+    if key in _keys(asked.avoid_models):
+        return False
+    return not asked.pattern or _found(asked.pattern, catalog.normal_model(model))
+
+
+@functools.lru_cache(maxsize=256)
+def _keys(models: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(catalog.model_key, models))
+
+
+def _found(pattern: str, model: str) -> bool:
+    compiled = _compiled(pattern)
+    return compiled is not None and compiled.search(model) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """Read a pattern; one that cannot be read matches nothing, for it may have meant to exclude a card."""
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except re.error:
+        return None
+
+
+def unmet(card: facts.Card, asked: requests.Conditions) -> Reason | None:
+    """Say which condition a card does not meet, if any."""
+    if not model_meets(card.model, asked):
+        return Reason.MODEL_MISMATCH
+    if asked.uuids and not _listed(card, asked.uuids):
+        return Reason.NOT_INCLUDED
+    if card.uuid in asked.avoid_uuids:
+        return Reason.EXCLUDED
+    return Reason.TOO_SMALL if card.memory < asked.memory_at_least else None
+
+
+def _listed(card: facts.Card, uuids: frozenset[str]) -> bool:
+    return card.uuid in uuids or any(one.uuid in uuids for one in card.instances)
+
+
+def takes_instance(card: facts.Card, instance: facts.Instance, asked: requests.Conditions) -> bool:
+    """Tell whether the lists of uuids allow this very instance of a card that meets the rest."""
+    pinned = not asked.uuids or card.uuid in asked.uuids or instance.uuid in asked.uuids
+    return pinned and instance.uuid not in asked.avoid_uuids
+
+
+def unmet_by_other(device: facts.Card, asked: requests.Conditions) -> Reason | None:
+    """Say which condition a device of another type does not meet, if any."""
+    if device.uuid in asked.avoid_uuids:
+        return Reason.EXCLUDED
+    pinned = any(uuid.startswith(f"{device.type}-") for uuid in asked.uuids)
+    return Reason.NOT_INCLUDED if pinned and device.uuid not in asked.uuids else None

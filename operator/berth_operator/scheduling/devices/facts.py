@@ -1,0 +1,62 @@
+"""What the core knows of a node's devices: the values its Device is read into."""
+
+import dataclasses
+from typing import Final
+
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import boards
+
+GPU: Final = "gpu"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instance:
+    """One static MIG instance of a card, and the slices it occupies."""
+
+    uuid: str
+    profile: str
+    memory: int
+    start: int = 0
+    size: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Function:
+    """One virtual function of a device, and the labels of its group."""
+
+    bus: str
+    minor: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Card:
+    """One device as its agent published it; `trouble` is why it takes no new pod."""
+
+    uuid: str
+    minor: int
+    model: str = ""
+    memory: int = 0
+    trouble: decisions.Reason | None = None
+    numa: int | None = None
+    root: str | None = None
+    mig: bool = False
+    instances: tuple[Instance, ...] = ()
+    replicas: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    functions: tuple[Function, ...] = ()
+    type: str = GPU
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Device:
+    """All devices of a node: GPUs in the order of their minors, the others by type and minor.
+
+    `failed` tells which source of the agent is down.
+    """
+
+    node: str
+    cards: tuple[Card, ...] = ()
+    others: tuple[Card, ...] = ()
+    board: boards.Board = boards.LOOSE
+    failed: str = ""

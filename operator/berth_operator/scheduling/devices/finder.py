@@ -1,0 +1,184 @@
+"""The search for the devices of one pod on one node.
+
+An answer is found whenever there is one. What a pod takes whole is chosen as a set, and
+the sets are tried in the order of their worth; around each, shares, instances, replicas
+and jointly asked devices are placed by the exact search. So the best set of cards wins
+for which the rest of the pod still fits. When the first set fails, the search asks once
+whether any cards at all would do: if not, no other set is tried, and if so, that answer
+is kept for the case that the sets are too many to try. Types of device that have nothing
+to do with the cards are placed by themselves.
+
+Where init containers could not borrow all they need, the search is repeated with fewer
+and fewer cards allowed, because a pod keeps every card for as long as it lives.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import (
+    facts,
+    grants,
+    orders,
+    packing,
+    puzzles,
+    requests,
+    scopes,
+    simple,
+    views,
+)
+
+# A puzzle costs about as much to pose as so many steps of solving it.
+STEPS_TO_POSE: Final = 20
+# Holding a card less is worth a look, not a long search.
+STEPS_TO_SAVE: Final = 2_000
+# Replicas and instances are placed one by one; a pod that asks for more of them is not searched for.
+MOST_PIECES: Final = 400
+NOWHERE: Final = scopes.Choice(0, 0)
+
+
+def find(
+    view: views.View,
+    request: requests.Request,
+    effort: packing.Effort,
+    *,
+    prefer: orders.Prefer = orders.Prefer.PACK,
+    first: int | None = None,
+) -> tuple[decisions.Grant, ...] | None:
+    """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
+    if not view.open and request.need.asked:
+        return None
+    ask = simple.ask_of(request)
+    if ask is not None:
+        return simple.find(view, request, ask, prefer=prefer, first=first)
+    return search(view, request, effort, prefer=prefer)
+
+
+def search(
+    view: views.View, request: requests.Request, effort: packing.Effort, *, prefer: orders.Prefer
+) -> tuple[decisions.Grant, ...] | None:
+    """Find devices by the exact search, whether or not there is a shorter way."""
+    if _pieces(request) > MOST_PIECES:
+        effort.left = packing.SPENT
+        return None
+    desk = puzzles.read_desk(view, request, prefer)
+    solved = []
+    for types in desk.parties:
+        found = _solve(desk, types, effort)
+        if found is None:
+            return None
+        if facts.GPU in types and _borrows(request):
+            found = _save_cards(desk, types, found)
+        solved.append(found)
+    return grants.deal(desk, solved)
+
+
+def _pieces(request: requests.Request) -> int:
+    asks = (ask for container in request.containers for ask in container.asks)
+    return sum(ask.count for ask in asks if isinstance(ask, requests.Replicas | requests.Instances))
+
+
+def _solve(desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort) -> grants.Solved | None:
+    """Place everything of some types that belong together."""
+    if any(len(item.needs) < item.count for item in desk.items if desk.type_of(item) in types):
+        return None
+    table = _Table(desk, types, effort)
+    if facts.GPU not in types:
+        return table.attempt(NOWHERE, Scope.NODE)
+    for scope in scopes.ladder(desk.request.manner):
+        found = table.within(scope)
+        if found is not None or effort.spent:
+            return found
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Table:
+    """What stays the same while one set of cards after the other is tried."""
+
+    desk: puzzles.Desk
+    types: frozenset[str]
+    effort: packing.Effort
+    limits: tuple[packing.Limit, ...] = ()
+
+    def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
+        """Place everything with these cards."""
+        self.effort.left -= STEPS_TO_POSE
+        puzzle = self.desk.pose(self.types, choice, self.limits)
+        state = packing.solve(puzzle, self.effort)
+        return None if state is None else grants.Solved(puzzle, state, scope)
+
+    def within(self, scope: Scope) -> grants.Solved | None:
+        """Try the sets of whole cards that a scope allows, the best first."""
+        field, count = self.desk.field, self.desk.request.need.whole
+        # What any cards of a group would allow, asked when the first set of the group has failed.
+        spare: dict[int, grants.Solved | None] = {}
+        able = {group for group in _groups(self.desk, scope) if (group & field.pool).bit_count() >= count}
+        for choice in _choices(self.desk, scope):
+            hopeless = choice.group in spare and spare[choice.group] is None
+            found = None if hopeless else self.attempt(choice, scope)
+            if found is not None:
+                return found
+            self.effort.left -= 1
+            if choice.group not in spare:
+                anywhere = choice._replace(whole=field.pool & choice.group)
+                spare[choice.group] = self.attempt(anywhere, scope) if count else None
+            if self.effort.spent or (able <= spare.keys() and not any(spare.values())):
+                break
+        if scopes.bound_to_table(field.board, scope, count):
+            return None
+        return next((one for one in spare.values() if one is not None), None)
+
+
+def _choices(desk: puzzles.Desk, scope: Scope) -> Iterator[scopes.Choice]:
+    """Walk over the sets of whole cards and the groups to keep to, the best first."""
+    field, count = desk.field, desk.request.need.whole
+    if not count:
+        return (scopes.Choice(0, group) for group in _groups(desk, scope))
+    if field.free.bit_count() - desk.view.withheld < count:
+        return iter(())
+    return scopes.choices(field, scope, count)
+
+
+def _groups(desk: puzzles.Desk, scope: Scope) -> list[int]:
+    """Order the groups of a scope: the one with fewest unused cards first, or last when spreading."""
+    around = scopes.groups(desk.field.board, scope, desk.field.everything)
+    sign = -1 if desk.prefer is orders.Prefer.SPREAD else 1
+    return sorted(around, key=lambda group: (sign * (group & desk.field.free).bit_count(), group))
+
+
+# ---------------------------------------------------------------- holding no more than needed
+
+
+def _borrows(request: requests.Request) -> bool:
+    """Tell whether init containers should rather borrow than take more; spread replicas want many cards."""
+    asks = [ask for container in request.containers if not container.runs for ask in container.asks]
+    spread = request.manner.spread_replicas and any(isinstance(ask, requests.Replicas) for ask in asks)
+    return bool(asks) and not spread
+
+
+def _save_cards(desk: puzzles.Desk, types: frozenset[str], found: grants.Solved) -> grants.Solved:
+    """Try to do with as few cards as the running containers take alone, else with one more, and so on."""
+    running = tuple(container for container in desk.request.containers if container.runs)
+    alone = _cards_for(desk, dataclasses.replace(desk.request, containers=running))
+    effort = packing.Effort(STEPS_TO_SAVE)
+    for most in range(max(alone, 1), _cards_in(desk, found)):
+        limit = packing.Limit(desk.field.everything, most)
+        fewer = _Table(desk, types, effort, (limit,)).within(found.scope)
+        if fewer is not None:
+            return fewer
+    return found
+
+
+def _cards_for(desk: puzzles.Desk, request: requests.Request) -> int:
+    """Count the cards that another request to the same node would take."""
+    other = puzzles.read_desk(desk.view, request, desk.prefer)
+    party = next((types for types in other.parties if facts.GPU in types), None)
+    found = _solve(other, party, packing.Effort(STEPS_TO_SAVE)) if party else None
+    return _cards_in(desk, found) if found else 0
+
+
+def _cards_in(desk: puzzles.Desk, solved: grants.Solved) -> int:
+    return (solved.state.held & desk.field.everything).bit_count()

@@ -1,0 +1,173 @@
+"""From solved puzzles to what is written on the pod, and from that to what the pod holds.
+
+A container lists each device once: two replicas of one card, or two asks that met on it,
+become one share. Virtual functions are picked here, the lowest bus id first; an init
+container takes one that its pod has anyway, where it is not in use at the same time.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling.decisions import Grant, Share
+from berth_operator.scheduling.devices import packing, puzzles, requests, verdicts
+
+WHOLE: Final = requests.WHOLE
+
+
+class Solved(NamedTuple):
+    """A puzzle, where everything was put, and the scope that its cards are in."""
+
+    puzzle: packing.Puzzle
+    state: packing.State
+    scope: Scope = Scope.NODE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Pick:
+    """One spot given to one ask of one container, and the function that came with it."""
+
+    item: packing.Item
+    spot: packing.Spot
+    function: str = ""
+
+
+def deal(desk: puzzles.Desk, solved: Iterable[Solved]) -> tuple[Grant, ...]:
+    """Write down what each container gets, in the order of the containers, asks and minors."""
+    picks = [pick for one in solved for pick in _with_functions(desk, list(_picks(one)))]
+    picks.sort(key=_place_in_answer)
+    left = _memory_left(desk, picks)
+    grants = (
+        Grant(
+            container.name,
+            _merged(_share(desk, pick, left) for pick in picks if pick.item.owner == owner),
+            container.runs,
+        )
+        for owner, container in enumerate(desk.request.containers)
+    )
+    return tuple(grant for grant in grants if grant.shares)
+
+
+def _place_in_answer(pick: _Pick) -> tuple[object, ...]:
+    one = pick.spot.instance
+    return pick.item.owner, pick.item.ask, pick.spot.device, (one.start, one.uuid) if one else ()
+
+
+def _picks(solved: Solved) -> Iterator[_Pick]:
+    for item, chosen in zip(solved.puzzle.items, solved.state.chosen, strict=True):
+        yield from (_Pick(item, solved.puzzle.spots[at]) for at in sorted(chosen))
+
+
+def _with_functions(desk: puzzles.Desk, picks: list[_Pick]) -> Iterator[_Pick]:
+    """Give a virtual function to each share that comes with one; the search has counted that they suffice."""
+    given: list[_Pick] = []
+    for pick in picks:
+        ask = desk.ask_of(pick.item)
+        if isinstance(ask, requests.Parts) and verdicts.takes_function(
+            pick.spot.card, ask, desk.request.manner
+        ):
+            given.append(dataclasses.replace(pick, function=_function(desk, pick, given)))
+            yield given[-1]
+        else:
+            yield pick
+
+
+def _function(desk: puzzles.Desk, pick: _Pick, given: list[_Pick]) -> str:
+    here = [one for one in given if one.spot.device == pick.spot.device]
+    held = {one.function for one in here}
+    busy = {one.function for one in here if set(one.item.phases) & set(pick.item.phases)}
+    free = verdicts.free_functions(desk.view, pick.spot.card, desk.request.manner)
+    return min((one.bus not in held, one.bus) for one in free if one.bus not in busy)[1]
+
+
+# What is left of a card's memory in one phase, by device and phase.
+Left = dict[tuple[int, int], int]
+
+
+def _memory_left(desk: puzzles.Desk, picks: list[_Pick]) -> Left:
+    """Say how much of each card's memory the search has left, phase by phase."""
+    left: Left = {}
+    for pick in picks:
+        ask, card, slot = desk.ask_of(pick.item), pick.spot.card, pick.spot.device
+        if not isinstance(ask, requests.Gpus):
+            continue
+        for phase in pick.item.phases:
+            before = left.get((slot, phase), desk.view.free_memory(card))
+            left[slot, phase] = before - ask.least_of(card.memory)
+    return left
+
+
+def _memory(pick: _Pick, ask: requests.Gpus, left: Left) -> int:
+    """Give a share its bytes, rounded up where the card has them."""
+    card, places = pick.spot.card, [(pick.spot.device, phase) for phase in pick.item.phases]
+    least = ask.least_of(card.memory)
+    more = min(ask.bytes_of(card.memory) - least, *(left[at] for at in places))
+    for at in places:
+        left[at] -= more
+    return least + more
+
+
+def _share(desk: puzzles.Desk, pick: _Pick, left: Left) -> Share:
+    card, instance = pick.spot.card, pick.spot.instance
+    if instance is not None:
+        # An instance is given whole, so its core is 100 percent of the instance, not of the card.
+        return Share(instance.uuid, card.minor, WHOLE, instance.memory, profile=instance.profile)
+    ask = desk.ask_of(pick.item)
+    core, memory, _ = verdicts.need(card, ask)
+    if isinstance(ask, requests.Gpus):
+        memory = _memory(pick, ask, left)
+    return Share(card.uuid, card.minor, core, memory, type=card.type, function=pick.function)
+
+
+def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
+    """Add up the shares of the same device, in the order of their first."""
+    merged: dict[tuple[str, str], Share] = {}
+    for share in shares:
+        key = share.uuid, share.function
+        before = merged.get(key)
+        merged[key] = share if before is None else _sum(before, share)
+    return tuple(merged.values())
+
+
+def _sum(one: Share, other: Share) -> Share:
+    return dataclasses.replace(one, core=one.core + other.core, memory=one.memory + other.memory)
+
+
+# ---------------------------------------------------------------- what a pod holds
+
+
+def held(grants: tuple[Grant, ...]) -> tuple[Share, ...]:
+    """Say what a pod holds of each device for all its life: the most that runs at any one time.
+
+    Each device appears once, and so does each virtual function: where a pod has several
+    functions of one device, the first carries the amounts and the others carry none.
+    """
+    peaks: dict[str, tuple[int, int]] = {}
+    for phase in _phases(grants):
+        for uuid, (core, memory) in _sums(phase).items():
+            peak = peaks.get(uuid, (0, 0))
+            peaks[uuid] = max(peak[0], core), max(peak[1], memory)
+    named: dict[tuple[str, str], Share] = {}
+    for grant in grants:
+        for share in grant.shares:
+            if (share.uuid, share.function) not in named:
+                core, memory = peaks.pop(share.uuid, (0, 0))
+                named[share.uuid, share.function] = dataclasses.replace(share, core=core, memory=memory)
+    return tuple(named.values())
+
+
+def _phases(grants: tuple[Grant, ...]) -> Iterator[tuple[Grant, ...]]:
+    """Give the sets of containers that run at the same time, as `requests.phases` does."""
+    yield tuple(grant for grant in grants if grant.runs)
+    for at, grant in enumerate(grants):
+        if not grant.runs:
+            yield (*(before for before in grants[:at] if before.runs), grant)
+
+
+def _sums(phase: tuple[Grant, ...]) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
+    for share in (share for grant in phase for share in grant.shares):
+        core, memory = sums.get(share.uuid, (0, 0))
+        sums[share.uuid] = core + share.core, memory + share.memory
+    return sums

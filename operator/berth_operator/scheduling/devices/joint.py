@@ -1,0 +1,79 @@
+"""Devices that belong together: a NIC on the PCIe root of each GPU that it serves.
+
+A pod that asks for GPUs and NICs jointly wants every transfer to stay below one root.
+The first type leads (GPUs, where they are among the types) and the others follow: each
+container's following devices sit on the roots of its own leading devices, on every such
+root at least one, and where there are more roots than devices were asked for, the count
+is raised to the number of roots. A container that has none of the leading type follows
+all leading devices of its pod. A device whose root is unknown follows nothing, and
+nothing can follow it. Asks for `every` device of a type take no part: they get all.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from berth_operator.scheduling.devices import facts, requests
+
+UNKNOWN: Final = 1  # The root of leading devices of which no root is known: no follower has this bit.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Roles:
+    """Which type leads and which follow; nobody does where the pod asks for one of the types only."""
+
+    leader: str = ""
+    followers: frozenset[str] = frozenset()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """All types that take part."""
+        return self.followers | {self.leader} if self.followers else frozenset()
+
+
+NO_ROLES: Final = Roles()
+
+
+def roles(request: requests.Request) -> Roles:
+    """Say who leads and who follows."""
+    joint = request.manner.joint
+    if len(joint) <= 1:
+        return NO_ROLES
+    leader = facts.GPU if facts.GPU in joint else joint[0]
+    asked = {
+        type_of(ask)
+        for one in request.containers
+        for ask in one.asks
+        if ask.count > 0 and not (isinstance(ask, requests.Parts) and ask.every)
+    }
+    followers = (frozenset(joint) - {leader}) & asked
+    return Roles(leader, followers) if followers and leader in asked else NO_ROLES
+
+
+def type_of(ask: requests.Ask) -> str:
+    """Name the type of device that is asked for."""
+    return ask.type if isinstance(ask, requests.Parts) else facts.GPU
+
+
+def number_roots(device: facts.Device) -> Mapping[str, int]:
+    """Give each known PCIe root of a node a bit of its own."""
+    known = {one.root for one in (*device.cards, *device.others) if one.root is not None}
+    return {root: UNKNOWN << at for at, root in enumerate(sorted(known), start=1)}
+
+
+def to_follow(roots: Sequence[int], owner: int) -> int:
+    """Give the roots beside which the devices of one owner must sit; 0 where nothing leads."""
+    everyone = 0
+    for one in roots:
+        everyone |= one
+    return roots[owner] or everyone
+
+
+def in_rounds(order: Sequence[int], roots: Sequence[int]) -> list[int]:
+    """Take one spot of each root, then another of each, so that the first few already reach all roots."""
+    seen: dict[int, int] = {}
+    rounds = []
+    for at, root in zip(order, roots, strict=True):
+        seen[root] = seen.get(root, 0) + 1
+        rounds.append((seen[root], at))
+    return [at for _, at in sorted(rounds, key=lambda pair: pair[0])]

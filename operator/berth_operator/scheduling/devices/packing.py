@@ -1,0 +1,256 @@
+"""An exact search: things of several sizes, put into places of several sizes, in several phases.
+
+This module knows nothing of cards. A Spot is a place with room in two quantities; an
+Item asks for a number of different spots and says what it takes of each, and in which
+phases of the pod's life. Items of different phases may use the same room one after the
+other, and what runs in several phases keeps its spots in all of them. Spots belong to
+devices, and limits say how many devices out of a set may be used at all.
+
+The search goes item by item and returns to an earlier choice when a later item finds no
+spot, so it finds an answer whenever one exists; the first choice everywhere is what the
+item prefers, so that with room enough the answer is the preferred one. Two things keep
+it short: a spot is not tried where an equal one has failed, and a state of the spots
+from which the rest was found impossible is remembered and not entered again. Once a
+search takes longer than usual, it also counts: what is left to place may be too much,
+or too many things too large, for the room that is left.
+
+The worst case is still exponential. An Effort bounds the number of steps for a whole
+question; where it is spent, the search ends without an answer and `spent` says so.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from berth_operator.scheduling.devices import bounds, facts, joint
+
+# About a second of one core. Pods of a few containers on eight cards take tens of steps.
+MOST_STEPS: Final = 20_000
+# Below so many steps, counting would cost more than it saves.
+PATIENCE: Final = 40
+SPENT: Final = -1
+
+Room = tuple[int, int]
+Load = tuple[int, ...]  # What the items placed so far take of a spot: two numbers for each phase.
+
+
+class Spot(NamedTuple):
+    """A place that something can be put: the room of a card, one MIG instance, the functions of a NIC.
+
+    `device` is the number of its device, `scale` what the second quantity is measured
+    against, `root` a bit for its PCIe root, and `fresh` whether nobody uses the device yet.
+    """
+
+    device: int
+    room: Room
+    card: facts.Card
+    instance: facts.Instance | None = None
+    scale: int = 0
+    root: int = 0
+    fresh: bool = False
+
+
+class State(NamedTuple):
+    """What is placed so far: loads of the spots, devices used, roots of each owner, choices made."""
+
+    loads: tuple[Load, ...]
+    held: int
+    roots: tuple[int, ...]
+    chosen: tuple[tuple[int, ...], ...] = ()
+
+
+# Puts the spots that would do in the order of preference; the second value names the spots
+# that earlier items of the same owner took.
+Arrange = Callable[[State, tuple[int, ...], list[int]], list[int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Item:
+    """So many different spots for one owner, in some phases; `needs` says what is taken of each spot.
+
+    `leads` marks what sits on PCIe roots that others must follow, `follows` what must be
+    beside it: on the roots of its owner's leading devices, on each of them at least one.
+    `recalls` tells that the preference depends on what the same owner took before.
+    """
+
+    owner: int
+    ask: int
+    phases: tuple[int, ...]
+    count: int
+    needs: Mapping[int, Room]
+    arrange: Arrange
+    leads: bool = False
+    follows: bool = False
+    recalls: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """At most so many of these devices may be used."""
+
+    devices: int
+    most: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Puzzle:
+    """All that is to be placed, and where."""
+
+    spots: tuple[Spot, ...]
+    items: tuple[Item, ...]
+    phases: int
+    owners: int
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclasses.dataclass(slots=True)
+class Effort:
+    """How many steps may still be taken; shared by all searches for one answer."""
+
+    left: int = MOST_STEPS
+
+    @property
+    def spent(self) -> bool:
+        """Whether a search was cut short, so that its no means nothing."""
+        return self.left <= SPENT
+
+
+def solve(puzzle: Puzzle, effort: Effort) -> State | None:
+    """Place all items, or say that it cannot be done (or not within the effort)."""
+    return _Search(puzzle, effort).settle(0, _empty(puzzle))
+
+
+def _empty(puzzle: Puzzle) -> State:
+    return State(((0,) * (2 * puzzle.phases),) * len(puzzle.spots), 0, (0,) * puzzle.owners)
+
+
+def load_in(load: Load, phases: tuple[int, ...]) -> Room:
+    """Say how much of a spot is taken in the fullest of some phases."""
+    return max(load[2 * at] for at in phases), max(load[2 * at + 1] for at in phases)
+
+
+class _Search:
+    """One search: the puzzle, and what was found impossible so far."""
+
+    def __init__(self, puzzle: Puzzle, effort: Effort) -> None:
+        self.puzzle = puzzle
+        self.effort = effort
+        self.kinds = _kinds(puzzle)
+        self.rooms = tuple(spot.room for spot in puzzle.spots)
+        self.joint = any(item.follows for item in puzzle.items)
+        self.failed: set[object] = set()
+        self.begun = effort.left
+        self.demands: dict[int, tuple[bounds.Demand, ...]] = {}
+
+    def settle(self, at: int, state: State) -> State | None:
+        """Place the items from one number on."""
+        if at == len(self.puzzle.items):
+            return state
+        key = self._key(at, state)
+        if key in self.failed or self._hopeless(at, state):
+            return None
+        for after in self._ways(self.puzzle.items[at], state):
+            done = self.settle(at + 1, after)
+            if done is not None or self.effort.spent:
+                return done
+        self.failed.add(key)
+        return None
+
+    def _hopeless(self, at: int, state: State) -> bool:
+        """Count whether the rest can fit at all, once the search has lasted for a while."""
+        if self.begun - self.effort.left < PATIENCE:
+            return False
+        if at not in self.demands:
+            self.demands[at] = tuple(bounds.demands(self.puzzle.items[at:], self.puzzle.phases))
+        return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[at])
+
+    def _key(self, at: int, state: State) -> object:
+        """Describe a state so that equal spots may trade places."""
+        alike = tuple(sorted(zip(self.kinds, state.loads, strict=True)))
+        return at, alike, state.roots if self.joint else ()
+
+    def _ways(self, item: Item, state: State) -> Iterator[State]:
+        """Walk over all ways to place one item, the preferred first."""
+        roots = joint.to_follow(state.roots, item.owner) if item.follows else 0
+        able = [at for at in item.needs if self._has_room(item, state, at)]
+        if roots:
+            able = [at for at in able if self.puzzle.spots[at].root & roots]
+        mine = self._taken_by(item.owner, state) if item.recalls else ()
+        order = item.arrange(state, mine, able)
+        if roots:
+            order = joint.in_rounds(order, [self.puzzle.spots[at].root for at in order])
+        for chosen, after in self._pick(item, state, order, max(item.count, roots.bit_count()), roots):
+            yield after._replace(chosen=(*state.chosen, chosen))
+
+    def _pick(
+        self, item: Item, state: State, order: list[int], count: int, missing: int
+    ) -> Iterator[tuple[tuple[int, ...], State]]:
+        """Walk over the sets of `count` spots, in order, that leave none of the roots missing."""
+        if not count:
+            yield (), state
+            return
+        tried = set()
+        for place in range(len(order) - count + 1):
+            at = order[place]
+            likeness = (self.kinds[at], state.loads[at])
+            if likeness in tried or self.effort.spent:
+                continue
+            tried.add(likeness)
+            after = self._put(item, state, at)
+            rest = missing & ~self.puzzle.spots[at].root
+            if after is None or rest.bit_count() >= count:
+                continue
+            for chosen, final in self._pick(item, after, order[place + 1 :], count - 1, rest):
+                yield (at, *chosen), final
+
+    def _has_room(self, item: Item, state: State, at: int) -> bool:
+        (first, second), load, need = self.rooms[at], state.loads[at], item.needs[at]
+        for phase in item.phases:
+            if load[2 * phase] + need[0] > first or load[2 * phase + 1] + need[1] > second:
+                return False
+        return True
+
+    def _put(self, item: Item, state: State, at: int) -> State | None:
+        """Put one unit on a spot that has room for it; None where a limit forbids its device."""
+        self.effort.left -= 1
+        spot, held = self.puzzle.spots[at], state.held | 1 << self.puzzle.spots[at].device
+        if held != state.held and any(
+            (held & one.devices).bit_count() > one.most for one in self._limits(spot)
+        ):
+            return None
+        load = list(state.loads[at])
+        for phase in item.phases:
+            load[2 * phase] += item.needs[at][0]
+            load[2 * phase + 1] += item.needs[at][1]
+        loads = (*state.loads[:at], tuple(load), *state.loads[at + 1 :])
+        roots = state.roots
+        if item.leads:
+            roots = (*roots[: item.owner], roots[item.owner] | spot.root, *roots[item.owner + 1 :])
+        return State(loads, held, roots, state.chosen)
+
+    def _limits(self, spot: Spot) -> Iterator[Limit]:
+        return (one for one in self.puzzle.limits if one.devices >> spot.device & 1)
+
+    def _taken_by(self, owner: int, state: State) -> tuple[int, ...]:
+        done = zip(self.puzzle.items, state.chosen, strict=False)
+        return tuple(at for item, chosen in done if item.owner == owner for at in chosen)
+
+
+def _kinds(puzzle: Puzzle) -> tuple[int, ...]:
+    """Number the spots so that two have the same number only if nothing tells them apart for any item."""
+    numbers: dict[object, int] = {}
+    crowded = {spot.device for spot in puzzle.spots if spot.instance is not None}
+    return tuple(
+        numbers.setdefault(
+            (
+                spot.room,
+                spot.root,
+                # Instances of one card share its place in the limits.
+                spot.device if spot.device in crowded else -1,
+                tuple(bool(one.devices >> spot.device & 1) for one in puzzle.limits),
+                tuple(item.needs.get(at) for item in puzzle.items),
+            ),
+            len(numbers),
+        )
+        for at, spot in enumerate(puzzle.spots)
+    )

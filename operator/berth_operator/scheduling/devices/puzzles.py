@@ -1,0 +1,301 @@
+"""From a request and the devices of one node to puzzles that the exact search can solve.
+
+A Desk is read once for each question: the spots that the node's devices offer, and the
+asks as items with all spots that would do for each. Types of device that have nothing to
+do with each other become puzzles of their own, so that a node without a free NIC is not
+tried with every set of cards; types that are asked jointly stay together. The puzzle of
+the cards is posed anew for each set of whole cards and each group of slots to keep to.
+
+Phases are numbered as `requests.phases` gives them: all that keeps running is phase 0,
+and each init container adds one.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from berth_operator.scheduling.devices import (
+    facts,
+    joint,
+    orders,
+    packing,
+    requests,
+    scopes,
+    slices,
+    verdicts,
+    views,
+)
+from berth_operator.scheduling.devices.packing import Item, Limit, Puzzle, Room, Spot
+
+# In which order items are placed: those with the least choice first.
+FIRST_COME: Final = (requests.Gpus, requests.Instances, requests.Replicas, requests.Parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Desk:
+    """One question to one node, laid out: the view, the request, and its joint types."""
+
+    view: views.View
+    request: requests.Request
+    prefer: orders.Prefer
+    cards: tuple[facts.Card, ...]
+
+    @functools.cached_property
+    def roles(self) -> joint.Roles:
+        """Which types lead and follow."""
+        return joint.roles(self.request)
+
+    @functools.cached_property
+    def field(self) -> scopes.Field:
+        """The cards as masks of slots: all, those nobody uses, and those of them that suit as whole ones."""
+        return read_field(self.view, self.cards, self.request.conditions)
+
+    @functools.cached_property
+    def others(self) -> tuple[facts.Card, ...]:
+        """The devices of other types, in the order of their minors."""
+        return others_in_order(self.view.device)
+
+    @functools.cached_property
+    def spots(self) -> tuple[Spot, ...]:
+        """All places on the node where something may be put."""
+        return tuple(_spots(self))
+
+    @functools.cached_property
+    def items(self) -> tuple[Item, ...]:
+        """All asks with all spots that would do, in the order in which they are placed."""
+        return tuple(_items(self))
+
+    @functools.cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """How many unused cards may be started, where some are withheld."""
+        return tuple(_limits(self)) if self.view.withheld else ()
+
+    @functools.cached_property
+    def phases(self) -> tuple[tuple[int, ...], ...]:
+        """For each container, the phases in which it runs."""
+        together = tuple(requests.phases(self.request))
+        return tuple(
+            tuple(at for at, phase in enumerate(together) if any(one is container for one in phase))
+            for container in self.request.containers
+        )
+
+    def type_of(self, item: Item) -> str:
+        """Name the type of device that an item asks for."""
+        return joint.type_of(self.ask_of(item))
+
+    def ask_of(self, item: Item) -> requests.Ask:
+        """Give the ask that an item came from."""
+        return self.request.containers[item.owner].asks[item.ask]
+
+    @functools.cached_property
+    def parties(self) -> tuple[frozenset[str], ...]:
+        """The types that must be placed together, those with cards last, for they take the longest."""
+        types = {self.type_of(item) for item in self.items}
+        together = self.roles.types
+        alone = [frozenset({one}) for one in sorted(types - together)]
+        return tuple(sorted([*alone, *([together] if together else [])], key=lambda one: facts.GPU in one))
+
+    def pose(self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()) -> Puzzle:
+        """Pose the puzzle of some types, with cards only from a group and whole cards only from a set."""
+        items = (self._within(item, choice) for item in self.items if self.type_of(item) in types)
+        together = len(tuple(requests.phases(self.request)))
+        return Puzzle(
+            self.spots, tuple(items), together, len(self.request.containers), (*self.limits, *limits)
+        )
+
+    def _within(self, item: Item, choice: scopes.Choice) -> Item:
+        ask = self.ask_of(item)
+        if isinstance(ask, requests.Parts):
+            return item
+        allowed = choice.whole if isinstance(ask, requests.Gpus) and ask.whole else choice.group
+        needs = {at: need for at, need in item.needs.items() if allowed >> self.spots[at].device & 1}
+        return item if len(needs) == len(item.needs) else dataclasses.replace(item, needs=needs)
+
+
+def read_desk(view: views.View, request: requests.Request, prefer: orders.Prefer) -> Desk:
+    """Lay a question out."""
+    return Desk(view, request, prefer, in_order(view.device.cards))
+
+
+def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
+    """Put cards in the order of their slots, which is that of their minors; mostly they are already."""
+    last = -1
+    for card in cards:
+        if card.minor <= last:
+            return tuple(sorted(cards, key=lambda one: (one.minor, one.uuid)))
+        last = card.minor
+    return cards
+
+
+def others_in_order(device: facts.Device) -> tuple[facts.Card, ...]:
+    """Put the devices that are no cards in order: by type, then minor."""
+    return tuple(sorted(device.others, key=lambda one: (one.type, one.minor, one.uuid)))
+
+
+def read_field(view: views.View, cards: tuple[facts.Card, ...], asked: requests.Conditions) -> scopes.Field:
+    """Read which cards could be taken whole."""
+    free = pool = 0
+    for slot, card in enumerate(cards):
+        if not (card.mig or card.replicas > 1 or card.trouble) and view.unused(card):
+            free |= 1 << slot
+            if asked is requests.ANY_CARD or verdicts.unfit(card, requests.cards(1), asked) is None:
+                pool |= 1 << slot
+    return scopes.Field(view.device.board, (1 << len(cards)) - 1, free, pool)
+
+
+# ---------------------------------------------------------------- spots
+
+
+def _spots(desk: Desk) -> Iterator[Spot]:
+    bits = joint.number_roots(desk.view.device) if desk.roles.types else {}
+    for slot, card in enumerate(desk.cards):
+        if card.trouble is None:
+            root = _root(desk, card, bits)
+            fresh = desk.view.unused(card)
+            yield from (spot._replace(root=root, fresh=fresh) for spot in _spots_of_card(desk, slot, card))
+    for number, device in enumerate(desk.others, start=len(desk.cards)):
+        if device.trouble is None:
+            yield _spot_of_other(desk, number, device)._replace(root=_root(desk, device, bits))
+
+
+def _root(desk: Desk, card: facts.Card, bits: Mapping[str, int]) -> int:
+    if card.type not in desk.roles.types:
+        return 0
+    unknown = joint.UNKNOWN if card.type == desk.roles.leader else 0
+    return bits.get(card.root or "", unknown)
+
+
+def _spots_of_card(desk: Desk, slot: int, card: facts.Card) -> Iterator[Spot]:
+    if card.mig:
+        for one in verdicts.free_instances(desk.view, card, desk.request.conditions):
+            yield Spot(slot, (1, 0), card, instance=one)
+    elif card.replicas > 1:
+        yield Spot(slot, (verdicts.free_replicas(desk.view, card), 0), card)
+    else:
+        yield Spot(slot, (desk.view.free_core(card), desk.view.free_memory(card)), card, scale=card.memory)
+
+
+def _spot_of_other(desk: Desk, number: int, device: facts.Card) -> Spot:
+    functions = sum(1 for _ in verdicts.free_functions(desk.view, device, desk.request.manner))
+    unused = verdicts.unused_part(desk.view, device)
+    return Spot(number, (desk.view.free_core(device), functions), device, fresh=unused)
+
+
+def _limits(desk: Desk) -> Iterator[Limit]:
+    """Leave as many unused cards of each mode as are withheld, for nobody knows of which mode those are."""
+    modes: dict[tuple[bool, bool], int] = {}
+    for slot, card in enumerate(desk.cards):
+        if card.trouble is None and desk.view.unused(card):
+            mode = (card.mig, card.replicas > 1)
+            modes[mode] = modes.get(mode, 0) | 1 << slot
+    for mask in modes.values():
+        yield Limit(mask, max(0, mask.bit_count() - desk.view.withheld))
+
+
+# ---------------------------------------------------------------- items
+
+
+def _items(desk: Desk) -> Iterator[Item]:
+    """Make the items: what leads before what follows, what runs before what borrows, the large first."""
+    asks = [
+        (owner, number, ask)
+        for owner, container in enumerate(desk.request.containers)
+        for number, ask in enumerate(container.asks)
+        if ask.count > 0 or (isinstance(ask, requests.Parts) and ask.every)
+    ]
+    asks.sort(key=lambda one: _urgency(desk, *one))
+    for owner, number, ask in asks:
+        yield from _items_of(desk, owner, number, ask)
+
+
+def _urgency(desk: Desk, owner: int, number: int, ask: requests.Ask) -> tuple[object, ...]:
+    follows = joint.type_of(ask) in desk.roles.followers
+    borrows = not desk.request.containers[owner].runs
+    if isinstance(ask, requests.Gpus):
+        return follows, borrows, 0, -ask.core, -ask.ratio, -ask.memory, owner, number
+    kind = FIRST_COME.index(type(ask))
+    share = ask.share if isinstance(ask, requests.Parts) else 0
+    return follows, borrows, kind, -share, 0, 0, owner, number
+
+
+def _items_of(desk: Desk, owner: int, number: int, ask: requests.Ask) -> Iterator[Item]:
+    needs = _needs(desk, ask)
+    phases = desk.phases[owner]
+    taste = orders.Taste(desk.spots, phases, desk.prefer, borrows=not desk.request.containers[owner].runs)
+    whole = Item(owner, number, phases, ask.count, needs, _arrange(desk, ask, taste, needs))
+    kind = joint.type_of(ask)
+    if isinstance(ask, requests.Instances | requests.Replicas):
+        recalls = isinstance(ask, requests.Replicas)
+        single = dataclasses.replace(whole, count=1, leads=kind == desk.roles.leader, recalls=recalls)
+        yield from (single for _ in range(ask.count))
+    elif isinstance(ask, requests.Parts) and ask.every:
+        yield dataclasses.replace(whole, count=_count_of_every(desk, ask))
+    else:
+        yield dataclasses.replace(
+            whole, leads=kind == desk.roles.leader, follows=kind in desk.roles.followers
+        )
+
+
+def _needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
+    """Say for each spot that would do by itself what one unit takes of it."""
+    able = {
+        number
+        for number, device in enumerate((*desk.cards, *desk.others))
+        if (device.type == facts.GPU) != isinstance(ask, requests.Parts)
+        and verdicts.against(desk.view, device, ask, desk.request.conditions, manner=desk.request.manner)
+        is None
+    }
+    spots = ((at, spot) for at, spot in enumerate(desk.spots) if spot.device in able)
+    return {at: _need(desk, spot, ask) for at, spot in spots if _right_instance(spot, ask)}
+
+
+def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
+    if spot.instance is None or not isinstance(ask, requests.Instances):
+        return spot.instance is None
+    return spot.instance.profile == ask.profile
+
+
+def _need(desk: Desk, spot: Spot, ask: requests.Ask) -> Room:
+    match ask:
+        case requests.Gpus():
+            return ask.core, ask.least_of(spot.card.memory)
+        case requests.Parts():
+            return ask.share, int(verdicts.takes_function(spot.card, ask, desk.request.manner))
+    return 1, 0
+
+
+def _count_of_every(desk: Desk, ask: requests.Parts) -> int:
+    """Count the devices that an ask for every one must get; one at least, so that none is not enough."""
+    return max(1, len(every(desk.view, ask, desk.request)))
+
+
+def every(view: views.View, ask: requests.Parts, request: requests.Request) -> list[facts.Card]:
+    """List the devices that an ask for every one is about: those that suit and are well."""
+    return [
+        device
+        for device in view.device.others
+        if device.trouble is None
+        and verdicts.unfit(device, ask, request.conditions, manner=request.manner) is None
+    ]
+
+
+def _arrange(
+    desk: Desk, ask: requests.Ask, taste: orders.Taste, needs: Mapping[int, Room]
+) -> packing.Arrange:
+    match ask:
+        case requests.Gpus() if ask.whole:
+            return orders.whole_cards(taste, desk.view.device.board, ask.count)
+        case requests.Instances():
+            return orders.instances(taste, _slices_in_use(desk))
+        case requests.Replicas():
+            return orders.replicas(taste, spread=desk.request.manner.spread_replicas)
+    return orders.shares(taste, needs)
+
+
+def _slices_in_use(desk: Desk) -> dict[int, int]:
+    """Say for each card which of its slices belong to instances that somebody has."""
+    return {
+        slot: slices.occupied(one for one in card.instances if desk.view.usage(one.uuid) != views.UNUSED)
+        for slot, card in enumerate(desk.cards)
+    }

@@ -1,0 +1,120 @@
+"""How close the cards of a pod must sit, and which sets of whole cards that leaves.
+
+A scope divides the slots of a board into groups, and all cards of a pod must lie in one
+of them. NUMA and PCIe groups come from the board; for NVLink the groups are the largest
+sets in which every card is joined with every other. Where the board has a partition
+table and the table knows sets of the size that is wanted, NVLink means one of those.
+
+Unknown is not zero: a card of which the board knows nothing is in no group, so it never
+meets a scope that is required. A scope that is only preferred is tried first and then
+given up step by step, NVLink to PCIe to NUMA to the whole node.
+"""
+
+import functools
+import heapq
+import itertools
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling.devices import boards, partitions, requests, topology
+
+NARROWEST_FIRST: Final = (Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
+# Real boards have a handful; only a contrived graph of links has more, and then some are overlooked.
+MOST_RINGS: Final = 4096
+
+
+class Choice(NamedTuple):
+    """A set of slots to take whole, and the group of slots that all cards of the pod must keep to."""
+
+    whole: int
+    group: int
+
+
+class Field(NamedTuple):
+    """What can be chosen from on one node, as masks of slots.
+
+    `free` are the cards that nobody uses, `pool` those of them that suit this pod, and
+    `everything` all slots of the node.
+    """
+
+    board: boards.Board
+    everything: int
+    free: int
+    pool: int
+
+
+def ladder(manner: requests.Manner) -> tuple[Scope, ...]:
+    """Give the scopes to try, one after the other."""
+    if manner.scope is None:
+        return (Scope.NODE,)
+    if manner.required:
+        return (manner.scope,)
+    return NARROWEST_FIRST[NARROWEST_FIRST.index(manner.scope) :]
+
+
+def groups(board: boards.Board, scope: Scope, everything: int) -> tuple[int, ...]:
+    """Give the groups of slots in which the cards of a pod may lie."""
+    if scope is Scope.NODE:
+        return (everything,)
+    if scope is Scope.NVLINK:
+        return rings(board)
+    return board.scope(scope)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def rings(board: boards.Board) -> tuple[int, ...]:
+    """Find the largest sets of slots in which every pair is joined by NVLink."""
+    peers = tuple(
+        boards.mask_of(b for b in range(board.size) if a != b and board.nvlinked(a, b))
+        for a in range(board.size)
+    )
+    found = itertools.islice(_cliques(peers, 0, (1 << board.size) - 1, 0), MOST_RINGS)
+    return tuple(sorted(mask for mask in found if mask))
+
+
+def _cliques(peers: tuple[int, ...], chosen: int, able: int, done: int) -> Iterator[int]:
+    """Walk over the maximal cliques of a graph, after Bron and Kerbosch, with a pivot."""
+    if not able and not done:
+        yield chosen
+        return
+    pivot = max(boards.slots(able | done), key=lambda at: (peers[at] & able).bit_count())
+    for at in boards.slots(able & ~peers[pivot]):
+        yield from _cliques(peers, chosen | 1 << at, able & peers[at], done & peers[at])
+        able &= ~(1 << at)
+        done |= 1 << at
+
+
+def bound_to_table(board: boards.Board, scope: Scope, count: int) -> bool:
+    """Tell whether only a partition of the table will do."""
+    return scope is Scope.NVLINK and count in board.sizes
+
+
+def best(field: Field, scope: Scope, count: int) -> int | None:
+    """Choose the best set of whole cards within a scope."""
+    if scope is not Scope.NODE:
+        choice = next(choices(field, scope, count), None)
+        return None if choice is None else choice.whole
+    table = field.board.partitions and partitions.able(field.board, field.free, count, field.pool)
+    return table[0] if table else topology.best_set(field.board, field.free, count, field.pool)
+
+
+def choices(field: Field, scope: Scope, count: int) -> Iterator[Choice]:
+    """Walk over all sets of whole cards that a scope allows, best first: partitions, then by links."""
+    around = groups(field.board, scope, field.everything)
+    table = partitions.able(field.board, field.free, count, field.pool)
+    for whole in table:
+        yield from (Choice(whole, group) for group in around if whole & group == whole)
+    if bound_to_table(field.board, scope, count):
+        return
+    walks = [_in_group(field, group, count) for group in around]
+    for _, choice in walks[0] if len(walks) == 1 else heapq.merge(*walks):
+        if choice.whole not in table:
+            yield choice
+
+
+def _in_group(field: Field, group: int, count: int) -> Iterator[tuple[tuple[int, ...], Choice]]:
+    """Walk over the sets within one group, each with a key by which groups can be merged."""
+    for whole in topology.each(field.board, field.free, count, field.pool & group):
+        worth, wholeness, order = topology.quality(field.board, field.free, whole)
+        yield (-worth, -wholeness, -order), Choice(whole, group)

@@ -1,0 +1,231 @@
+"""Why a node cannot take a pod, worked out only when somebody asks.
+
+First each ask is taken by itself. Where too few devices could serve it, the answer lists
+what is wrong with each of them, and the node's own reason is the one whose removal would
+bring it nearest: what a device is comes before what is wrong with it, and that before
+what others hold. Where every ask would fit by itself, something about their combination
+is at fault, and that is found by asking again with less: nothing withheld, then no scope,
+then nothing joint. The demand whose removal helps is the reason.
+
+`never` is not guessed either: the same request is put to the same node with nothing used
+and nothing wrong.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import (
+    facts,
+    finder,
+    orders,
+    packing,
+    puzzles,
+    requests,
+    scopes,
+    verdicts,
+    views,
+)
+
+TROUBLE: Final = frozenset({Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why a node cannot take a pod: the node's reason, and what is wrong with each device.
+
+    `wanted` and `found` count devices (or instances, or replicas). `container` names the
+    container whose ask fails by itself; it is empty where only the combination does.
+    `never` tells that the node could not take the pod even with nothing used.
+    """
+
+    reason: Reason
+    never: bool = False
+    container: str = ""
+    wanted: int = 0
+    found: int = 0
+    detail: str = ""
+    against: tuple[verdicts.Verdict, ...] = ()
+
+
+def explain(
+    view: views.View,
+    request: requests.Request,
+    *,
+    prefer: orders.Prefer = orders.Prefer.PACK,
+    undecided: bool = False,
+) -> Shortfall:
+    """Say why a request finds no place on a node; `undecided` where the search for one was cut short."""
+    if not view.open:
+        failed = view.device.failed
+        return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
+    trial = _Trial(prefer, packing.Effort())
+    never = trial.fits(emptied(view), request) is False
+    found = next(_of_single_asks(view, request), None)
+    if found is None and undecided:
+        found = Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
+    found = found or _of_combination(view, request, trial, never=never)
+    return dataclasses.replace(found, never=never)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Trial:
+    """How it is found out what would fit: all trials of one explanation share their effort."""
+
+    prefer: orders.Prefer
+    effort: packing.Effort
+
+    def fits(self, view: views.View, request: requests.Request) -> bool | None:
+        """Tell whether a request finds a place; None where the search was cut short."""
+        found = finder.find(view, request, self.effort, prefer=self.prefer) is not None
+        return None if self.effort.spent and not found else found
+
+
+def left_out(view: views.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:
+    """List the devices that an ask for every one would get, if only they were well."""
+    asks = {ask for one in request.containers for ask in one.asks if isinstance(ask, requests.Parts)}
+    judged = {
+        device.uuid: verdicts.judge(view, device, ask, request.conditions, manner=request.manner)
+        for ask in sorted((ask for ask in asks if ask.every), key=lambda ask: (ask.type, ask.share))
+        for device in puzzles.others_in_order(view.device)
+        if device.type == ask.type and device.trouble is not None
+    }
+    return tuple(verdict for verdict in judged.values() if verdict and verdict.reason not in verdicts.NEVER)
+
+
+def emptied(view: views.View) -> views.View:
+    """Show a node as it would be with nothing used and nothing wrong."""
+    device = dataclasses.replace(
+        view.device,
+        cards=tuple(dataclasses.replace(card, trouble=None) for card in view.device.cards),
+        others=tuple(dataclasses.replace(card, trouble=None) for card in view.device.others),
+        failed="",
+    )
+    return views.View(device)
+
+
+# ---------------------------------------------------------------- one ask by itself
+
+
+def _of_single_asks(view: views.View, request: requests.Request) -> Iterator[Shortfall]:
+    for container in request.containers:
+        for ask in container.asks:
+            shortfall = _of_ask(view, request, ask)
+            if shortfall is not None:
+                yield dataclasses.replace(shortfall, container=container.name)
+
+
+def _of_ask(view: views.View, request: requests.Request, ask: requests.Ask) -> Shortfall | None:
+    devices = _devices(view, ask)
+    count = _wanted(view, request, ask)
+    if not count:
+        return None
+    judged = [verdicts.judge(view, one, ask, request.conditions, manner=request.manner) for one in devices]
+    well = [one for one, verdict in zip(devices, judged, strict=True) if verdict is None]
+    found = sum(_units(view, one, ask, request) for one in well)
+    if found >= count:
+        return None
+    against = tuple(verdict for verdict in judged if verdict is not None)
+    reason = _nearest(devices, judged, ask, request, count)
+    return Shortfall(reason, wanted=count, found=found, detail=_detail(ask), against=against)
+
+
+def _devices(view: views.View, ask: requests.Ask) -> list[facts.Card]:
+    if isinstance(ask, requests.Parts):
+        return [one for one in puzzles.others_in_order(view.device) if one.type == ask.type]
+    return list(puzzles.in_order(view.device.cards))
+
+
+def _wanted(view: views.View, request: requests.Request, ask: requests.Ask) -> int:
+    if isinstance(ask, requests.Parts) and ask.every:
+        return max(1, len(puzzles.every(view, ask, request)))
+    return ask.count
+
+
+def _units(view: views.View, card: facts.Card, ask: requests.Ask, request: requests.Request) -> int:
+    """Count what a card that suits has to give to an ask: itself, its instances or its replicas."""
+    if isinstance(ask, requests.Instances):
+        free = verdicts.free_instances(view, card, request.conditions)
+        return sum(one.profile == ask.profile for one in free)
+    return verdicts.free_replicas(view, card) if isinstance(ask, requests.Replicas) else 1
+
+
+def _nearest(
+    devices: Sequence[facts.Card],
+    judged: Sequence[verdicts.Verdict | None],
+    ask: requests.Ask,
+    request: requests.Request,
+    count: int,
+) -> Reason:
+    """Find the first stage at which too few devices are left, and the most frequent reason of it."""
+    if not devices:
+        return Reason.NO_DEVICE
+    if len(devices) < count and isinstance(ask, requests.Gpus | requests.Parts):
+        return Reason.TOO_FEW_CARDS
+    left = [
+        (card, verdict.reason if verdict else None) for card, verdict in zip(devices, judged, strict=True)
+    ]
+    nobody = views.View(facts.Device(""))
+    for stage in (verdicts.NEVER, TROUBLE):
+        against = [reason for _, reason in left if reason in stage]
+        left = [(card, reason) for card, reason in left if reason not in stage]
+        if against and sum(_units(nobody, card, ask, request) for card, _ in left) < count:
+            return _most_frequent(against, ask)
+    return _most_frequent([reason for _, reason in left], ask)
+
+
+def _most_frequent(reasons: Iterable[Reason | None], ask: requests.Ask) -> Reason:
+    """Name the most frequent reason; cards that have none just have too little left together."""
+    found = collections.Counter(reason for reason in reasons if reason is not None).most_common(1)
+    short = Reason.NO_INSTANCE if isinstance(ask, requests.Instances) else Reason.FULL
+    return found[0][0] if found else short
+
+
+def _detail(ask: requests.Ask) -> str:
+    if isinstance(ask, requests.Instances):
+        return ask.profile
+    return ask.type if isinstance(ask, requests.Parts) else ""
+
+
+# ---------------------------------------------------------------- the combination
+
+
+def _of_combination(view: views.View, request: requests.Request, trial: _Trial, *, never: bool) -> Shortfall:
+    """Ask again with less and less, until it fits: what was given up last is the reason."""
+    field = puzzles.read_field(view, puzzles.in_order(view.device.cards), request.conditions)
+    reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
+    for given_up, easier, request_ in _relaxed(view, request, field):
+        fits = trial.fits(easier, request_)
+        if fits or fits is None:
+            reason = given_up if fits else Reason.UNDECIDED
+            break
+    return Shortfall(reason, wanted=request.need.cards, found=_found(view, request, field, reason))
+
+
+def _relaxed(
+    view: views.View, request: requests.Request, field: scopes.Field
+) -> Iterator[tuple[Reason, views.View, requests.Request]]:
+    manner = request.manner
+    if view.withheld:
+        view = dataclasses.replace(view, withheld=0)
+        yield Reason.WITHHELD, view, request
+    if manner.scope is not None and manner.required:
+        bound = scopes.bound_to_table(field.board, manner.scope, request.need.whole)
+        request = dataclasses.replace(request, manner=dataclasses.replace(manner, scope=None))
+        yield (Reason.NO_PARTITION if bound else Reason.SCOPE_MISMATCH), view, request
+    if manner.joint:
+        request = dataclasses.replace(request, manner=dataclasses.replace(request.manner, joint=()))
+        yield Reason.NO_ROOT, view, request
+
+
+def _found(view: views.View, request: requests.Request, field: scopes.Field, reason: Reason) -> int:
+    """Count the unused cards that the demand at fault leaves to choose from."""
+    scope = request.manner.scope
+    if reason is Reason.WITHHELD:
+        return max(0, field.free.bit_count() - view.withheld)
+    if reason in {Reason.SCOPE_MISMATCH, Reason.NO_PARTITION} and scope is not None:
+        around = scopes.groups(field.board, scope, field.everything)
+        return max((group & field.pool).bit_count() for group in (*around, 0))
+    return field.pool.bit_count()

@@ -1,0 +1,113 @@
+"""The short way for what most pods ask: whole cards, or a share of one card, for one container.
+
+The answer is the one that the exact search would give; it only gets there without
+building a puzzle. Which slot a share starts on may have been decided already, when all
+nodes were compared; such a slot is checked and used.
+"""
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import (
+    boards,
+    facts,
+    orders,
+    puzzles,
+    requests,
+    scopes,
+    verdicts,
+    views,
+)
+
+
+def ask_of(request: requests.Request) -> requests.Gpus | None:
+    """Give the only ask of a simple request, or None where the search is needed."""
+    if len(request.containers) != 1 or len(request.containers[0].asks) != 1:
+        return None
+    ask = request.containers[0].asks[0]
+    if not isinstance(ask, requests.Gpus) or ask.count < 1:
+        return None
+    free = not request.manner.required or request.manner.scope in {None, Scope.NODE}
+    return ask if ask.whole or (ask.count == 1 and free) else None
+
+
+def find(
+    view: views.View,
+    request: requests.Request,
+    ask: requests.Gpus,
+    *,
+    prefer: orders.Prefer,
+    first: int | None,
+) -> tuple[decisions.Grant, ...] | None:
+    """Find cards for a simple request."""
+    cards = puzzles.in_order(view.device.cards)
+    if ask.whole:
+        chosen = _whole_cards(view, cards, request, ask.count)
+    else:
+        chosen = _card_for_share(view, cards, request, ask, prefer=prefer, first=first)
+    if chosen is None:
+        return None
+    container = request.containers[0]
+    shares = tuple(_share(view, cards[slot], ask) for slot in boards.slots(chosen))
+    return (decisions.Grant(container.name, shares, container.runs),)
+
+
+def _share(view: views.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
+    memory = min(ask.bytes_of(card.memory), view.free_memory(card))
+    return decisions.Share(card.uuid, card.minor, ask.core, memory)
+
+
+def _whole_cards(
+    view: views.View, cards: tuple[facts.Card, ...], request: requests.Request, count: int
+) -> int | None:
+    field = puzzles.read_field(view, cards, request.conditions)
+    if field.free.bit_count() - view.withheld < count:
+        return None
+    found = (scopes.best(field, scope, count) for scope in scopes.ladder(request.manner))
+    return next((chosen for chosen in found if chosen is not None), None)
+
+
+def _card_for_share(
+    view: views.View,
+    cards: tuple[facts.Card, ...],
+    request: requests.Request,
+    ask: requests.Gpus,
+    *,
+    prefer: orders.Prefer,
+    first: int | None,
+) -> int | None:
+    """Judge the cards in the order of preference and take the first that will do."""
+    may_start = not view.withheld or _unused(view, cards) > view.withheld
+    given = () if first is None or first >= len(cards) else (first,)
+    for slot in given or _by_preference(view, cards, ask, prefer):
+        card = cards[slot]
+        if verdicts.against(view, card, ask, request.conditions) is None and (
+            may_start or not view.unused(card)
+        ):
+            return 1 << slot
+    if given:
+        return _card_for_share(view, cards, request, ask, prefer=prefer, first=None)
+    return None
+
+
+def _by_preference(
+    view: views.View, cards: tuple[facts.Card, ...], ask: requests.Gpus, prefer: orders.Prefer
+) -> list[int]:
+    """Order the slots whose card has room: the last entry of a rank is the slot, so that no two are equal."""
+    ranks: list[tuple[int, int, int]] = []
+    for slot, card in enumerate(cards):
+        used = view.used.get(card.uuid, views.UNUSED)
+        core, memory = views.FULL_CORE - used.core, card.memory - used.memory
+        need = ask.least_of(card.memory)
+        if core < ask.core or memory < need:
+            continue
+        if prefer is orders.Prefer.SPREAD:
+            ranks.append((-orders.left_over((core, memory), (0, 0), card.memory), 0, slot))
+        else:
+            after = orders.left_over((core, memory), (ask.core, need), card.memory)
+            ranks.append((view.unused(card), after, slot))
+    ranks.sort()
+    return [slot for _, _, slot in ranks]
+
+
+def _unused(view: views.View, cards: tuple[facts.Card, ...]) -> int:
+    return puzzles.read_field(view, cards, requests.ANY_CARD).free.bit_count()

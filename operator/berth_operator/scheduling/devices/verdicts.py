@@ -1,0 +1,290 @@
+"""One device, one ask: may it serve, and if not, why not, in figures.
+
+The judgement is the single place where the rules for one card stand; the search is built
+from it and `explain` repeats it. It asks in a fixed order. First what the card is: the
+conditions, its mode, its size; what fails here never fits, even on an empty card. Then
+what is wrong with it just now. Last what others hold of it.
+
+A card is in one of three modes. A plain card is given out whole or by shares. One in MIG
+mode gives its static instances and nothing else. One whose agent shares it (by
+time-slicing or MPS) gives its replicas and nothing else.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, NamedTuple, assert_never
+
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import conditions, facts, requests, views
+
+# Reasons that hold however little a card is used.
+NEVER: Final = frozenset(
+    {
+        Reason.INVALID_REQUEST,
+        Reason.MODEL_MISMATCH,
+        Reason.NOT_INCLUDED,
+        Reason.EXCLUDED,
+        Reason.LABEL_MISMATCH,
+        Reason.MIG_MODE,
+        Reason.SHARING_MODE,
+        Reason.PROFILE_MISMATCH,
+        Reason.TOO_SMALL,
+    }
+)
+
+
+class Amount(NamedTuple):
+    """An amount of one device: percent, bytes, and pieces (replicas, instances, virtual functions)."""
+
+    core: int = 0
+    memory: int = 0
+    pieces: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why one device cannot serve one ask; `never` tells that it could not even if nobody used it."""
+
+    device: str
+    minor: int
+    type: str
+    reason: Reason
+    never: bool
+    wanted: Amount
+    free: Amount
+    total: Amount
+
+
+def judge(
+    view: views.View,
+    card: facts.Card,
+    ask: requests.Ask,
+    asked: requests.Conditions = requests.ANY_CARD,
+    *,
+    manner: requests.Manner = requests.ANY_MANNER,
+) -> Verdict | None:
+    """Say why a device cannot serve an ask, or None if it can; `manner` matters for labels only."""
+    reason = against(view, card, ask, asked, manner=manner)
+    if reason is None:
+        return None
+    return Verdict(
+        card.uuid,
+        card.minor,
+        card.type,
+        reason,
+        reason in NEVER,
+        wanted=need(card, ask),
+        free=free(view, card, asked, manner=manner),
+        total=total(card, asked, manner=manner),
+    )
+
+
+def against(
+    view: views.View,
+    card: facts.Card,
+    ask: requests.Ask,
+    asked: requests.Conditions = requests.ANY_CARD,
+    *,
+    manner: requests.Manner = requests.ANY_MANNER,
+) -> Reason | None:
+    """Give the reason of `judge` alone."""
+    return (
+        unfit(card, ask, asked, manner=manner) or card.trouble or _in_the_way(view, card, ask, asked, manner)
+    )
+
+
+# ---------------------------------------------------------------- figures
+
+
+def need(card: facts.Card, ask: requests.Ask) -> Amount:
+    """Say how much of a card one unit of an ask takes."""
+    match ask:
+        case requests.Gpus():
+            return Amount(ask.core, ask.bytes_of(card.memory))
+        case requests.Instances():
+            return Amount(pieces=1)
+        case requests.Replicas():
+            return Amount(*_replica(card), 1)
+        case requests.Parts():
+            return Amount(ask.share, card.memory * ask.share // requests.WHOLE)
+    assert_never(ask)
+
+
+def free(
+    view: views.View, card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner
+) -> Amount:
+    """Say how much of a device is left."""
+    pieces = sum(1 for _ in free_functions(view, card, manner))
+    if card.type == facts.GPU:
+        instances = sum(1 for _ in free_instances(view, card, asked))
+        pieces = free_replicas(view, card) if card.replicas > 1 else instances
+    return Amount(view.free_core(card), view.free_memory(card), pieces)
+
+
+def total(card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner) -> Amount:
+    """Say how much of a device there would be if nobody used it."""
+    empty = views.View(facts.Device("", (card,)))
+    return free(empty, card, asked, manner=manner)
+
+
+def _replica(card: facts.Card) -> tuple[int, int]:
+    count = max(1, card.replicas)  # A card that is not shared is one replica, for the figures of a refusal.
+    return requests.WHOLE // count, card.memory // count
+
+
+def free_replicas(view: views.View, card: facts.Card) -> int:
+    """Count the replicas that are left: each pod has one at least, or as many as its hold is worth.
+
+    The amounts are looked at too because one pod may have several, and because the
+    replicas may have been more or larger when a pod got its own.
+    """
+    used = view.usage(card.uuid)
+    core, memory = _replica(card)
+    taken = max(used.pods, -(-used.core // core) if core else 0, -(-used.memory // memory) if memory else 0)
+    return max(0, card.replicas - taken)
+
+
+def free_instances(
+    view: views.View, card: facts.Card, asked: requests.Conditions
+) -> Iterator[facts.Instance]:
+    """Walk over the instances that nobody has; none is free while somebody holds the card itself."""
+    if view.usage(card.uuid) == views.UNUSED:
+        for one in card.instances:
+            if view.usage(one.uuid) == views.UNUSED and conditions.takes_instance(card, one, asked):
+                yield one
+
+
+def free_functions(view: views.View, device: facts.Card, manner: requests.Manner) -> Iterator[facts.Function]:
+    """Walk over the virtual functions with the right labels that nobody has."""
+    wanted = set(manner.function_labels)
+    for one in device.functions:
+        if one.bus not in view.functions and wanted <= set(one.labels):
+            yield one
+
+
+# ---------------------------------------------------------------- what the device is
+
+
+def unfit(
+    card: facts.Card,
+    ask: requests.Ask,
+    asked: requests.Conditions,
+    *,
+    manner: requests.Manner = requests.ANY_MANNER,
+) -> Reason | None:
+    """Say what about the device itself, or about the ask, rules it out for good."""
+    if isinstance(ask, requests.Parts):
+        return _unfit_part(card, ask, manner) or conditions.unmet_by_other(card, asked)
+    reason = None if asked is requests.ANY_CARD else conditions.unmet(card, asked)
+    return reason or _wrong_mode(card, ask) or _too_small(card, ask, asked)
+
+
+def _wrong_mode(
+    card: facts.Card, ask: requests.Gpus | requests.Instances | requests.Replicas
+) -> Reason | None:
+    if card.mig and not isinstance(ask, requests.Instances):
+        return Reason.MIG_MODE
+    if (card.replicas > 1) != isinstance(ask, requests.Replicas):
+        return Reason.SHARING_MODE
+    if isinstance(ask, requests.Instances) and not card.mig:
+        return Reason.PROFILE_MISMATCH
+    return None
+
+
+def _too_small(
+    card: facts.Card,
+    ask: requests.Gpus | requests.Instances | requests.Replicas,
+    asked: requests.Conditions,
+) -> Reason | None:
+    if isinstance(ask, requests.Gpus):
+        return _too_small_for(card, ask)
+    if isinstance(ask, requests.Instances):
+        ours = (one for one in card.instances if one.profile == ask.profile)
+        fitting = any(conditions.takes_instance(card, one, asked) for one in ours)
+        return None if fitting else Reason.PROFILE_MISMATCH
+    return None
+
+
+def _too_small_for(card: facts.Card, ask: requests.Gpus) -> Reason | None:
+    if ask.whole:
+        return None  # A whole card is whole whatever its size, even one whose size is unknown.
+    if ask.core <= 0 and ask.memory <= 0 and ask.ratio <= 0:
+        return Reason.INVALID_REQUEST
+    asks_memory = ask.memory > 0 or ask.ratio > 0
+    enough = card.memory > 0 and ask.bytes_of(card.memory) <= card.memory
+    return None if ask.core <= requests.WHOLE and (enough or not asks_memory) else Reason.TOO_SMALL
+
+
+def _unfit_part(device: facts.Card, ask: requests.Parts, manner: requests.Manner) -> Reason | None:
+    if ask.share <= 0:
+        return Reason.INVALID_REQUEST
+    if ask.share > requests.WHOLE:
+        return Reason.TOO_SMALL
+    wanted = set(manner.function_labels)
+    function = not wanted or any(wanted <= set(one.labels) for one in device.functions)
+    right = device.type == ask.type and set(manner.labels) <= set(device.labels)
+    return None if right and function else Reason.LABEL_MISMATCH
+
+
+# ---------------------------------------------------------------- what others hold of it
+
+
+def _in_the_way(
+    view: views.View,
+    card: facts.Card,
+    ask: requests.Ask,
+    asked: requests.Conditions,
+    manner: requests.Manner,
+) -> Reason | None:
+    match ask:
+        case requests.Gpus():
+            return _not_whole(view, card) if ask.whole else _no_room(view, card, ask)
+        case requests.Instances():
+            left = any(one.profile == ask.profile for one in free_instances(view, card, asked))
+            return None if left else Reason.NO_INSTANCE
+        case requests.Replicas():
+            return None if free_replicas(view, card) else Reason.FULL
+        case requests.Parts():
+            return _no_part(view, card, ask, manner)
+    assert_never(ask)
+
+
+def _not_whole(view: views.View, card: facts.Card) -> Reason | None:
+    if view.unused(card):
+        return None
+    return Reason.IN_USE if _held_whole(view, card) else Reason.PARTLY_USED
+
+
+def _held_whole(view: views.View, card: facts.Card) -> bool:
+    used = view.usage(card.uuid)
+    return used.pods <= 1 and used.core >= views.FULL_CORE and used.memory >= card.memory
+
+
+def _no_room(view: views.View, card: facts.Card, ask: requests.Gpus) -> Reason | None:
+    if any(view.usage(one.uuid) != views.UNUSED for one in card.instances):
+        return Reason.PARTLY_USED  # Instances of a mode that the card has left; their memory is not free.
+    if view.free_core(card) >= ask.core and view.free_memory(card) >= ask.least_of(card.memory):
+        return None
+    return Reason.IN_USE if _held_whole(view, card) else Reason.FULL
+
+
+def _no_part(
+    view: views.View, device: facts.Card, ask: requests.Parts, manner: requests.Manner
+) -> Reason | None:
+    if ask.share == requests.WHOLE and not unused_part(view, device):
+        return Reason.IN_USE if _held_whole(view, device) else Reason.PARTLY_USED
+    if view.free_core(device) < ask.share:
+        return Reason.FULL
+    if takes_function(device, ask, manner) and next(free_functions(view, device, manner), None) is None:
+        return Reason.NO_FUNCTION
+    return None
+
+
+def unused_part(view: views.View, device: facts.Card) -> bool:
+    """Tell whether nobody has anything of a device, nor any of its virtual functions."""
+    return view.unused(device) and not any(one.bus in view.functions for one in device.functions)
+
+
+def takes_function(device: facts.Card, ask: requests.Parts, manner: requests.Manner) -> bool:
+    """Tell whether a share comes as a virtual function; a whole device only does where one was described."""
+    return bool(device.functions) and (ask.share < requests.WHOLE or bool(manner.function_labels))

@@ -1,0 +1,59 @@
+"""One node's devices as a decision sees them: what is there, and what is taken of it.
+
+A View is made from the inventory for one node, read by the allocator and by `explain`,
+and thrown away. It answers in free core (percent) and free memory (bytes) for each card.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from berth_operator.scheduling.devices import facts
+
+FULL_CORE = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """What all holds together take of one device: core, memory, and how many pods share it."""
+
+    core: int = 0
+    memory: int = 0
+    pods: int = 0
+
+
+UNUSED = Usage()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The devices of one node and their use, by uuid; MIG instances have entries of their own.
+
+    `functions` are the bus ids of virtual functions in use. `withheld` counts cards that
+    somebody surely has and nobody can name: so many of the free ones must be left alone.
+    `open` is false where no card of the node may be given out at all.
+    """
+
+    device: facts.Device
+    used: Mapping[str, Usage] = dataclasses.field(default_factory=dict)
+    functions: frozenset[str] = frozenset()
+    withheld: int = 0
+    open: bool = True
+
+    def usage(self, uuid: str) -> Usage:
+        """Say what is taken of a device."""
+        return self.used.get(uuid, UNUSED)
+
+    def free_core(self, card: facts.Card) -> int:
+        """Say how much compute is left on a card."""
+        return max(0, FULL_CORE - self.usage(card.uuid).core)
+
+    def free_memory(self, card: facts.Card) -> int:
+        """Say how much memory is left on a card."""
+        return max(0, card.memory - self.usage(card.uuid).memory)
+
+    def unused(self, card: facts.Card) -> bool:
+        """Tell whether nobody holds anything of a card."""
+        used = self.used.get(card.uuid)
+        if used is not None and used != UNUSED:
+            return False
+        return not card.instances or all(self.usage(one.uuid) == UNUSED for one in card.instances)

@@ -1,0 +1,69 @@
+"""Why a pod does not fit, node by node and card by card, and what would have to change.
+
+The counts of `tally` say it cheaply for every failing decision, and `brief` makes a
+sentence of them. `explain` looks closer, when somebody asks or when there is time: it
+gives each node its reason, a few or all of them the verdict on each card, names what
+comes nearest, and proposes single changes, every one of them tried before it is told.
+It reads the inventory and never touches it.
+
+The rooms behind: `hearing` asks all nodes at once; `closely` looks at some; `reach` tells
+which nodes could take a changed request, and `obstacles` what is wrong with a node's
+place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy of it.
+`findings` are the values, `words` and `sentences` say them, `tables` lays them out.
+"""
+
+from berth_operator.scheduling import backlog, policy, search
+from berth_operator.scheduling.explain import (
+    closely,
+    easing,
+    findings,
+    hearing,
+    mending,
+    obstacles,
+    reach,
+    sentences,
+    tables,
+)
+
+Explanation = findings.Explanation
+Finding = findings.Finding
+Nearest = findings.Nearest
+Change = findings.Change
+
+brief = sentences.brief
+sentence = sentences.sentence
+nearest = sentences.nearest
+would_fit = sentences.would_fit
+refusals = sentences.refusals
+table = tables.table
+
+
+def explain(
+    places: search.Search, candidate: backlog.Candidate, *, rules: policy.Policy, whole: bool = False
+) -> Explanation:
+    """Explain why a pod finds no place, or on which nodes it finds none.
+
+    1. Ask all nodes.  2. Look at some closely, or with `whole` at all.  3. Name the
+    nearest.  4. Try what would help.
+    """
+    heard = hearing.hear(places, candidate, rules, whole=whole)
+    found = closely.findings_of(heard, whole=whole)
+    fits = int(heard.known.sum()) - len(found)
+    return Explanation(
+        counts=heard.counts,
+        nodes=found,
+        total=int(heard.known.sum()),
+        nearest=closely.nearest(found),
+        changes=() if fits else _changes(heard, found, whole=whole),
+        whole=all(one.looked for one in found),
+    )
+
+
+def _changes(
+    heard: hearing.Hearing, found: tuple[findings.Finding, ...], *, whole: bool
+) -> tuple[findings.Change, ...]:
+    limit = reach.NO_LIMIT
+    asking = reach.Inquiry(heard.picture, each=limit, in_all=limit) if whole else reach.Inquiry(heard.picture)
+    refused = obstacles.single(heard, whole=whole)
+    eased = easing.edits(easing.Easing(heard, found, refused, asking))
+    return findings.in_order([*mending.mends(heard, found, refused), *eased])

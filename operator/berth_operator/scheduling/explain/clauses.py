@@ -1,0 +1,111 @@
+"""The words for changes: each a clause that follows "would fit if"."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, assert_never
+
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.explain import closely, findings, words
+from berth_operator.scheduling.explain.findings import Condition, Unit
+
+DROPPED: Final[Mapping[Condition, str]] = {
+    Condition.MODELS: "the condition on models were dropped",
+    Condition.PATTERN: "the pattern for models were dropped",
+    Condition.AVOID_MODELS: "no model were avoided",
+    Condition.UUIDS: "the list of wanted uuids were dropped",
+    Condition.AVOID_UUIDS: "no uuid were avoided",
+    Condition.MEMORY_AT_LEAST: "the condition on memory were dropped",
+    Condition.SCOPE: "the condition on scope were dropped",
+    Condition.JOINT: "the devices needed not be joint",
+    Condition.LABELS: "the condition on labels were dropped",
+    Condition.FUNCTION_LABELS: "the condition on labels of virtual functions were dropped",
+    Condition.SELECTOR: "the node selector {value} were dropped",
+    Condition.AFFINITY: "the node affinity were dropped",
+    Condition.TAINT: "the taint {value} were tolerated",
+}
+MENDED: Final[Mapping[Reason, str]] = {
+    Reason.UNSCHEDULABLE: "{node} were uncordoned",
+    Reason.SILENT: "the agent of {node} were back",
+    Reason.SOURCE_FAILED: "the agent of {node} could read its cards",
+    Reason.CORDONED: "{devices} were uncordoned",
+    Reason.UNHEALTHY: "{devices} were healthy",
+    Reason.OCCUPIED: "strangers left {devices}",
+}
+MINORS_LISTED: Final = 16
+# What a part of each card is a part of.
+PARTS: Final = {
+    (closely.CORE, Unit.PERCENT): " of the core of each card",
+    ("", Unit.BYTES): " of each card",
+    ("ratio", Unit.PERCENT): " of the memory of each card",
+}
+
+
+def clause(change: findings.Change) -> str:
+    """Say what would have to happen."""
+    match change:
+        case findings.MakeRoom():
+            return _room(change)
+        case findings.EndPods():
+            return _ended(change)
+        case findings.FreeResource(node, measure):
+            freed = words.amount(measure.unit, measure.missing)
+            return f"{freed} {words.short(measure.name)} were freed on {words.short(node)}"
+        case findings.AskLess():
+            return _less(change)
+        case findings.Drop(condition, value):
+            return " ".join(DROPPED[condition].format(value=words.short(value)).split())
+        case findings.Mend(node, reason, devices):
+            name = words.short(node)
+            return MENDED[reason].format(node=name, devices=_named(devices, name))
+    assert_never(change)
+
+
+def reach(change: findings.Change) -> str:
+    """Say how many nodes would then fit; nothing where it is about one node."""
+    if not isinstance(change, findings.AskLess | findings.Drop):
+        return ""
+    nodes = "1 node" if change.edit.nodes == 1 else f"{change.edit.nodes} nodes"
+    return nodes if change.edit.exact else f"at least {nodes}"
+
+
+def _named(devices: Sequence[findings.Room], node: str) -> str:
+    """Name devices of a node: by uuid, or by minor where there are many."""
+    if len(devices) <= words.LISTED:
+        return f"{words.listed(one.device for one in devices)} of {node}"
+    minors = words.listed((str(one.minor) for one in devices), most=MINORS_LISTED)
+    return f"{len(devices)} devices of {node} (minors {minors})"
+
+
+def _room(change: findings.MakeRoom) -> str:
+    node = words.short(change.node)
+    if len(change.rooms) == 1:
+        (room,) = change.rooms
+        return f"{_freed(room)} were freed on {words.short(room.device)} of {node}"
+    freed = words.listed(f"{_freed(room)} on {words.short(room.device)}" for room in change.rooms)
+    return f"{freed} of {node} were freed"
+
+
+def _freed(room: findings.Room) -> str:
+    parts = []
+    if room.core:
+        parts.append(f"{room.core} % {closely.core_of(room.type)}".strip())
+    if room.memory:
+        parts.append(words.amount(Unit.BYTES, room.memory))
+    return " and ".join(parts)
+
+
+def _ended(change: findings.EndPods) -> str:
+    node = words.short(change.node)
+    if change.devices:
+        return f"{_named(change.devices, node)} were freed"
+    return f"{words.listed(change.titles)} ended on {node}"
+
+
+def _less(change: findings.AskLess) -> str:
+    measure = change.measure
+    now, was = (words.amount(measure.unit, one, up=False) for one in (measure.free, measure.wanted))
+    if measure.unit is Unit.PIECES and measure.name:
+        of = f" {words.noun(measure.name, measure.wanted)}"
+    else:
+        of = PARTS.get((measure.name, measure.unit), f" {words.short(measure.name)}")
+    where = f" in container {change.container}" if len(change.edit.request.containers) > 1 else ""
+    return f"it asked for {now} instead of {was}{of}{where if change.container else ''}"

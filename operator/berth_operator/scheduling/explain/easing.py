@@ -1,0 +1,280 @@
+"""Changes of the pod itself: one condition given up, or less asked of one thing.
+
+Each is proposed only after the changed request was put to all nodes and one of them could
+take it. Conditions that a pod may give up stand in tables; what is in the way of a node's
+place is found by asking each refused node for all its obstacles, because only a node with
+a single one can be won by a single change.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from berth_operator.scheduling import columns, search
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.explain import closely, findings, hearing, obstacles, reach
+from berth_operator.scheduling.explain.findings import AskLess, Condition, Drop, Edit, Measure, Unit
+from berth_operator.scheduling.nodes import facts
+
+# Which field of the request each condition is.
+OF_CARDS: Final = (
+    (Condition.MODELS, "models"),
+    (Condition.PATTERN, "pattern"),
+    (Condition.AVOID_MODELS, "avoid_models"),
+    (Condition.UUIDS, "uuids"),
+    (Condition.AVOID_UUIDS, "avoid_uuids"),
+    (Condition.MEMORY_AT_LEAST, "memory_at_least"),
+)
+OF_SETS: Final = (
+    (Condition.SCOPE, "scope"),
+    (Condition.JOINT, "joint"),
+    (Condition.LABELS, "labels"),
+    (Condition.FUNCTION_LABELS, "function_labels"),
+)
+FEWER_TRIED: Final = 16
+AMOUNTS_TRIED: Final = 3
+# Resources of which asking for less means nothing.
+FIXED: Final = frozenset({facts.PODS})
+
+
+@dataclasses.dataclass(slots=True)
+class Easing:
+    """One pod, what the nodes said to it, and those of them that were looked at."""
+
+    heard: hearing.Hearing
+    found: tuple[findings.Finding, ...]
+    refused: obstacles.Refused
+    asking: reach.Inquiry
+
+    def edit(self, request: requests.Request, demand: facts.Demand, among: columns.Mask) -> Edit | None:
+        """Put a changed request to these nodes."""
+        able = self.asking.nodes(request, demand, among)
+        if not able.nodes:
+            return None
+        return Edit(request, demand, len(able.nodes), able.exact, self.heard.row(able.nodes[0]).name)
+
+
+def edits(easing: Easing) -> Iterator[findings.Change]:
+    """Find all changes of the pod that would each let it in."""
+    yield from _without_conditions(easing)
+    yield from _elsewhere(easing)
+    if easing.heard.request:
+        yield from _fewer(easing)
+        yield from _less_of_cards(easing)
+    yield from _less_of_resources(easing)
+
+
+# ---------------------------------------------------------------- conditions on devices
+
+
+def _without_conditions(easing: Easing) -> Iterator[Drop]:
+    heard = easing.heard
+    for condition, request in relaxed(heard.request):
+        edit = easing.edit(request, heard.demand, heard.place & heard.room)
+        if edit is not None:
+            yield Drop(condition, "", edit, findings.WHOLE_SIZE)
+
+
+def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Request]]:
+    """Give up one condition after the other."""
+    asked, manner = request.conditions, request.manner
+    for condition, field in OF_CARDS:
+        nothing = getattr(requests.ANY_CARD, field)
+        if getattr(asked, field) != nothing:
+            yield (
+                condition,
+                dataclasses.replace(request, conditions=dataclasses.replace(asked, **{field: nothing})),
+            )
+    for condition, field in OF_SETS:
+        nothing = getattr(requests.ANY_MANNER, field)
+        wish = condition is Condition.SCOPE and not manner.required
+        if getattr(manner, field) != nothing and not wish:
+            yield (
+                condition,
+                dataclasses.replace(request, manner=dataclasses.replace(manner, **{field: nothing})),
+            )
+
+
+# ---------------------------------------------------------------- conditions on the place
+
+
+def _elsewhere(easing: Easing) -> Iterator[Drop]:
+    heard, where = easing.heard, easing.heard.demand.where
+    for obstacle, nodes in easing.refused.nodes.items():
+        eased = obstacles.ease(where, obstacle)
+        if eased is None or obstacle.condition is None:
+            continue
+        edit = easing.edit(heard.request, dataclasses.replace(heard.demand, where=eased), nodes)
+        if edit is not None:
+            edit = dataclasses.replace(edit, exact=edit.exact and easing.refused.exact)
+            yield Drop(obstacle.condition, str(obstacle), edit, findings.WHOLE_SIZE)
+
+
+# ---------------------------------------------------------------- less of the devices
+
+
+def _fewer(easing: Easing) -> Iterator[AskLess]:
+    """Look for the largest number of cards (or instances, replicas, devices) that fits now."""
+    for at, number, ask in each_ask(easing.heard.request):
+        every = isinstance(ask, requests.Parts) and ask.every
+        if ask.count > 1 and not every:
+            found = next(_with_count(easing, at, number, ask), None)
+            if found is not None:
+                yield found
+
+
+def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iterator[AskLess]:
+    heard = easing.heard
+    most = min(ask.count - 1, _most(heard, ask))
+    for count in range(most, max(0, most - FEWER_TRIED), -1):
+        request = with_ask(heard.request, at, number, dataclasses.replace(ask, count=count))
+        demand = scaled(heard, count, ask.count)
+        among = heard.place & search.room(heard.picture, heard.picture.everything, demand)
+        edit = easing.edit(request, demand, among)
+        if edit is not None:
+            measure = Measure(counted(ask), Unit.PIECES, ask.count, count)
+            yield AskLess(heard.request.containers[at].name, measure, edit, measure.lack)
+
+
+def _most(heard: hearing.Hearing, ask: requests.Ask) -> int:
+    """Say how many at most any node might have."""
+    table = heard.picture.columns
+    match ask:
+        case requests.Gpus():
+            return heard.picture.scale()[0]
+        case requests.Instances():
+            column = table.profiles.get(ask.profile)
+            return int(table.instances[:, column].max()) if column is not None else 0
+        case requests.Replicas():
+            return int(table.replicas.max())
+    return FEWER_TRIED
+
+
+def scaled(heard: hearing.Hearing, count: int, before: int) -> facts.Demand:
+    """Lower what is asked under the names that Berth serves, where it is surely about these cards alone."""
+    if len(list(each_ask(heard.request))) != 1:
+        return heard.demand
+    served = tuple((name, -(-amount * count // before)) for name, amount in heard.demand.served)
+    return dataclasses.replace(heard.demand, served=served)
+
+
+def counted(ask: requests.Ask) -> str:
+    """Name what an ask counts, in the words of `tally`."""
+    match ask:
+        case requests.Instances():
+            return f"MIG {ask.profile}"
+        case requests.Replicas():
+            return closely.REPLICAS
+        case requests.Parts():
+            return ask.type
+    return closely.CARDS
+
+
+def each_ask(request: requests.Request) -> Iterator[tuple[int, int, requests.Ask]]:
+    """Walk over all asks, with the numbers of their container and among its asks."""
+    for at, container in enumerate(request.containers):
+        for number, ask in enumerate(container.asks):
+            yield at, number, ask
+
+
+def with_ask(request: requests.Request, at: int, number: int, ask: requests.Ask) -> requests.Request:
+    """Put another ask in the place of one."""
+    container = request.containers[at]
+    asks = (*container.asks[:number], ask, *container.asks[number + 1 :])
+    changed = dataclasses.replace(container, asks=asks)
+    containers = (*request.containers[:at], changed, *request.containers[at + 1 :])
+    return dataclasses.replace(request, containers=containers)
+
+
+# ---------------------------------------------------------------- less of each card
+
+
+def _less_of_cards(easing: Easing) -> Iterator[AskLess]:
+    """Look for the largest share that some card has, among those that were looked at."""
+    for at, number, ask in each_ask(easing.heard.request):
+        if isinstance(ask, requests.Gpus) and not ask.whole:
+            for tries in (_smaller_memory(easing, at, ask), _smaller_core(easing, at, ask)):
+                ways = (_with_share(easing, at, number, ask, smaller) for smaller in tries)
+                found = next((way for way in ways if way is not None), None)
+                if found is not None:
+                    yield found
+
+
+def _against(easing: Easing, at: int) -> Iterator[allocator.Verdict]:
+    name = easing.heard.request.containers[at].name
+    for found in easing.found:
+        if found.shortfall is not None and found.shortfall.container == name:
+            yield from found.shortfall.against
+
+
+def _smaller_memory(easing: Easing, at: int, ask: requests.Gpus) -> Iterable[requests.Gpus]:
+    short = [
+        one
+        for one in _against(easing, at)
+        if 0 < one.free.memory < one.wanted.memory and one.free.core >= one.wanted.core
+    ]
+    if ask.ratio:
+        ratios = {one.free.memory * requests.WHOLE // one.total.memory for one in short}
+        return (dataclasses.replace(ask, ratio=ratio) for ratio in _largest(ratios))
+    return (
+        dataclasses.replace(ask, memory=memory) for memory in _largest({one.free.memory for one in short})
+    )
+
+
+def _smaller_core(easing: Easing, at: int, ask: requests.Gpus) -> Iterable[requests.Gpus]:
+    cores = {
+        one.free.core
+        for one in _against(easing, at)
+        if 0 < one.free.core < one.wanted.core and one.free.memory >= one.wanted.memory
+    }
+    return (dataclasses.replace(ask, core=core) for core in _largest(cores))
+
+
+def _largest(amounts: set[int]) -> list[int]:
+    return [amount for amount in sorted(amounts, reverse=True) if amount > 0][:AMOUNTS_TRIED]
+
+
+def _with_share(
+    easing: Easing, at: int, number: int, ask: requests.Gpus, smaller: requests.Gpus
+) -> AskLess | None:
+    heard = easing.heard
+    edit = easing.edit(with_ask(heard.request, at, number, smaller), heard.demand, heard.place & heard.room)
+    if edit is None:
+        return None
+    measures = (
+        Measure(closely.CORE, Unit.PERCENT, ask.core, smaller.core),
+        Measure("", Unit.BYTES, ask.memory, smaller.memory),
+        Measure("ratio", Unit.PERCENT, ask.ratio, smaller.ratio),
+    )
+    changed = next(one for one in measures if one.missing)
+    return AskLess(heard.request.containers[at].name, changed, edit, changed.lack)
+
+
+# ---------------------------------------------------------------- less of other resources
+
+
+def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
+    heard, table = easing.heard, easing.heard.picture.columns
+    everything = heard.picture.everything
+    for name, amount in heard.demand.amounts:
+        others = tuple(one for one in heard.demand.amounts if one[0] != name)
+        left = search.left(table, everything, name)
+        short = (left > 0) & (left < amount)
+        if name in FIXED or not short.any():
+            continue
+        without = dataclasses.replace(heard.demand, amounts=others)
+        among = heard.place & short & search.room(heard.picture, everything, without)
+        able = easing.asking.nodes(heard.request, without, among)
+        if able.nodes:
+            yield _with_amount(easing, name, amount, able, left)
+
+
+def _with_amount(easing: Easing, name: str, amount: int, able: reach.Reach, left: columns.Numbers) -> AskLess:
+    heard = easing.heard
+    most = max(int(left[at]) for at in able.nodes)
+    amounts = tuple((one, most if one == name else had) for one, had in heard.demand.amounts)
+    nodes = [at for at in able.nodes if left[at] == most]
+    demand = dataclasses.replace(heard.demand, amounts=amounts)
+    edit = Edit(heard.request, demand, len(nodes), able.exact, heard.row(nodes[0]).name)
+    measure = Measure(name, closely.unit(name), amount, most)
+    return AskLess("", measure, edit, measure.lack)

@@ -1,0 +1,239 @@
+"""What is found out about a pod that does not fit: values, before they are put into words.
+
+An Explanation says of each node that refuses why it does, which node comes nearest, and
+which single changes would each let the pod in. All quantities are the core's own: percent
+and bytes of cards, thousandths of cpu, whole numbers of everything else. Words are made
+of them in `words` and `sentences`.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.nodes import facts
+
+NOBODY: Final = -1  # The minor of what is no device.
+
+
+class Unit(enum.StrEnum):
+    """What an amount counts, so that it can be written as people write it."""
+
+    PERCENT = "percent"
+    BYTES = "bytes"
+    THOUSANDTHS = "thousandths"
+    PIECES = "pieces"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measure:
+    """So much is wanted of something and so much is free; `name` is empty for the memory of a card."""
+
+    name: str
+    unit: Unit
+    wanted: int
+    free: int
+
+    @property
+    def missing(self) -> int:
+        """How much would have to be freed."""
+        return max(0, self.wanted - self.free)
+
+    @property
+    def lack(self) -> float:
+        """What part of the wanted is missing, from 0 to 1."""
+        return self.missing / self.wanted if self.wanted else 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """Why one node refuses.
+
+    `reason` is the first in the order of `tally`. Where that is about devices and the node
+    was looked at closely, `shortfall` has the verdict on each card. `measures` say how much
+    is missing, `holders` who holds cards that nobody can name. `never` tells that the node
+    could not take the pod even with nothing used.
+    """
+
+    node: str
+    reason: decisions.Reason
+    detail: str = ""
+    never: bool = False
+    looked: bool = False
+    measures: tuple[Measure, ...] = ()
+    holders: tuple[str, ...] = ()
+    shortfall: allocator.Shortfall | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nearest:
+    """The node that comes closest, and its card where a single one does; `measures` are what is missing."""
+
+    node: str
+    reason: decisions.Reason
+    detail: str
+    measures: tuple[Measure, ...]
+    device: str = ""
+    minor: int = NOBODY
+    type: str = ""
+
+    @property
+    def lack(self) -> float:
+        """What part is missing of what is missing most."""
+        return max(one.lack for one in self.measures)
+
+
+# ---------------------------------------------------------------- changes
+
+
+class Condition(enum.StrEnum):
+    """A condition that a pod may give up."""
+
+    MODELS = "models"
+    PATTERN = "pattern"
+    AVOID_MODELS = "avoid-models"
+    UUIDS = "uuids"
+    AVOID_UUIDS = "avoid-uuids"
+    MEMORY_AT_LEAST = "memory-at-least"
+    SCOPE = "scope"
+    JOINT = "joint"
+    LABELS = "labels"
+    FUNCTION_LABELS = "function-labels"
+    SELECTOR = "selector"
+    AFFINITY = "affinity"
+    TAINT = "taint"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Edit:
+    """What a pod would ask after a change of its own, and how many nodes could take that.
+
+    `exact` is false where only the likeliest nodes were looked at, so that there may be
+    more. `example` is the first of them by name.
+    """
+
+    request: requests.Request
+    demand: facts.Demand
+    nodes: int
+    exact: bool
+    example: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Room:
+    """So much of one device, in percent and bytes."""
+
+    device: str
+    minor: int
+    core: int = 0
+    memory: int = 0
+    type: str = devices.GPU
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MakeRoom:
+    """Somebody gives up a part of these cards of a node; `holders` are the pods that share them now."""
+
+    node: str
+    rooms: tuple[Room, ...]
+    holders: tuple[str, ...]
+    size: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EndPods:
+    """These pods of a node end; `devices` are those of theirs that this pod would then get."""
+
+    node: str
+    pods: tuple[str, ...]
+    titles: tuple[str, ...]
+    devices: tuple[Room, ...]
+    size: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FreeResource:
+    """Somebody gives up so much of a resource of a node."""
+
+    node: str
+    measure: Measure
+    size: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskLess:
+    """The pod asks for less: of the cards of one container, of each card, or of a resource of the node."""
+
+    container: str
+    measure: Measure  # `wanted` is what it asks now, `free` what it could have.
+    edit: Edit
+    size: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drop:
+    """The pod gives up one condition; `value` says which where it has several of the kind."""
+
+    condition: Condition
+    value: str
+    edit: Edit
+    size: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mend:
+    """What is wrong with a node or some of its devices is put right; without devices it is the node's."""
+
+    node: str
+    reason: decisions.Reason
+    devices: tuple[Room, ...]
+    size: float
+
+
+Change = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
+
+# Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
+ORDER: Final = (MakeRoom, EndPods, FreeResource, Mend, AskLess, Drop)
+WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
+
+
+def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Put changes in order, the smallest first.
+
+    The size of a change is the part of the pod's own ask that it is about: 2 of 8 GiB are
+    smaller than 1 of 2 cards. A whole node that comes back and a whole condition that goes
+    are as large as all of it. What is equal keeps the order in which it was found.
+    """
+    return tuple(sorted(changes, key=lambda one: (round(one.size, 6), ORDER.index(type(one)))))
+
+
+# ---------------------------------------------------------------- the whole
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explanation:
+    """All that was found out.
+
+    `counts` say how many nodes refuse for which reason, `nodes` has each of them by name.
+    `total` is the number of all known nodes. `whole` tells that all were looked at closely.
+    """
+
+    counts: tuple[decisions.Count, ...]
+    nodes: tuple[Finding, ...]
+    total: int
+    nearest: Nearest | None = None
+    changes: tuple[Change, ...] = ()
+    whole: bool = True
+
+    @property
+    def fits(self) -> int:
+        """How many nodes could take the pod as it is."""
+        return self.total - len(self.nodes)
+
+    @property
+    def never(self) -> bool:
+        """Whether no node could take the pod even with nothing used and nothing wrong."""
+        return bool(self.nodes) and not self.fits and all(one.never for one in self.nodes)

@@ -1,0 +1,201 @@
+"""What all nodes say to one pod, before any of them is looked at closely.
+
+Three things must hold on a node: its place suits, its resources suffice, its devices do.
+A Hearing has a mask for each of the three over all rows, so that "only this one thing
+stands in the way" is a question to masks. It also says which nodes could never take the
+pod, and how near each of the others comes, as far as sums can tell: that decides which
+few are worth a closer look.
+"""
+
+import dataclasses
+import functools
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import backlog, columns, inventory, policy, rows, search, tally
+from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.explain import reach
+from berth_operator.scheduling.nodes import facts
+
+# How many nodes of those that seem able are looked at, for a pod that fits somewhere.
+MOST_CHECKED: Final = 256
+
+PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
+STATES: Final = frozenset(reason for reason in columns.STATES if reason is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hearing:
+    """What all nodes say, by row; masks and numbers are as long as the inventory has rows.
+
+    `code` is the number of a node's reason in `whys`, of which the first is that there is none.
+    """
+
+    picture: inventory.Inventory
+    rules: policy.Policy
+    request: requests.Request
+    demand: facts.Demand
+    counts: tuple[Count, ...]
+    whys: tuple[tally.Why | None, ...]
+    code: columns.Numbers
+    known: columns.Mask
+    place: columns.Mask
+    room: columns.Mask
+    never: columns.Mask
+    gap: columns.Scores
+
+    def row(self, at: int) -> rows.Row:
+        """Give a node in full."""
+        row = self.picture.rows[at]
+        assert row is not None, "a node that spoke"  # noqa: S101
+        return row
+
+    def why(self, at: int) -> tally.Why:
+        """Give the reason of a node that has one."""
+        why = self.whys[int(self.code[at])]
+        assert why is not None, "a node that refuses"  # noqa: S101
+        return why
+
+    def saying(self, among: frozenset[Reason]) -> columns.Mask:
+        """Tell which nodes give one of these reasons."""
+        codes = [code for code, why in enumerate(self.whys) if why is not None and why[0] in among]
+        return np.isin(self.code, codes)
+
+    @functools.cached_property
+    def refusing(self) -> list[int]:
+        """The rows of all nodes that refuse, by name."""
+        found = np.flatnonzero(self.code)
+        refusing: list[int] = found[np.argsort(self.picture.rank()[found])].tolist()
+        return refusing
+
+    @functools.cached_property
+    def remoteness(self) -> columns.Numbers:
+        """What a node would need: 0 for room, 1 for another state, 2 for other hardware."""
+        remote: columns.Numbers = np.where(self.never, 2, self.saying(PLACES | STATES))
+        return remote
+
+    def nearest(self, among: columns.Mask | None = None) -> list[int]:
+        """Put refusing nodes in order, the nearest first, those before others that need less of a change."""
+        found = np.flatnonzero(self.code if among is None else among & (self.code > 0))
+        keys = (self.picture.rank()[found], self.gap[found], self.remoteness[found])
+        nearest: list[int] = found[np.lexsort(keys)].tolist()
+        return nearest
+
+
+def hear(
+    places: search.Search, candidate: backlog.Candidate, rules: policy.Policy, *, whole: bool
+) -> Hearing:
+    """Ask all nodes."""
+    picture, request, demand = places.picture, candidate.request, candidate.demand
+    question = search.ask(request, demand)
+    placed = places.place(request, demand, rules=rules)
+    # Where a place was found, not all were looked at, nor perhaps for this very question.
+    closer = places.closer(question, rules) if placed is None else {}
+    sheet = tally.judge(picture, question, closer)
+    known = picture.columns.known[: picture.size].copy()
+    _look_again(sheet, picture, candidate, known & (sheet.code == 0), whole=whole)
+    everything = picture.everything
+    return Hearing(
+        picture,
+        rules,
+        request,
+        demand,
+        counts=sheet.counts(),
+        whys=(None, *sheet.whys),
+        code=sheet.code,
+        known=known,
+        place=known & (picture.places(demand.where).code == 0),
+        room=search.room(picture, everything, demand),
+        never=never(picture, everything, question),
+        gap=gaps(picture, everything, question),
+    )
+
+
+def _look_again(
+    sheet: tally.Sheet,
+    picture: inventory.Inventory,
+    candidate: backlog.Candidate,
+    quiet: columns.Mask,
+    *,
+    whole: bool,
+) -> None:
+    """Look at the nodes that gave no reason, and write one down for those that should have."""
+    if not quiet.any():
+        return
+    asking = reach.Inquiry(picture, each=reach.NO_LIMIT if whole else MOST_CHECKED, in_all=reach.NO_LIMIT)
+    able = asking.nodes(candidate.request, candidate.demand, quiet)
+    for at in sorted(set(np.flatnonzero(quiet).tolist()) - set(able.nodes)) if able.exact else ():
+        row = picture.rows[at]
+        found = allocator.place(row.view(), candidate.request) if row else ()
+        if isinstance(found, allocator.Shortfall):
+            sheet.note(at, (found.reason, found.detail))
+
+
+# ---------------------------------------------------------------- never, and how near
+
+
+def never(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Mask:
+    """Tell which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
+    table, need = picture.columns, question.need
+    hopeless = np.zeros(table.height(at), dtype=np.bool_)
+    for name, amount in question.demand.amounts:
+        hopeless |= allocatable(table, at, name) < amount
+    for name, amount in question.demand.served:
+        given = allocatable(table, at, name)
+        hopeless |= (given != columns.ABSENT) & (given < amount)
+    if need.asked:
+        hopeless |= table.state[at] == columns.STATES.index(Reason.NO_DEVICE)
+    asks = tally.counted_asks(need)
+    if asks:
+        *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
+        for ask in asks:
+            hopeless |= columns.count(right & tally.large_cards(table, at, ask)) < ask.count
+    return hopeless
+
+
+def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.Numbers:
+    """Say how much of a resource nodes have in all; ABSENT where they do not advertise it."""
+    column = table.resources.get(name)
+    if column is None:
+        return np.full(table.height(at), columns.ABSENT, dtype=np.int64)
+    given: columns.Numbers = table.allocatable[at, column]
+    return given
+
+
+def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Scores:
+    """Say for each node what part is missing of what it lacks most, from 0 to 1, as far as sums can tell."""
+    table = picture.columns
+    gap = np.zeros(table.height(at))
+    for name, amount in question.demand.amounts + question.demand.served:
+        left = search.left(table, at, name)
+        gap = np.maximum(gap, np.where(left == columns.ABSENT, 0, _lack(left, amount)))
+    asks = tally.counted_asks(question.need)
+    if asks:
+        *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
+        for ask in asks:
+            gap = np.maximum(gap, _card_gap(table, at, ask, right))
+    return gap
+
+
+def _card_gap(
+    table: columns.Columns, at: columns.Rows, ask: requests.Gpus, right: columns.Mask
+) -> columns.Scores:
+    if ask.whole:
+        free = columns.count(right & table.whole[at]) - table.withheld[at]
+        return _lack(free, ask.count)
+    lack = np.maximum(_lack(table.core[at], ask.core), _memory_lack(table, at, ask))
+    lack = np.sort(np.where(right, lack, 1.0), axis=1)
+    nearest: columns.Scores = lack[:, : ask.count].mean(axis=1)
+    return nearest
+
+
+def _memory_lack(table: columns.Columns, at: columns.Rows, ask: requests.Gpus) -> columns.Scores:
+    wanted = table.total[at] * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
+    return _lack(table.memory[at], wanted)
+
+
+def _lack(free: columns.Numbers, wanted: columns.Numbers | int) -> columns.Scores:
+    lack: columns.Scores = np.clip(1 - free / np.maximum(wanted, 1), 0, 1)
+    return np.where(np.asarray(wanted) > 0, lack, 0.0)

@@ -1,0 +1,221 @@
+"""Changes of one node: room made on its cards, pods that end, things put right.
+
+Each is proposed only after a copy of the node was changed that way and the pod found its
+place there. For every kind of change the nearest nodes are tried, a few of them, and the
+first success is told: one way is enough to know what would help.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from berth_operator.scheduling import inventory, rows
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, facts
+from berth_operator.scheduling.explain import closely, findings, hearing, obstacles, trials
+from berth_operator.scheduling.explain.findings import EndPods, Finding, FreeResource, MakeRoom, Mend, Room
+from berth_operator.scheduling.holds import Hold
+
+NODES_TRIED: Final = 2
+PODS_TRIED: Final = 16
+TROUBLE: Final = (Reason.CORDONED, Reason.UNHEALTHY, Reason.OCCUPIED)
+
+
+def mends(
+    heard: hearing.Hearing, found: tuple[Finding, ...], refused: obstacles.Refused
+) -> Iterator[findings.Change]:
+    """Find changes of nodes, one of each kind at most, that would each let the pod in."""
+    near = [at for at in heard.nearest() if heard.remoteness[at] == 0]
+    looked = {heard.picture.index[one.node]: one for one in found if one.looked}
+    told = [(at, looked[at]) for at in near if at in looked]
+    yield from _first(_room_made(heard, at, one) for at, one in told[: 2 * NODES_TRIED])
+    yield from _first(_pods_ended(heard, at) for at in near[:NODES_TRIED])
+    yield from _first(_resource_freed(heard, at, one) for at, one in told[: 2 * NODES_TRIED])
+    for trouble in TROUBLE:
+        with_trouble = [(at, one) for at, one in told if trouble in _troubles(one)]
+        yield from _first(_card_mended(heard, at, one, trouble) for at, one in with_trouble[:NODES_TRIED])
+    yield from _first(_opened(heard, at) for at in _closed(heard, Reason.SILENT))
+    yield from _first(_opened(heard, at) for at in _closed(heard, Reason.SOURCE_FAILED))
+    cordoned = refused.nodes.get(obstacles.CORDON)
+    if cordoned is not None:
+        yield from _first(_uncordoned(heard, at) for at in heard.nearest(cordoned)[:NODES_TRIED])
+
+
+def _first(tried: Iterable[findings.Change | None]) -> Iterator[findings.Change]:
+    found = next((change for change in tried if change is not None), None)
+    if found is not None:
+        yield found
+
+
+# ---------------------------------------------------------------- others give something up
+
+
+def _room_made(heard: hearing.Hearing, at: int, found: Finding) -> MakeRoom | None:
+    """Make room on as many cards as are missing, those first that lack least."""
+    shortfall = found.shortfall
+    if shortfall is None or found.never:
+        return None
+    rooms = [
+        (max((one.lack for one in closely.missing(verdict)), default=0.0), verdict.minor, room_on(verdict))
+        for verdict in shortfall.against
+        if _gives_parts(verdict)
+    ]
+    missing = shortfall.wanted - shortfall.found
+    if not 0 < missing <= len(rooms):
+        return None
+    easiest = sorted(rooms, key=lambda one: (round(one[0], 6), one[1], one[2].device))[:missing]
+    made = tuple(room for _, _, room in easiest)
+    row = heard.row(at)
+    holds = trials.with_room(in_order(row), made)
+    if not holds or not trials.fits(heard, trials.changed_holds(heard, at, holds)):
+        return None
+    size = sum(lack for lack, _, _ in easiest) / shortfall.wanted
+    return MakeRoom(row.name, made, _holders(row, {room.device for room in made}), min(1.0, size))
+
+
+def _gives_parts(verdict: allocator.Verdict) -> bool:
+    """Tell whether a part of a device would do: who wants it whole wants nobody else on it."""
+    whole = verdict.wanted.core >= verdict.total.core and verdict.wanted.memory >= verdict.total.memory
+    return verdict.reason in closely.USED and not verdict.never and not whole
+
+
+def room_on(verdict: allocator.Verdict) -> Room:
+    """Say how much would have to be freed on a device."""
+    core = max(0, verdict.wanted.core - verdict.free.core)
+    memory = max(0, verdict.wanted.memory - verdict.free.memory)
+    return Room(verdict.device, verdict.minor, core, memory, verdict.type)
+
+
+def _holders(row: rows.Row, devices: set[str]) -> tuple[str, ...]:
+    holds = (hold for hold in row.holds.values() if any(share.uuid in devices for share in hold.shares))
+    return tuple(sorted(hold.title for hold in holds))
+
+
+def in_order(row: rows.Row) -> list[Hold]:
+    """Put the pods of a node in order: those first whose end would soonest leave a device unused."""
+    pods: dict[str, int] = {}
+    for hold in row.holds.values():
+        for share in hold.shares:
+            pods[share.uuid] = pods.get(share.uuid, 0) + 1
+
+    def key(hold: Hold) -> tuple[object, ...]:
+        crowd = min((pods[share.uuid] for share in hold.shares), default=0)
+        memory = sum(share.memory for share in hold.shares)
+        first = min((share.minor for share in hold.shares), default=findings.NOBODY)
+        return not hold.shares, crowd, len(hold.shares), memory, first, hold.title, hold.uid
+
+    return sorted(row.holds.values(), key=key)
+
+
+def _pods_ended(heard: hearing.Hearing, at: int) -> EndPods | None:
+    """End one pod after the other until this one fits, then let those go on whose end was not needed."""
+    row = heard.row(at)
+    order = in_order(row)[:PODS_TRIED]
+    copy = trials.copied(heard, at)
+    for hold in order:
+        copy.release(hold.uid)
+    if not trials.fits(heard, copy):
+        return None
+    copy, ended = trials.copied(heard, at), []
+    for hold in order:
+        ended.append(copy.release(hold.uid))
+        if trials.fits(heard, copy):
+            return _ended(heard, at, list(_needed(heard, copy, ended)))
+    return None
+
+
+def _needed(heard: hearing.Hearing, copy: inventory.Inventory, ended: list[Hold]) -> Iterator[Hold]:
+    for hold in ended[:-1]:
+        copy.charge(hold)
+        if not trials.fits(heard, copy):
+            yield copy.release(hold.uid)
+    yield ended[-1]
+
+
+def _ended(heard: hearing.Hearing, at: int, ended: list[Hold]) -> EndPods:
+    row = heard.row(at)
+    copy = trials.copied(heard, at)
+    for hold in ended:
+        copy.release(hold.uid)
+    given = trials.shares(heard, copy)
+    held = {share.uuid: share for hold in ended for share in hold.shares}
+    devices = tuple(
+        Room(uuid, share.minor, share.core, share.memory, share.type)
+        for uuid, share in sorted(held.items(), key=lambda one: (one[1].minor, one[0]))
+        if uuid in given
+    )
+    size = len(devices) / max(1, len(given)) if devices else 1.0
+    ended = sorted(ended, key=lambda hold: (hold.title, hold.uid))
+    uids, titles = (tuple(getattr(hold, field) for hold in ended) for field in ("uid", "title"))
+    return EndPods(row.name, uids, titles, devices, size)
+
+
+def _resource_freed(heard: hearing.Hearing, at: int, found: Finding) -> FreeResource | None:
+    """Free what is missing of the only resource that a node lacks."""
+    if found.reason is not Reason.INSUFFICIENT_RESOURCE or len(found.measures) != 1 or found.never:
+        return None
+    row, measure = heard.row(at), found.measures[0]
+    holds = trials.with_resource(in_order(row), measure.name, measure.missing)
+    if not holds or not trials.fits(heard, trials.changed_holds(heard, at, holds)):
+        return None
+    return FreeResource(row.name, measure, min(1.0, measure.lack))
+
+
+# ---------------------------------------------------------------- things put right
+
+
+def _troubles(found: Finding) -> set[Reason]:
+    return {verdict.reason for verdict in found.shortfall.against} if found.shortfall else set()
+
+
+def _card_mended(heard: hearing.Hearing, at: int, found: Finding, trouble: Reason) -> Mend | None:
+    """Put as few cards right as will do, those first that would then be free."""
+    row, device = heard.row(at), heard.row(at).device
+    if device is None or found.shortfall is None:
+        return None
+    cards = [one for one in found.shortfall.against if one.reason is trouble]
+    cards.sort(key=lambda one: (-one.free.core, -one.free.memory, one.minor))
+    missing = max(1, found.shortfall.wanted - found.shortfall.found)
+    for count in range(min(missing, len(cards)), len(cards) + 1):
+        mended = {one.device for one in cards[:count]}
+        if trials.fits(heard, trials.changed_device(heard, at, well(device, mended))):
+            rooms = tuple(Room(one.device, one.minor, type=one.type) for one in cards[:count])
+            return Mend(row.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
+    return None
+
+
+def well(device: facts.Device, mended: set[str]) -> facts.Device:
+    """Give a node's devices with some of them free of trouble."""
+
+    def each(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
+        return tuple(
+            dataclasses.replace(card, trouble=None) if card.uuid in mended else card for card in cards
+        )
+
+    return dataclasses.replace(device, cards=each(device.cards), others=each(device.others))
+
+
+def _closed(heard: hearing.Hearing, reason: Reason) -> list[int]:
+    """Choose nodes to open: those that could take the pod if they were."""
+    able = heard.saying(frozenset({reason})) & heard.room & ~heard.never
+    return heard.nearest(able)[:NODES_TRIED]
+
+
+def _opened(heard: hearing.Hearing, at: int) -> Mend | None:
+    """Let the agent be heard again, or let it read its cards again, but not both."""
+    row, reason = heard.row(at), heard.why(at)[0]
+    if row.device is None:
+        return None
+    failed = row.device.failed if reason is Reason.SILENT else ""
+    copy = trials.changed_device(heard, at, dataclasses.replace(row.device, failed=failed))
+    return Mend(row.name, reason, (), findings.WHOLE_SIZE) if trials.fits(heard, copy) else None
+
+
+def _uncordoned(heard: hearing.Hearing, at: int) -> Mend | None:
+    row = heard.row(at)
+    if row.node is None:
+        return None
+    copy = trials.changed_node(heard, at, obstacles.uncordoned(row.node))
+    if not trials.fits(heard, copy):
+        return None
+    return Mend(row.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)

@@ -1,0 +1,112 @@
+"""What keeps a pod away from a node's place: all of it, not only the first thing.
+
+A node that differs in one thing alone (one pair of the selector, the affinity, one taint,
+its being cordoned) can be won by one change; one that differs in two cannot. Taints that
+Kubernetes itself puts on a node say that something is wrong with it, so nobody is told to
+tolerate those.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import columns, search
+from berth_operator.scheduling.explain import hearing, reach
+from berth_operator.scheduling.explain.findings import Condition
+from berth_operator.scheduling.nodes import affinity, facts, taints
+
+OF_KUBERNETES: Final = "node.kubernetes.io/"
+MOST_JUDGED: Final = 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One thing in the way; without a condition it is the node that is cordoned."""
+
+    condition: Condition | None
+    key: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        """Say it as it is written in a manifest."""
+        return f"{self.key}={self.value}" if self.value else self.key
+
+
+CORDON: Final = Obstacle(None)
+SELECTOR: Final = Obstacle(Condition.SELECTOR)  # As a whole.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """The nodes with a single obstacle, by obstacle; `exact` tells that all nodes were judged."""
+
+    nodes: Mapping[Obstacle, columns.Mask]
+    exact: bool
+
+
+def single(heard: hearing.Hearing, *, whole: bool) -> Refused:
+    """Find the refused nodes that have all else, and of them those with a single obstacle."""
+    able = np.flatnonzero(heard.known & heard.room & ~heard.place)
+    able = able[reach.enough(heard.picture, able, search.ask(heard.request, heard.demand))]
+    judged = able if whole else able[:MOST_JUDGED]
+    found: dict[Obstacle, columns.Mask] = {}
+    for at in judged.tolist():
+        row = heard.row(at)
+        obstacle = only(row.node, heard.demand.where) if row.node else None
+        if obstacle is not None:
+            empty = np.zeros(heard.picture.size, dtype=np.bool_)
+            found.setdefault(obstacle, empty)[at] = True
+    if SELECTOR in found:
+        pairs = [nodes for one, nodes in found.items() if one.condition is Condition.SELECTOR]
+        found[SELECTOR] = np.logical_or.reduce(pairs)
+    ordered = sorted(
+        found.items(), key=lambda item: (-int(item[1].sum()), str(item[0].condition), str(item[0]))
+    )
+    return Refused(dict(ordered), exact=len(judged) == len(able))
+
+
+def only(node: facts.Node, where: facts.Where) -> Obstacle | None:
+    """Name the obstacle of a node that has no other; all pairs of a selector together count as one."""
+    found = set(each(node, where))
+    if len(found) > 1 and all(one.condition is Condition.SELECTOR for one in found):
+        return SELECTOR
+    return found.pop() if len(found) == 1 else None
+
+
+def each(node: facts.Node, where: facts.Where) -> Iterator[Obstacle]:
+    """List all that keeps a pod away from a node."""
+    if not taints.may_schedule(node, where.tolerations):
+        yield CORDON
+    for taint in node.taints:
+        alone = facts.Node(node.name, taints=(taint,))
+        if taints.untolerated(alone, where.tolerations) is not None:
+            marked = taint.key == facts.UNSCHEDULABLE_TAINT
+            yield CORDON if marked else Obstacle(Condition.TAINT, taint.key, taint.value)
+    for key, value in where.selector:
+        if node.labels.get(key) != value:
+            yield Obstacle(Condition.SELECTOR, key, value)
+    if not affinity.matches(facts.Where(affinity=where.affinity), node):
+        yield Obstacle(Condition.AFFINITY)
+
+
+def ease(where: facts.Where, obstacle: Obstacle) -> facts.Where | None:
+    """Take an obstacle out of the pod's way, if the pod should."""
+    match obstacle.condition:
+        case Condition.SELECTOR:
+            pair = obstacle.key, obstacle.value
+            kept = tuple(one for one in where.selector if obstacle.key and one != pair)
+            return dataclasses.replace(where, selector=kept)
+        case Condition.AFFINITY:
+            return dataclasses.replace(where, affinity=None)
+        case Condition.TAINT if not obstacle.key.startswith(OF_KUBERNETES):
+            more = facts.Toleration(obstacle.key, "Equal", obstacle.value)
+            return dataclasses.replace(where, tolerations=(*where.tolerations, more))
+    return None
+
+
+def uncordoned(node: facts.Node) -> facts.Node:
+    """Give a node as it is once people have uncordoned it."""
+    kept = tuple(taint for taint in node.taints if taint.key != facts.UNSCHEDULABLE_TAINT)
+    return dataclasses.replace(node, unschedulable=False, taints=kept)

@@ -1,0 +1,98 @@
+"""Which nodes have the devices for a request: by sums where they suffice, else by looking closely.
+
+The same two steps as the search takes, but for all nodes and without ranking them. For a
+simple request on plain cards sums are enough, and one of the nodes is looked at all the
+same, so that nothing is claimed which the allocator would not do. For the rest a closer
+look costs a search for each node, so there is a limit, and a Reach says when it was met.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import columns, inventory, rows, search
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.nodes import facts
+
+LOOKS_EACH: Final = 8  # For one question.
+LOOKS_IN_ALL: Final = 96
+NO_LIMIT: Final = 1 << 40
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reach:
+    """The nodes that have the devices, by row, in the order of their names.
+
+    `exact` tells that no node which might have them was left unasked.
+    """
+
+    nodes: tuple[int, ...]
+    exact: bool = True
+
+
+class Inquiry:
+    """Asks the nodes of one inventory, and counts the closer looks: for one question and in all."""
+
+    def __init__(
+        self, picture: inventory.Inventory, *, each: int = LOOKS_EACH, in_all: int = LOOKS_IN_ALL
+    ) -> None:
+        self.picture = picture
+        self.each = each
+        self.left = in_all
+
+    def nodes(self, request: requests.Request, demand: facts.Demand, among: columns.Mask) -> Reach:
+        """Find out which of these nodes have the devices for a request."""
+        question = search.ask(request, demand)
+        able = np.flatnonzero(among)
+        able = able[enough(self.picture, able, question)]
+        able = able[np.argsort(self.picture.rank()[able])]
+        if not question.need.asked:
+            return Reach(tuple(able.tolist()))
+        doubtful = self._odd[able] if question.need.simple else np.ones(len(able), dtype=np.bool_)
+        sure = able[~doubtful].tolist()
+        while sure and not fits(self.picture, request, sure[0]):
+            del sure[0]
+        return self._with_doubtful(request, sure, able[doubtful].tolist())
+
+    def _with_doubtful(self, request: requests.Request, sure: list[int], doubtful: list[int]) -> Reach:
+        asked = list(self._while_allowed(doubtful))
+        found = [at for at in asked if fits(self.picture, request, at)]
+        rank = self.picture.rank()
+        together = sorted([*sure, *found], key=lambda at: int(rank[at])) if found else sure
+        return Reach(tuple(together), exact=len(asked) == len(doubtful))
+
+    def _while_allowed(self, rows_: list[int]) -> Iterator[int]:
+        for at in rows_[: self.each]:
+            if self.left <= 0:
+                return
+            self.left -= 1
+            yield at
+
+    @functools.cached_property
+    def _odd(self) -> columns.Mask:
+        if not len(self.picture.columns.profiles):
+            return np.zeros(self.picture.size, dtype=np.bool_)
+        return np.array([odd(row) for row in self.picture.rows], dtype=np.bool_)
+
+
+def enough(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Mask:
+    """Tell which nodes have enough devices as far as sums can tell."""
+    need = question.need
+    matching = search.matching_cards(picture, at, question.conditions) if need.cards else None
+    fit = search.share_fits(picture, at, need, matching)
+    return search.enough_devices(picture, at, need, matching, fit)
+
+
+def odd(row: rows.Row | None) -> bool:
+    """Tell whether a card has left its MIG mode while instances are held: sums take it for free."""
+    device = row.device if row is not None else None
+    return device is not None and any(card.instances and not card.mig for card in device.cards)
+
+
+def fits(picture: inventory.Inventory, request: requests.Request, at: int) -> bool:
+    """Look at the devices of one node closely."""
+    row = picture.rows[at]
+    return row is not None and allocator.find(row.view(), request) is not None

@@ -1,0 +1,131 @@
+"""Sentences: what condition and event say of a pod that waits.
+
+One sentence for the counts, with what is nearest, and one for what would help most. It
+holds only figures of the cards it names and numbers of nodes, so it stays the same while
+pods come and go elsewhere. Conditions and events have a limit of 1,024 characters; where
+that is met, rare reasons are left out before anything is cut.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling.decisions import Count, Reason, Refusal
+from berth_operator.scheduling.explain import clauses, findings, words
+
+LONGEST: Final = 1024
+REASONS_SHOWN: Final = (8, 4, 2, 1)
+# Reasons that are about single cards, of which one is named.
+EXEMPLARY: Final = frozenset({Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE})
+
+
+def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:
+    """Say why a pod waits and what would help, or what is wrong with its request."""
+    if isinstance(told, decisions.Reject):
+        return _cut("; ".join(fault.detail for fault in told.refusals))
+    extras = _extras(told)
+    ending = _ending(told)
+    for shown in REASONS_SHOWN:
+        text = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
+        if len(text) <= LONGEST:
+            return text
+    return _cut(text)
+
+
+def brief(counts: Sequence[Count], candidate: backlog.Candidate) -> str:
+    """Say why a pod waits, from the counts alone."""
+    total = sum(count.nodes for count in counts)
+    return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], {}))
+
+
+def nearest(found: findings.Nearest) -> str:
+    """Say what comes closest."""
+    what = " and ".join(words.counted(one) for one in found.measures)
+    of = f"{words.device(found.type, found.minor)} of " if found.device else ""
+    return f"{of}{words.short(found.node)} has {what} free"
+
+
+def would_fit(change: findings.Change) -> str:
+    """Say what would help, and on how many nodes where it is the pod that changes."""
+    nodes = clauses.reach(change)
+    return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
+
+
+def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[Refusal, ...]:
+    """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
+    if not told.total:
+        return (Refusal(Reason.NO_NODES, detail=words.REASONS[Reason.NO_NODES](0, candidate, "")),)
+    return tuple(refusal for finding in told.nodes for refusal in _refusals(finding, candidate))
+
+
+def _refusals(finding: findings.Finding, candidate: backlog.Candidate) -> list[Refusal]:
+    against = finding.shortfall.against if finding.shortfall else ()
+    if not against:
+        detail = finding.detail or words.listed(finding.holders)
+        message = words.REASONS[finding.reason](1, candidate, detail).removeprefix("1 ")
+        figures = ", ".join(map(words.counted, finding.measures))
+        return [
+            Refusal(finding.reason, finding.node, detail=f"{message}: {figures} free" if figures else message)
+        ]
+    return [
+        Refusal(verdict.reason, finding.node, verdict.device, words.against(verdict)) for verdict in against
+    ]
+
+
+# ---------------------------------------------------------------- parts of it
+
+Extras = dict[tuple[Reason, str], str]
+
+
+def _counted(
+    counts: Sequence[Count], candidate: backlog.Candidate, total: int, shown: int, extras: Extras
+) -> str:
+    if not total:
+        return words.REASONS[Reason.NO_NODES](0, candidate, "")
+    fits = total - sum(count.nodes for count in counts)
+    head = f"{fits}/{total} nodes fit"
+    parts = [
+        words.REASONS[count.reason](count.nodes, candidate, count.detail)
+        + extras.get((count.reason, count.detail), "")
+        for count in counts[:shown]
+    ]
+    rest = sum(count.nodes for count in counts[shown:])
+    if rest:
+        parts.append(f"{rest} for other reasons")
+    return f"{head}: {'; '.join(parts)}" if parts else head
+
+
+def _extras(told: findings.Explanation) -> Extras:
+    """Name a card or a pod as an example of what is in the way, and what is nearest."""
+    extras: Extras = {}
+    for finding in told.nodes:
+        key = finding.reason, finding.detail
+        example = _example(finding) if key not in extras else ""
+        if example:
+            extras[key] = f"such as {example} on {words.short(finding.node)}"
+    if told.nearest is not None:
+        key = told.nearest.reason, told.nearest.detail
+        extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(told.nearest)}")))
+    return {key: f" ({text})" for key, text in extras.items()}
+
+
+def _example(finding: findings.Finding) -> str:
+    """Name the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
+    if finding.holders:
+        return words.listed(finding.holders)
+    if finding.shortfall is None or finding.reason not in EXEMPLARY:
+        return ""
+    cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
+    return words.short(next(cards, ""))
+
+
+def _ending(told: findings.Explanation) -> str:
+    never = " No node could take it even if nothing were used." if told.never else ""
+    if not told.changes:
+        return f".{never}" if never else ""
+    best = would_fit(told.changes[0])
+    return f".{never} {best[0].upper()}{best[1:]}."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,105 @@
+"""A table for people: each node, each of its devices, why it does not serve, and the figures.
+
+Under it stand what is nearest and what would help, one line each. Nodes that were not
+looked at closely are only counted, so the table stays readable in a large cluster.
+"""
+
+import collections
+from collections.abc import Iterator
+from typing import Final
+
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, verdicts
+from berth_operator.scheduling.explain import findings, sentences, words
+from berth_operator.scheduling.explain.findings import EndPods, Finding, MakeRoom, Unit
+
+HEAD: Final = ("NODE", "DEVICE", "UUID", "WHY NOT", "WANTED", "FREE")
+NONE: Final = "-"
+GAP: Final = "  "
+PODS_NAMED: Final = 8
+
+Line = tuple[str, ...]
+
+
+def table(told: findings.Explanation) -> str:
+    """Lay an explanation out."""
+    lines = [line for finding in told.nodes if finding.looked for line in _lines(finding)]
+    return "\n".join([*_aligned(lines), *_below(told)]) + "\n"
+
+
+def _aligned(lines: list[Line]) -> Iterator[str]:
+    lines = [HEAD, *lines] if lines else []
+    widths = [max((len(line[at]) for line in lines), default=0) for at in range(len(HEAD))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield GAP.join(cells).rstrip()
+
+
+def _lines(finding: Finding) -> Iterator[Line]:
+    wanted = [_count(one.unit, one.name, one.wanted) for one in finding.measures]
+    free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.measures]
+    detail = finding.detail or words.listed(finding.holders)
+    why = _why(words.briefly(finding.reason, detail), never=finding.never)
+    yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
+    for verdict in finding.shortfall.against if finding.shortfall else ():
+        yield _device_line(verdict)
+
+
+def _device_line(verdict: allocator.Verdict) -> Line:
+    return (
+        "",
+        words.device(verdict.type, verdict.minor),
+        verdict.device,
+        _why(words.BRIEFLY[verdict.reason], never=verdict.never),
+        _amounts(verdict.wanted, verdict.wanted, up=True),
+        _amounts(verdict.free, verdict.wanted, up=False),
+    )
+
+
+def _why(text: str, *, never: bool) -> str:
+    return f"{text}, never" if never else text
+
+
+def _count(unit: Unit, name: str, count: int) -> str:
+    if unit is Unit.PIECES:
+        return f"{count} {words.noun(name, count)}"
+    return f"{words.amount(unit, count, up=False)} {name}".strip()
+
+
+def _amounts(given: verdicts.Amount, wanted: verdicts.Amount, *, up: bool) -> str:
+    """Write of an amount what is asked for."""
+    parts = []
+    if wanted.core:
+        parts.append(words.amount(Unit.PERCENT, given.core))
+    if wanted.memory:
+        parts.append(words.amount(Unit.BYTES, given.memory, up=up))
+    if wanted.pieces:
+        parts.append(str(given.pieces))
+    return ", ".join(parts) or NONE
+
+
+# ---------------------------------------------------------------- below it
+
+
+def _below(told: findings.Explanation) -> Iterator[str]:
+    rest = collections.Counter(words.BRIEFLY[one.reason] for one in told.nodes if not one.looked)
+    if rest:
+        parts = ", ".join(f"{count} {reason}" for reason, count in sorted(rest.items()))
+        yield f"and {rest.total()} more, not looked at closely: {parts}"
+    if not told.total:
+        yield words.BRIEFLY[Reason.NO_NODES]
+    if told.fits:
+        yield f"fits on {told.fits} of {told.total} nodes"
+    if told.nearest is not None:
+        yield f"nearest: {sentences.nearest(told.nearest)}"
+    for change in told.changes:
+        yield f"{sentences.would_fit(change)}{_added(change)}"
+
+
+def _added(change: findings.Change) -> str:
+    """Add what a sentence leaves out: whose pods they are."""
+    match change:
+        case MakeRoom(holders=people) | EndPods(titles=people):
+            held = "" if isinstance(change, EndPods) and not change.devices else "held by "
+            return f" ({held}{words.listed(people, most=PODS_NAMED)})"
+    return ""

@@ -1,0 +1,105 @@
+"""What if: one node as it would be after a change, and whether the pod then fits there.
+
+The node alone is copied, changed and asked by a search of its own, so a trial can neither
+damage the inventory nor be confused by what is remembered of it, and what it shows is what
+the real search would do. Trials are counted, because each costs as much as placing a pod.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+
+from berth_operator.scheduling import decisions, inventory, search
+from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.explain import findings, hearing
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts
+
+
+def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
+    """Make an inventory of one node, equal to the node."""
+    row, copy = heard.row(at), inventory.Inventory()
+    # Profiles and types that the inventory has heard of, so that the copy knows them by the same numbers.
+    for profile in heard.picture.columns.profiles.of:
+        copy.columns.profile(profile)
+    for kind in heard.picture.columns.types.of:
+        copy.columns.type(kind)
+    if row.node is not None:
+        copy.put_node(row.node)
+    if row.device is not None:
+        copy.put_device(row.device)
+        copy.set_silent(row.name, row.silent)
+    for hold in row.holds.values():
+        copy.charge(hold)
+    return copy
+
+
+def fits(heard: hearing.Hearing, copy: inventory.Inventory) -> bool:
+    """Tell whether the pod finds a place on what is there."""
+    return search.Search(copy).place(heard.request, heard.demand, rules=heard.rules) is not None
+
+
+def shares(heard: hearing.Hearing, copy: inventory.Inventory) -> set[str]:
+    """Name the devices that the pod would get on what is there."""
+    found = search.Search(copy).place(heard.request, heard.demand, rules=heard.rules)
+    return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()
+
+
+def changed_node(heard: hearing.Hearing, at: int, node: facts.Node) -> inventory.Inventory:
+    """Copy a node with another state of it."""
+    copy = copied(heard, at)
+    copy.put_node(node)
+    return copy
+
+
+def changed_device(heard: hearing.Hearing, at: int, device: devices.Device) -> inventory.Inventory:
+    """Copy a node with other devices, and an agent that is heard."""
+    copy = copied(heard, at)
+    copy.put_device(device)
+    copy.set_silent(device.node, silent=False)
+    return copy
+
+
+def changed_holds(heard: hearing.Hearing, at: int, holds: Iterable[Hold]) -> inventory.Inventory:
+    """Copy a node on which some pods hold something else."""
+    copy = copied(heard, at)
+    for hold in holds:
+        copy.release(hold.uid)
+        copy.charge(hold)
+    return copy
+
+
+# ---------------------------------------------------------------- less held
+
+
+def with_room(holds: Iterable[Hold], rooms: Iterable[findings.Room]) -> list[Hold]:
+    """Take room away from whoever holds it, the first first; list the holds that change."""
+    left = {room.device: [room.core, room.memory] for room in rooms}
+    changed = []
+    for hold in holds:
+        shares = tuple(_less(share, left) for share in hold.shares)
+        if shares != hold.shares:
+            changed.append(dataclasses.replace(hold, shares=shares))
+    return changed
+
+
+def _less(share: decisions.Share, left: dict[str, list[int]]) -> decisions.Share:
+    room = left.get(share.uuid)
+    if room is None:
+        return share
+    core, memory = min(share.core, room[0]), min(share.memory, room[1])
+    room[0], room[1] = room[0] - core, room[1] - memory
+    return dataclasses.replace(share, core=share.core - core, memory=share.memory - memory)
+
+
+def with_resource(holds: Iterable[Hold], name: str, amount: int) -> list[Hold]:
+    """Take an amount of a resource away from whoever holds it; list the holds that change."""
+    changed = []
+    for hold in holds:
+        held = dict(hold.amounts)
+        taken = min(held.get(name, 0), amount)
+        if taken > 0:
+            amount -= taken
+            amounts = tuple((one, had - taken if one == name else had) for one, had in hold.amounts)
+            changed.append(dataclasses.replace(hold, amounts=amounts))
+    return changed

@@ -1,0 +1,297 @@
+"""The words for everything that an explanation holds: amounts, reasons, changes.
+
+All wording stands here, as tables, so that a sentence is changed in one place and every
+reason is known to have one. What is free is rounded down and what is missing is rounded
+up, so that no text promises more than there is.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Final, assert_never
+
+from berth_operator.scheduling import backlog, tally
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, facts
+from berth_operator.scheduling.explain import closely
+from berth_operator.scheduling.explain.findings import Measure, Unit
+from berth_operator.scheduling.nodes import facts as nodes
+
+LONGEST_NAME: Final = 80  # Of anything people wrote.
+LISTED: Final = 3
+
+# ---------------------------------------------------------------- amounts
+
+BYTES: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
+
+
+def figure(amount: float, scale: int, *, up: bool) -> str:
+    """Write a number with one decimal at most."""
+    tenths = math.ceil(amount * 10 / scale) if up else math.floor(amount * 10 / scale)
+    return f"{tenths // 10}.{tenths % 10}" if tenths % 10 else str(tenths // 10)
+
+
+def byte_unit(amount: int) -> tuple[str, int]:
+    """Choose the unit in which an amount reads best."""
+    return next((one for one in BYTES if amount >= one[1]), BYTES[-1] if amount else BYTES[0])
+
+
+def amount(unit: Unit, value: int, *, up: bool = True) -> str:
+    """Write an amount with its unit."""
+    match unit:
+        case Unit.BYTES:
+            name, scale = byte_unit(value)
+            return f"{figure(value, scale, up=up)} {name}"
+        case Unit.THOUSANDTHS:
+            return figure(value, 1000, up=up)
+        case Unit.PERCENT:
+            return f"{value} %"
+        case Unit.PIECES:
+            return str(value)
+    assert_never(unit)
+
+
+def of(measure: Measure) -> str:
+    """Write how much there is of what is wanted, such as `6 of 8 GiB`."""
+    free = max(0, measure.free)
+    if measure.unit is Unit.BYTES:
+        name, scale = byte_unit(measure.wanted)
+        return f"{figure(free, scale, up=False)} of {figure(measure.wanted, scale, up=True)} {name}"
+    wanted = amount(measure.unit, measure.wanted)
+    given = amount(measure.unit, free, up=False)
+    return f"{given.removesuffix(' %')} of {wanted}"
+
+
+def noun(name: str, count: int) -> str:
+    """Name what is counted."""
+    if name in {closely.CARDS, closely.REPLICAS}:
+        return name[:-1] if count == 1 else name
+    kind = "instance" if name.startswith("MIG ") else "device"
+    return f"{short(name)} {kind}" + ("" if count == 1 else "s")
+
+
+def counted(measure: Measure) -> str:
+    """Write a measure with its name, such as `3 of 4 cards` or `2 of 4 cpu`."""
+    if measure.unit is not Unit.PIECES:
+        return f"{of(measure)} {short(measure.name)}".strip()
+    return f"{of(measure)} {noun(measure.name, measure.wanted)}"
+
+
+def short(text: str) -> str:
+    """Cut what people wrote where it is too long for a sentence."""
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def listed(names: Iterable[str], joint: str = "and", *, most: int = LISTED) -> str:
+    """Write a list as people do; a long one is cut."""
+    found = [short(name) for name in names]
+    if len(found) > most + 1:
+        found = [*found[:most], f"{len(found) - most} more"]
+    return f" {joint} ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
+
+
+# ---------------------------------------------------------------- reasons of nodes
+
+Words = Callable[[int, backlog.Candidate, str], str]
+
+
+def _say(one: str, many: str) -> Words:
+    return lambda n, _c, _d: f"{n} {one if n == 1 else many}"
+
+
+def _has(what: str) -> Words:
+    return _say(f"has {what}", f"have {what}")
+
+
+def _have(count: int) -> str:
+    return f"{count} has" if count == 1 else f"{count} have"
+
+
+def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
+    if detail:
+        return f"{_have(n)} too few {noun(detail, 2)}"
+    count = max((ask.count for ask in tally.counted_asks(candidate.request.need)), default=1)
+    return f"{_have(n)} fewer than {count} {noun(closely.CARDS, count)}"
+
+
+def _taken(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+    """Say what is all given out; without a detail it is the cards."""
+    if detail:
+        return f"{_have(n)} too few free {noun(detail, 2)}"
+    return f"{n} is full" if n == 1 else f"{n} are full"
+
+
+def _wrong(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+    return f"{_have(n)} too few cards {models(candidate)}"
+
+
+def models(candidate: backlog.Candidate) -> str:
+    """Say which models a pod accepts."""
+    asked = candidate.request.conditions
+    parts = []
+    if asked.models:
+        parts.append(f"of model {listed(sorted(asked.models), 'or')}")
+    if asked.avoid_models:
+        parts.append(f"other than {listed(sorted(asked.avoid_models), 'or')}")
+    if asked.pattern:
+        parts.append(f"whose model matches {short(asked.pattern)}")
+    return " and ".join(parts) or "of the wanted model"
+
+
+def _small(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+    return f"{_have(n)} too few cards{large(candidate)}"
+
+
+def large(candidate: backlog.Candidate) -> str:
+    """Say how large a card must be."""
+    request = candidate.request
+    least = max([request.conditions.memory_at_least, *(one.memory for one in request.need.shares)])
+    return f" with at least {amount(Unit.BYTES, least)}" if least else " that are large enough"
+
+
+def _far(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+    scope = candidate.request.manner.scope
+    return f"{_have(n)} too few free cards within one {SCOPES.get(scope or '', 'scope')}"
+
+
+SCOPES: Final = {"numa": "NUMA node", "pcie": "PCIe root", "nvlink": "NVLink group", "node": "node"}
+
+
+def _no_partition(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+    return f"{_have(n)} no free NVLink partition of {candidate.request.need.whole} cards"
+
+
+def _no_root(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+    joint = listed(candidate.request.manner.joint) or "devices"
+    return f"{_have(n)} too few free {joint} on the same PCIe root"
+
+
+def _with_detail(one: str, many: str) -> Words:
+    return lambda n, _c, detail: f"{n} {one if n == 1 else many} {short(detail)}".rstrip()
+
+
+def _lacking(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+    if detail == nodes.PODS:
+        return f"{_have(n)} no room for another pod"
+    return f"{n} {'lacks' if n == 1 else 'lack'} {short(detail)}"
+
+
+def _unread(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+    cards = "its cards" if n == 1 else "their cards"
+    return f"{n} cannot read {cards}" + (f" ({short(detail)})" if detail else "")
+
+
+def _unnamed(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+    return f"{_have(n)} cards held by pods without a readable allocation" + (
+        f" ({short(detail)})" if detail else ""
+    )
+
+
+REASONS: Final[dict[Reason, Words]] = {
+    Reason.INVALID_REQUEST: _say("cannot serve a request for nothing", "cannot serve a request for nothing"),
+    Reason.UNSUPPORTED_REQUEST: _say(
+        "cannot serve this kind of request", "cannot serve this kind of request"
+    ),
+    Reason.UNSUPPORTED_CONSTRAINT: _say(
+        "cannot be judged by a constraint that is not supported",
+        "cannot be judged by a constraint that is not supported",
+    ),
+    Reason.UNSCHEDULABLE: _say("is cordoned", "are cordoned"),
+    Reason.TAINTED: _with_detail("has the untolerated taint", "have the untolerated taint"),
+    Reason.SELECTOR_MISMATCH: _say(
+        "does not match the node selector or affinity", "do not match the node selector or affinity"
+    ),
+    Reason.INSUFFICIENT_RESOURCE: _lacking,
+    Reason.NO_DEVICE: lambda n, _c, d: f"{_have(n)} no {noun(d, 2) if d else 'cards'}",
+    Reason.SILENT: _say("has a silent agent", "have silent agents"),
+    Reason.SOURCE_FAILED: _unread,
+    Reason.TOO_FEW_CARDS: _too_few,
+    Reason.MODEL_MISMATCH: _wrong,
+    Reason.UNHEALTHY: _has("too few healthy cards"),
+    Reason.CORDONED: _has("cordoned cards"),
+    Reason.OCCUPIED: _has("cards occupied by strangers"),
+    Reason.MIG_MODE: _has("cards in MIG mode"),
+    Reason.WITHHELD: _unnamed,
+    Reason.FULL: _taken,
+    Reason.EXCLUDED: _has("too few cards that are not excluded"),
+    Reason.NOT_INCLUDED: _has("too few of the listed cards"),
+    Reason.TOO_SMALL: _small,
+    Reason.SHARING_MODE: _has("cards that are shared in another way"),
+    Reason.PROFILE_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(f'MIG {d}'.strip(), 2)}",
+    Reason.LABEL_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(d, 2)} with the labels asked for",
+    Reason.IN_USE: lambda n, _c, d: f"{_have(n)} too few {noun(d or closely.CARDS, 2)} that nobody uses",
+    Reason.PARTLY_USED: lambda n, _c, d: (
+        f"{_have(n)} too few {noun(d or closely.CARDS, 2)} that nobody shares"
+    ),
+    Reason.NO_INSTANCE: lambda n, _c, d: f"{_have(n)} too few free {noun(f'MIG {d}'.strip(), 2)}",
+    Reason.NO_FUNCTION: lambda n, _c, d: f"{_have(n)} too few free virtual functions of {noun(d, 2)}",
+    Reason.SCOPE_MISMATCH: _far,
+    Reason.NO_PARTITION: _no_partition,
+    Reason.NO_ROOT: _no_root,
+    Reason.UNDECIDED: _say("could not be searched to the end", "could not be searched to the end"),
+    Reason.NO_NODES: lambda _n, _c, _d: "there are no nodes",
+}
+
+# ---------------------------------------------------------------- reasons in a few words
+
+BRIEFLY: Final[dict[Reason, str]] = {
+    Reason.INVALID_REQUEST: "asked for nothing",
+    Reason.UNSUPPORTED_REQUEST: "request not supported",
+    Reason.UNSUPPORTED_CONSTRAINT: "constraint not supported",
+    Reason.UNSCHEDULABLE: "cordoned",
+    Reason.TAINTED: "taint",
+    Reason.SELECTOR_MISMATCH: "selector or affinity",
+    Reason.INSUFFICIENT_RESOURCE: "lacks",
+    Reason.NO_DEVICE: "no cards",
+    Reason.SILENT: "silent agent",
+    Reason.SOURCE_FAILED: "cannot read its cards",
+    Reason.TOO_FEW_CARDS: "too few cards",
+    Reason.MODEL_MISMATCH: "other model",
+    Reason.UNHEALTHY: "unhealthy",
+    Reason.CORDONED: "cordoned",
+    Reason.OCCUPIED: "occupied by strangers",
+    Reason.MIG_MODE: "in MIG mode",
+    Reason.WITHHELD: "held without a readable allocation",
+    Reason.FULL: "full",
+    Reason.EXCLUDED: "excluded",
+    Reason.NOT_INCLUDED: "not listed",
+    Reason.TOO_SMALL: "too small",
+    Reason.SHARING_MODE: "shared in another way",
+    Reason.PROFILE_MISMATCH: "no such instance",
+    Reason.LABEL_MISMATCH: "other labels",
+    Reason.IN_USE: "in use",
+    Reason.PARTLY_USED: "partly used",
+    Reason.NO_INSTANCE: "no free instance",
+    Reason.NO_FUNCTION: "no free virtual function",
+    Reason.SCOPE_MISMATCH: "too few close together",
+    Reason.NO_PARTITION: "no free partition",
+    Reason.NO_ROOT: "not on the same PCIe root",
+    Reason.UNDECIDED: "not searched to the end",
+    Reason.NO_NODES: "no nodes",
+}
+
+# Reasons that read on into their detail.
+FOLLOWED: Final = frozenset({Reason.TAINTED, Reason.INSUFFICIENT_RESOURCE})
+TYPES: Final = {facts.GPU: "GPU"}
+
+
+def briefly(reason: Reason, detail: str) -> str:
+    """Name a reason and what it is about in a few words."""
+    joint = " " if reason in FOLLOWED else ": "
+    return f"{BRIEFLY[reason]}{joint}{short(detail)}" if detail else BRIEFLY[reason]
+
+
+def device(kind: str, minor: int) -> str:
+    """Name a device by its number, as people at its node do."""
+    return f"{TYPES.get(kind, kind)} {minor}"
+
+
+def against(verdict: allocator.Verdict) -> str:
+    """Say in a few words why a device does not serve, with figures where it is about how much there is."""
+    reason = BRIEFLY[verdict.reason]
+    if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:
+        has = of(Measure("", Unit.BYTES, verdict.wanted.memory, verdict.total.memory))
+        return f"{reason}: has {has}, never fits"
+    figures = " and ".join(counted(one) for one in closely.missing(verdict) if one.free > 0)
+    if verdict.reason in closely.USED and figures:
+        return f"{reason}: {figures} free"
+    return f"{reason}, never fits" if verdict.never else reason

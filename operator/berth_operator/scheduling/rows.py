@@ -1,0 +1,90 @@
+"""One node of the inventory, as far as it is not a number: its Node, its Device, its holds.
+
+Also what a node says to the conditions that a pod puts on its place; the answer of all
+nodes is remembered by the inventory until one of them changes.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from berth_operator.scheduling import columns
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import views
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import affinity, facts, taints
+
+
+@dataclasses.dataclass(slots=True)
+class Row:
+    """Everything about one node that is not a number."""
+
+    name: str
+    at: int
+    node: facts.Node | None = None
+    device: devices.Device | None = None
+    silent: bool = True
+    holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
+    amounts: dict[str, int] = dataclasses.field(default_factory=dict)
+    used: dict[str, views.Usage] = dataclasses.field(default_factory=dict)
+    functions: dict[str, str] = dataclasses.field(default_factory=dict)  # Bus id to the pod's uid.
+    slots: dict[str, int] = dataclasses.field(default_factory=dict)  # Uuid of a plain card to its slot.
+    plain: bool = True  # Whether all devices are GPUs that are given out whole or by shares.
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing names this node any more."""
+        return self.node is None and self.device is None and not self.holds
+
+    @property
+    def open(self) -> bool:
+        """Whether its devices may be given out at all."""
+        return self.device is not None and not self.device.failed and not self.silent
+
+    @property
+    def withheld(self) -> int:
+        """How many cards somebody surely has and nobody can name."""
+        return sum(hold.withheld for hold in self.holds.values())
+
+    def view(self) -> views.View:
+        """Show the devices and their use to the allocator."""
+        return views.View(
+            device=self.device or devices.Device(self.name),
+            used=self.used,
+            functions=frozenset(self.functions),
+            withheld=self.withheld,
+            open=self.open,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Places:
+    """What all nodes say to a pod's conditions on its place: 0 for yes, else the number of a reason."""
+
+    code: columns.Numbers
+    reasons: tuple[tuple[Reason, str], ...]
+
+
+def judge_places(rows: list[Row | None], where: facts.Where) -> Places:
+    """Ask all nodes."""
+    seen = columns.Names("")
+    reasons: list[tuple[Reason, str]] = []
+    code = np.zeros(len(rows), dtype=np.int64)
+    for at, row in enumerate(rows):
+        reason = refused_place(row.node, where) if row and row.node else (Reason.NO_NODES, "")
+        if reason is not None:
+            code[at] = seen.add(f"{reason[0]} {reason[1]}")
+            if code[at] > len(reasons):
+                reasons.append(reason)
+    return Places(code, tuple(reasons))
+
+
+def refused_place(node: facts.Node, where: facts.Where) -> tuple[Reason, str] | None:
+    """Say why a node's labels, name or taints do not suit a pod, if so."""
+    if not taints.may_schedule(node, where.tolerations):
+        return Reason.UNSCHEDULABLE, ""
+    taint = taints.untolerated(node, where.tolerations)
+    if taint is not None:
+        return Reason.TAINTED, taint.key
+    return None if affinity.matches(where, node) else (Reason.SELECTOR_MISMATCH, "")

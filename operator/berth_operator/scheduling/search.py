@@ -1,0 +1,314 @@
+"""The search for a place: which node, and then which of its devices.
+
+All nodes are asked at once in numpy whether they could take the pod and how good they
+would be; the best is then looked at closely by the allocator. What was worked out for a
+question is remembered, and the next pod with the same question only has it worked out
+anew for the nodes that changed since: that is what keeps a decision short however many
+nodes there are. Remembered scores stand in the order of the nodes' names, so that the
+first of several equal ones is the right one.
+"""
+
+import collections
+import dataclasses
+import functools
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import columns, decisions, inventory, policy, strategies
+from berth_operator.scheduling.devices import allocator, conditions, requests
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.strategies import looks
+
+REMEMBERED_BYTES: Final = 64 << 20
+MOST_REMEMBERED: Final = 2048
+IMPOSSIBLE: Final = -1.0  # Below every score.
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """All of a pod that its place depends on; pods that ask the same share the answer.
+
+    Where sums do not suffice, the whole request belongs to the question.
+    """
+
+    need: requests.Need
+    conditions: requests.Conditions
+    manner: requests.Manner
+    demand: facts.Demand
+    request: requests.Request | None
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.need, self.conditions, self.manner, self.demand, self.request))
+
+    def __hash__(self) -> int:
+        """Answer from memory: a question is asked of several tables in each decision."""
+        return self._hash
+
+
+def ask(request: requests.Request, demand: facts.Demand) -> Question:
+    """Make the question that a pod puts to all nodes."""
+    need = request.need
+    return Question(need, request.conditions, request.manner, demand, None if need.simple else request)
+
+
+@dataclasses.dataclass(slots=True)
+class Answer:
+    """Scores and slots of all nodes, in the order of their names, true as of a version of the columns."""
+
+    score: columns.Scores
+    slot: columns.Numbers
+    version: int
+    layout: int
+    slots: bool = False  # Whether a simple share was asked, so that `slot` means something.
+    closer: dict[int, tuple[decisions.Reason, str]] = dataclasses.field(default_factory=dict)
+
+
+class Search:
+    """Finds places in one inventory, and remembers what it worked out."""
+
+    def __init__(self, picture: inventory.Inventory) -> None:
+        self.picture = picture
+        self._answers: collections.OrderedDict[tuple[object, ...], Answer] = collections.OrderedDict()
+
+    def place(
+        self, request: requests.Request, demand: facts.Demand, *, rules: policy.Policy
+    ) -> decisions.Placement | None:
+        """Find the best node and devices; a preferred scope is tried as a condition first."""
+        manner = request.manner
+        if manner.scope is not None and not manner.required:
+            strict = dataclasses.replace(request, manner=dataclasses.replace(manner, required=True))
+            found = self._place(strict, demand, rules)
+            if found is not None:
+                return found
+        return self._place(request, demand, rules)
+
+    def _place(
+        self, request: requests.Request, demand: facts.Demand, rules: policy.Policy
+    ) -> decisions.Placement | None:
+        question = ask(request, demand)
+        answer = self._answer(question, rules)
+        while len(answer.score):
+            best = int(answer.score.argmax())
+            if answer.score[best] == IMPOSSIBLE:
+                return None
+            row = self.picture.by_rank(best)
+            first = int(answer.slot[best]) if answer.slots else None
+            grants = allocator.place(row.view(), request, first=first)
+            if not isinstance(grants, allocator.Shortfall):
+                return decisions.Placement(row.name, grants)
+            # Only a closer look could tell; it holds until the node changes.
+            answer.score[best] = IMPOSSIBLE
+            answer.closer[row.at] = grants.reason, grants.detail
+        return None
+
+    def closer(self, question: Question, rules: policy.Policy) -> dict[int, tuple[decisions.Reason, str]]:
+        """Tell what a closer look showed of nodes that seemed able, by row."""
+        answer = self._answers.get((question, rules, self.picture.lesson()))
+        return dict(answer.closer) if answer is not None else {}
+
+    # ------------------------------------------------------------ remembering
+
+    def _answer(self, question: Question, rules: policy.Policy) -> Answer:
+        picture, key = self.picture, (question, rules, self.picture.lesson())
+        answer = self._answers.get(key)
+        changed = None
+        if answer is not None and answer.layout == picture.layout:
+            changed = picture.columns.changed_since(answer.version)
+        if answer is None or changed is None or len(changed) > picture.size // 2:
+            answer = self._answers[key] = self._whole(question, rules)
+            most = min(MOST_REMEMBERED, REMEMBERED_BYTES // (16 * picture.size + 1))
+            while len(self._answers) > max(most, 1):
+                self._answers.popitem(last=False)
+        elif changed:
+            rows = np.array(sorted(set(changed)), dtype=np.int64)
+            self._fill(answer, rows, question, rules)
+        self._answers.move_to_end(key)
+        return answer
+
+    def _whole(self, question: Question, rules: policy.Policy) -> Answer:
+        size = self.picture.size
+        answer = Answer(np.empty(size), np.zeros(size, dtype=np.int64), 0, self.picture.layout)
+        if size:
+            self._fill(answer, slice(0, size), question, rules)
+        return answer
+
+    def _fill(self, answer: Answer, rows: columns.Rows, question: Question, rules: policy.Policy) -> None:
+        picture = self.picture
+        places = picture.rank()[rows]
+        ranking, able = rank(picture, rows, question, rules)
+        answer.score[places] = np.where(able, ranking.score, IMPOSSIBLE)
+        if answer.closer:
+            for row in np.arange(picture.size)[rows].tolist():
+                answer.closer.pop(row, None)
+        if ranking.slot is not None:
+            answer.slots = True
+            answer.slot[places] = ranking.slot
+        answer.version = picture.columns.version
+
+
+# ---------------------------------------------------------------- asking many nodes at once
+
+
+def rank(
+    picture: inventory.Inventory, rows: columns.Rows, question: Question, rules: policy.Policy
+) -> tuple[looks.Ranking, columns.Mask]:
+    """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
+    able = (picture.places(question.demand.where).code[rows] == 0) & room(picture, rows, question.demand)
+    matching = matching_cards(picture, rows, question.conditions) if question.need.cards else None
+    fit = share_fits(picture, rows, question.need, matching)
+    able &= enough_devices(picture, rows, question.need, matching, fit)
+    strategy = question.manner.strategy or rules.strategy
+    return strategies.STRATEGIES[strategy](look_at(picture, rows, question, fit, rules.weights)), able
+
+
+def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand) -> columns.Mask:
+    """Tell which nodes have the resources left."""
+    table = picture.columns
+    able: columns.Mask = table.known[rows].copy()
+    for name, amount in demand.amounts:
+        able &= has(table, rows, name, amount)
+    for name, amount in demand.served:
+        able &= _served_room(table, rows, name, amount)
+    return able
+
+
+def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbers:
+    """Say how much of a resource the nodes have left; ABSENT where they do not advertise it."""
+    at = table.resources.get(name)
+    if at is None:
+        return np.full(table.height(rows), columns.ABSENT, dtype=np.int64)
+    given = table.allocatable[rows, at]
+    found: columns.Numbers = np.where(given < 0, columns.ABSENT, np.maximum(given - table.used[rows, at], 0))
+    return found
+
+
+def has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
+    """Tell which nodes have so much of a resource left; what is absent is less than any demand."""
+    at = table.resources.get(name)
+    if at is None:
+        return np.zeros(table.height(rows), dtype=np.bool_)
+    able: columns.Mask = table.allocatable[rows, at] - table.used[rows, at] >= amount
+    return able
+
+
+def _served_room(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
+    """Judge a name that Berth serves: only where the node advertises it too does it count."""
+    found = left(table, rows, name)
+    room_: columns.Mask = (found == columns.ABSENT) | (found >= amount)
+    return room_
+
+
+def matching_cards(
+    picture: inventory.Inventory,
+    rows: columns.Rows,
+    asked: requests.Conditions,
+    *,
+    among: columns.Mask | None = None,
+) -> columns.Mask | None:
+    """Tell which of the open cards (or `among` others) meet the conditions; None where none are set."""
+    if asked == requests.ANY_CARD:
+        return None
+    table = picture.columns
+    good = np.array([conditions.model_meets(name, asked) for name in table.models.of], dtype=np.bool_)
+    matching: columns.Mask = table.open[rows] if among is None else among
+    if len(good):
+        matching = matching & columns.gather(good, table.model[rows])
+    if asked.memory_at_least:
+        matching = matching & (table.total[rows] >= asked.memory_at_least)
+    if asked.uuids or asked.avoid_uuids:
+        matching = matching & _named_cards(picture, rows, asked)
+    return matching
+
+
+def _named_cards(
+    picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
+) -> columns.Mask:
+    named = np.zeros(picture.columns.open[rows].shape, dtype=np.bool_)
+    for at, row in enumerate(np.arange(picture.size)[rows].tolist()):
+        device = picture.device_at(row)
+        for slot, card in enumerate(device.cards if device else ()):
+            included = not asked.uuids or card.uuid in asked.uuids
+            named[at, slot] = included and card.uuid not in asked.avoid_uuids
+    return named
+
+
+def share_fits(
+    picture: inventory.Inventory,
+    rows: columns.Rows,
+    need: requests.Need,
+    matching: columns.Mask | None,
+) -> columns.Mask | None:
+    """Tell which cards could take the simple share; None where none is asked."""
+    if not (need.simple and need.shares):
+        return None
+    return share_room(picture.columns, rows, need.shares[0], matching)
+
+
+def share_room(
+    table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, matching: columns.Mask | None
+) -> columns.Mask:
+    """Tell which cards have room for a share now."""
+    fit = table.open[rows]
+    if ask.core:
+        fit = fit & (table.core[rows] >= ask.core)
+    if ask.ratio:
+        fit = fit & (table.ratio[rows] >= ask.ratio)
+    elif ask.memory:
+        fit = fit & (table.memory[rows] >= ask.memory)
+    if matching is not None:
+        fit = fit & matching
+    withheld = table.withheld[rows]
+    if withheld.any():
+        # Where every unused card is withheld, a share may only come from a started one.
+        whole = table.whole[rows]
+        fit = fit & (~whole | (columns.count(whole) > withheld)[:, None])
+    return fit
+
+
+def enough_devices(
+    picture: inventory.Inventory,
+    rows: columns.Rows,
+    need: requests.Need,
+    matching: columns.Mask | None,
+    fit: columns.Mask | None,
+) -> columns.Mask:
+    """Tell which nodes have enough of each kind of device, as far as sums can tell."""
+    table = picture.columns
+    able = np.ones(table.height(rows), dtype=np.bool_)
+    if need.whole:
+        whole = table.whole[rows] if matching is None else table.whole[rows] & matching
+        able &= columns.count(whole) - table.withheld[rows] >= need.whole
+    for ask in need.shares:
+        cards = share_room(table, rows, ask, matching) if fit is None else fit
+        able &= cards.any(axis=1) if ask.count == 1 else columns.count(cards) >= ask.count
+    if need.replicas:
+        able &= table.replicas[rows] >= need.replicas
+    for instances in need.instances:
+        able &= table.instances[rows, table.profile(instances.profile)] >= instances.count
+    for name in need.parts:
+        able &= table.others[rows, table.type(name)] > 0
+    return able
+
+
+def look_at(
+    picture: inventory.Inventory,
+    rows: columns.Rows,
+    question: Question,
+    fit: columns.Mask | None,
+    weights: policy.Weights,
+) -> looks.Look:
+    """Gather the numbers that a strategy sees."""
+    asked = dict(question.demand.amounts)
+    return looks.Look(
+        table=picture.columns,
+        rows=rows,
+        need=question.need,
+        fit=fit,
+        cpu=asked.get(facts.CPU, 0),
+        node_memory=asked.get(facts.MEMORY, 0),
+        lesson=picture.lesson(),
+        scale=looks.Scale(*picture.scale()),
+        weights=weights,
+    )

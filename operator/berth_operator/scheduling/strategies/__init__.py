@@ -1,0 +1,20 @@
+"""Strategies: how good each node is for a pod that fits there.
+
+A strategy is a plain function from a Look, the numbers of some nodes and of one question
+to them, to a score of 0 to 100 for each node, the higher the better. It also says which
+card a simple share should come from. Adding one is a file here, a word in the vocabulary
+and a line in the table.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from berth_crds.vocabulary import Strategy
+from berth_operator.scheduling.strategies import balance, fragmentation, looks
+
+STRATEGIES: Final[dict[Strategy, Callable[[looks.Look], looks.Ranking]]] = {
+    Strategy.FRAGMENTATION: fragmentation.fragmentation,
+    Strategy.BINPACK: balance.binpack,
+    Strategy.SPREAD: balance.spread,
+    Strategy.WEIGHTED: balance.weighted,
+}

@@ -1,0 +1,104 @@
+"""The default strategy: put a pod where the least of the cards' usable rest is lost.
+
+The usable rest of a node is its free card space, but no more than its free cpu and memory
+will feed, by what the workload has taught (`lessons`). A placement costs what that falls
+by. Among nodes that lose equally, a share goes to the card whose remaining space is then
+worth most; among equal ones, to the fullest card (whole cards: to the node with the
+fewest); then to the node that has the least cpu and memory to spare beyond its cards.
+These are compared strictly in this order, never added up: mixing them was tried, and is
+worse. One number holds them all: a whole one of 50 bits, so that it is exact and no
+node's score depends on another's.
+"""
+
+import functools
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import columns
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.strategies import looks
+
+MILLI: Final = 10  # Losses are compared in thousandths of a card, spaces counted in percent.
+LOSS, CARD, FULL, SPARE = 15, 7, 10, 18  # Bits: up to 32 cards, 1/UNIT, thousandths, ± 131 cards.
+ALL: Final = LOSS + CARD + FULL + SPARE
+UNFIT: Final = 1 << 40
+
+
+def fragmentation(look: looks.Look) -> looks.Ranking:
+    """Rank nodes by the usable space that would be lost."""
+    middle, slot, taken = _cards(look)
+    before = look.space.sum(axis=1) * MILLI
+    after = before - taken
+    feeds, feeds_after = _fed(look)
+    loss = np.minimum(before, feeds) - np.minimum(after, feeds_after)
+    key = _bits(loss * look.scarcity, LOSS) * float(1 << CARD + FULL + SPARE)
+    if look.need.cards:
+        spare = _bits(feeds_after - after + (1 << SPARE - 1), SPARE)
+        key += _bits(middle, CARD + FULL) * float(1 << SPARE) + spare
+    else:
+        # A pod without cards goes where cpu and memory feed least after it: the others stay able.
+        key += _bits(feeds_after * 16, CARD + FULL + SPARE)
+    return looks.Ranking(looks.BEST - key * (looks.BEST / (1 << ALL)), slot)
+
+
+def _bits(values: columns.Scores | columns.Numbers, bits: int) -> columns.Scores:
+    kept: columns.Scores = np.minimum(np.maximum(np.rint(values), 0.0), float((1 << bits) - 1))
+    return kept
+
+
+def _fed(look: looks.Look) -> tuple[columns.Scores, columns.Scores]:
+    """Say how much card space the node's cpu and memory can feed, before and after the placement."""
+    for_cpu, for_memory = MILLI / look.lesson.cpu, MILLI / look.lesson.memory
+    by_cpu, by_memory = look.cpu_left * for_cpu, look.memory_left * for_memory
+    before: columns.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
+    by_cpu -= look.cpu * for_cpu
+    by_memory -= look.node_memory * for_memory
+    after: columns.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
+    return before, after
+
+
+def _cards(
+    look: looks.Look,
+) -> tuple[columns.Numbers, columns.Numbers | None, columns.Numbers | int]:
+    """Give what comes after the loss, the slot of a simple share, and the space that is taken."""
+    if look.fit is None or look.share is None:
+        whole = columns.count(look.whole)
+        return whole, None, look.taken_core() * MILLI
+    # Cost and slot in one number: so the cheapest card of each node is one minimum over columns.
+    bits = look.fit.shape[1].bit_length()
+    cost = (_costs(look, look.share) << bits) + np.arange(look.fit.shape[1])
+    cost += ~look.fit * (UNFIT << bits)
+    cheapest = cost.min(axis=1)
+    slot: columns.Numbers = cheapest & (1 << bits) - 1
+    return cheapest >> bits, slot, _taken(look, look.share, slot) * MILLI
+
+
+def _costs(look: looks.Look, ask: requests.Gpus) -> columns.Numbers:
+    """Say what a share would cost on each card."""
+    if ask.memory == 0:
+        found: columns.Numbers = columns.gather(_costs_by_space(look.lesson.space, ask.percent), look.space)
+        return found
+    return _cost(np.array(look.lesson.space), look.space, np.maximum(look.space_after(ask), 0))
+
+
+@functools.lru_cache(maxsize=1024)
+def _costs_by_space(worth: tuple[int, ...], percent: int) -> columns.Numbers:
+    """Say what a share in percent costs on a card with so much space: a hundred answers serve all cards."""
+    space = np.arange(len(worth))
+    return _cost(np.array(worth), space, np.maximum(space - percent, 0))
+
+
+def _cost(worth: columns.Numbers, space: columns.Numbers, after: columns.Numbers) -> columns.Numbers:
+    """Put first what the space loses in worth, then how much of it there is."""
+    cost: columns.Numbers = (np.maximum(worth[space] - worth[after], 0) << FULL) + space * MILLI
+    return cost
+
+
+def _taken(look: looks.Look, ask: requests.Gpus, slot: columns.Numbers) -> columns.Numbers:
+    chosen = np.arange(len(slot)), slot
+    space = look.space[chosen]
+    if ask.memory == 0:
+        return np.minimum(space, ask.percent)
+    taken: columns.Numbers = space - np.maximum(look.space_after(ask), 0)[chosen]
+    return taken

@@ -1,0 +1,173 @@
+"""What a strategy sees: a question, and the numbers of the nodes it is put to.
+
+Arrays have one entry for each node in question, matrices one column more for each card.
+All quantities are those before the placement; `core` and `memory` say what the pod
+would take of a card, or of all its cards together, in percent and bytes.
+"""
+
+import dataclasses
+import functools
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import columns, lessons, policy
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+
+NO_SLOT: Final = -1
+BEST: Final = 100.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """Some nodes, and a question to them; numbers are gathered when a strategy first asks for them."""
+
+    table: columns.Columns
+    rows: columns.Rows
+    need: requests.Need
+    fit: columns.Mask | None  # [node, slot]: cards that could take the simple share.
+    cpu: int  # What the pod asks of the node.
+    node_memory: int  # Likewise.
+    lesson: lessons.Lesson
+    scale: "Scale"
+    weights: policy.Weights
+
+    @functools.cached_property
+    def core(self) -> columns.Numbers:
+        """Free percent of the cards that are given out: [node, slot]."""
+        return self.table.core[self.rows]
+
+    @functools.cached_property
+    def memory(self) -> columns.Numbers:
+        """Free bytes of them."""
+        return self.table.memory[self.rows]
+
+    @functools.cached_property
+    def space(self) -> columns.Numbers:
+        """The scarcer of both, in percent of the card."""
+        return self.table.space[self.rows]
+
+    @functools.cached_property
+    def total(self) -> columns.Numbers:
+        """Bytes that the cards have."""
+        return self.table.total[self.rows]
+
+    @functools.cached_property
+    def whole(self) -> columns.Mask:
+        """Cards of which nobody holds anything."""
+        return self.table.whole[self.rows]
+
+    @functools.cached_property
+    def open(self) -> columns.Mask:
+        """Cards that are given out at all."""
+        return self.table.open[self.rows]
+
+    @functools.cached_property
+    def cpu_left(self) -> columns.Numbers:
+        """Thousandths of cpu that each node has left."""
+        return self._left(facts.CPU)
+
+    @functools.cached_property
+    def cpu_total(self) -> columns.Numbers:
+        """Thousandths of cpu that each node has."""
+        return self.table.allocatable[self.rows, self.table.resources.of[facts.CPU]]
+
+    @functools.cached_property
+    def memory_left(self) -> columns.Numbers:
+        """Bytes that each node has left."""
+        return self._left(facts.MEMORY)
+
+    def _left(self, name: str) -> columns.Numbers:
+        at = self.table.resources.of[name]
+        left: columns.Numbers = self.table.allocatable[self.rows, at] - self.table.used[self.rows, at]
+        return left
+
+    @property
+    def scarcity(self) -> columns.Scores | float:
+        """What each node's cards are worth: 1, or less for a model of which there is too much."""
+        if not self.lesson.surplus:
+            return 1.0
+        worth = np.ones(len(self.table.models) + 1)
+        for name, percent in self.lesson.surplus:
+            worth[self.table.models.of[name]] = percent / requests.WHOLE
+        # The first card speaks for the node; ABSENT is -1, the last entry.
+        found: columns.Scores = worth[self.table.model[self.rows, 0]]
+        return found
+
+    @property
+    def share(self) -> requests.Gpus | None:
+        """The simple share that is asked, if that is what it is."""
+        return self.need.shares[0] if self.need.simple and self.need.shares else None
+
+    def space_after(self, ask: requests.Gpus) -> columns.Numbers:
+        """Say how much would be left of each card after a share is taken."""
+        if ask.memory == 0:
+            # Asked in percent, compute and memory fall alike.
+            return self.space - ask.percent
+        by_memory = percent_of(self.memory - ask.memory, self.total)
+        left: columns.Numbers = np.minimum(self.core - ask.core, by_memory)
+        return left
+
+    def taken_core(self) -> int:
+        """Say how much compute the pod would take of the node's cards, in percent."""
+        return self.need.whole * requests.WHOLE + sum(ask.core * ask.count for ask in self.need.shares)
+
+    def taken_memory(self) -> columns.Scores:
+        """Say how much memory the pod would take of each node's cards, in bytes."""
+        cards = np.maximum(columns.count(self.open), 1)
+        mean = np.where(self.open, self.total, 0).sum(axis=1) / cards
+        taken: columns.Scores = self.need.whole * mean
+        for ask in self.need.shares:
+            taken = taken + ask.count * (mean * ask.ratio / requests.WHOLE if ask.ratio else ask.memory)
+        return taken
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scale:
+    """The largest node of the cluster, to compare others with."""
+
+    cards: int = 1
+    memory: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ranking:
+    """How good each node is, 0 to 100, and which slot of it a simple share should come from."""
+
+    score: columns.Scores
+    slot: columns.Numbers | None = None
+
+
+def percent_of(memory: columns.Numbers, total: columns.Numbers) -> columns.Numbers:
+    """Memory in percent of the card, to the nearest; where its size is unknown, compute alone counts."""
+    known = np.maximum(total, 1)
+    percent: columns.Numbers = (memory * requests.WHOLE + known // 2) // known
+    return np.where(total > 0, percent, requests.WHOLE)
+
+
+def fullest_slot(look: Look) -> columns.Numbers:
+    """Choose for each node the started card that fits and has least left; then the lowest."""
+    assert look.fit is not None, "asked for a simple share"  # noqa: S101
+    left = np.where(look.fit, look.core * _SPAN + _memory_part(look), _NEVER)
+    slot: columns.Numbers = left.argmin(axis=1)
+    return slot
+
+
+def emptiest_slot(look: Look) -> columns.Numbers:
+    """Choose for each node the card that fits and has most left; then the lowest."""
+    assert look.fit is not None, "asked for a simple share"  # noqa: S101
+    left = np.where(look.fit, look.core * _SPAN + _memory_part(look), -1)
+    slot: columns.Numbers = left.argmax(axis=1)
+    return slot
+
+
+_SPAN: Final = 1 << 20
+_NEVER: Final = 1 << 40
+
+
+def _memory_part(look: Look) -> columns.Numbers:
+    """Free memory in millionths of the card, to compare cards whose free compute is equal."""
+    scaled = look.memory / np.maximum(look.total, 1)
+    part: columns.Numbers = (scaled * (_SPAN - 1)).astype(np.int64)
+    return part

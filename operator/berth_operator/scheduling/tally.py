@@ -1,0 +1,209 @@
+"""Why not, counted over all nodes at once: enough to say it in a sentence, and cheap.
+
+Each node gives its first reason, in a fixed order: its place, its devices as a whole, its
+cards, its other resources, and last what only a closer look showed. Which card of which
+node, and what would have to change, is told by `explain`, which looks at each.
+
+About its cards a node is asked ever more closely: whether there are enough of them at
+all, enough that meet the conditions, enough that are large enough, enough that are well,
+enough that are free. So what no patience can cure is said before what it can.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import columns, inventory, search
+from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.devices import requests
+
+Why = tuple[Reason, str]
+OF_CARDS: Final = tuple(reason for reason in columns.TROUBLES if reason is not None)
+# The conditions on each card, in the order in which the judgement of one card asks them.
+CONDITIONS: Final = (
+    (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models")),
+    (Reason.NOT_INCLUDED, ("uuids",)),
+    (Reason.EXCLUDED, ("avoid_uuids",)),
+    (Reason.TOO_SMALL, ("memory_at_least",)),
+)
+
+
+class Sheet:
+    """One reason for each node, written once; 0 where there is none."""
+
+    def __init__(self, size: int) -> None:
+        self.code = np.zeros(size, dtype=np.int64)
+        self.whys: dict[Why, int] = {}
+
+    def mark(self, nodes: columns.Mask, why: Why) -> None:
+        """Give a reason to those of these nodes that have none yet."""
+        fresh = nodes & (self.code == 0)
+        if fresh.any():
+            self.code[fresh] = self._number(why)
+
+    def note(self, at: int, why: Why) -> None:
+        """Give a reason to one node, if it has none yet."""
+        if not self.code[at]:
+            self.code[at] = self._number(why)
+
+    def counts(self) -> tuple[Count, ...]:
+        """Count the nodes of each reason, the most frequent first."""
+        found = np.bincount(self.code, minlength=len(self.whys) + 1)[1:].tolist()
+        counts = (Count(*why, nodes) for why, nodes in zip(self.whys, found, strict=True) if nodes)
+        return tuple(sorted(counts, key=lambda one: (-one.nodes, one.reason, one.detail)))
+
+    def _number(self, why: Why) -> int:
+        return self.whys.setdefault(why, len(self.whys) + 1)
+
+
+def tally(
+    picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]
+) -> tuple[Count, ...]:
+    """Count why each known node refuses; `closer` has what a closer look showed, by row."""
+    return judge(picture, question, closer).counts() or (Count(Reason.NO_NODES, "", 0),)
+
+
+def judge(picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]) -> Sheet:
+    """Write down the first reason of each known node."""
+    sheet = Sheet(picture.size)
+    rows = picture.everything
+    _about_place(sheet, picture, question)
+    if question.need.asked:
+        _about_devices(sheet, picture, rows, question)
+    _about_resources(sheet, picture, rows, question)
+    for at, why in closer.items():
+        sheet.note(at, why)
+    sheet.code[~picture.columns.known[: picture.size]] = 0
+    return sheet
+
+
+def _about_place(sheet: Sheet, picture: inventory.Inventory, question: search.Question) -> None:
+    places = picture.places(question.demand.where)
+    for at, why in enumerate(places.reasons, start=1):
+        sheet.mark(places.code == at, why)
+
+
+def _about_devices(
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+) -> None:
+    table, need = picture.columns, question.need
+    for at, reason in enumerate(columns.STATES):
+        if reason is Reason.SOURCE_FAILED:
+            _about_sources(sheet, picture, table.state[rows] == at)
+        elif reason is not None:
+            sheet.mark(table.state[rows] == at, (reason, ""))
+    if need.whole or need.shares:
+        _about_cards(sheet, picture, rows, question)
+    if need.replicas:
+        sheet.mark(table.replicas[rows] < need.replicas, (Reason.FULL, "replicas"))
+    for instances in need.instances:
+        at_ = table.profiles.get(instances.profile)
+        left = table.instances[rows, at_] if at_ is not None else np.zeros(table.height(rows), dtype=np.int64)
+        sheet.mark(left < instances.count, (Reason.FULL, f"MIG {instances.profile}"))
+    for name in need.parts:
+        at_ = table.types.get(name)
+        some = table.others[rows, at_] if at_ is not None else np.zeros(table.height(rows), dtype=np.int64)
+        sheet.mark(some == 0, (Reason.FULL, name))  # Or there is none at all: these sums cannot tell.
+
+
+def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.Mask) -> None:
+    """Say which source failed; these nodes are few."""
+    for at in np.flatnonzero(failed).tolist():
+        device = picture.device_at(at)
+        sheet.note(at, (Reason.SOURCE_FAILED, device.failed if device else ""))
+
+
+# ---------------------------------------------------------------- cards
+
+
+def fitting_cards(
+    picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
+) -> Iterator[tuple[Reason, columns.Mask]]:
+    """Tell which cards are there, and which of them meet one condition after the other."""
+    there = picture.columns.model[rows] != columns.ABSENT
+    yield Reason.TOO_FEW_CARDS, there
+    kept: dict[str, object] = {}
+    for reason, fields in CONDITIONS:
+        asked_here = {field: getattr(asked, field) for field in fields}
+        if not any(asked_here.values()):
+            continue
+        kept |= asked_here
+        part = dataclasses.replace(requests.ANY_CARD, **kept)  # type: ignore[arg-type]  # fields of its own
+        meets = search.matching_cards(picture, rows, part, among=there)
+        yield reason, there if meets is None else meets
+
+
+def counted_asks(need: requests.Need) -> list[requests.Gpus]:
+    """List what is asked of the cards that are given out whole or by shares."""
+    return [*([requests.cards(need.whole)] if need.whole else []), *need.shares]
+
+
+def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) -> columns.Mask:
+    """Tell which cards could take one unit of an ask if nobody used them; a whole card is always whole."""
+    total = table.total[rows]
+    if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
+        return np.zeros(total.shape, dtype=np.bool_)
+    least = 0 if ask.whole else 1 if ask.ratio else ask.memory
+    large: columns.Mask = total >= least
+    return large
+
+
+def _about_cards(
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+) -> None:
+    table, asks = picture.columns, counted_asks(question.need)
+    most = max(ask.count for ask in asks)
+    for reason, right in fitting_cards(picture, rows, question.conditions):
+        sheet.mark(columns.count(right) < most, (reason, ""))
+    large = [(ask, right & large_cards(table, rows, ask)) for ask in asks]
+    for ask, cards in large:
+        sheet.mark(columns.count(cards) < ask.count, (Reason.TOO_SMALL, ""))
+    for ask, cards in large:
+        _about_trouble(sheet, table, rows, ask.count, cards)
+    free = columns.count(right & table.whole[rows])
+    sheet.mark(free < question.need.whole, (Reason.FULL, ""))
+    if question.need.whole:
+        sheet.mark(free - table.withheld[rows] < question.need.whole, (Reason.WITHHELD, ""))
+    for ask in question.need.shares:
+        _about_room(sheet, table, rows, ask, right)
+
+
+def _about_room(
+    sheet: Sheet, table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, right: columns.Mask
+) -> None:
+    few = columns.count(search.share_room(table, rows, ask, right)) < ask.count
+    if (few & (table.withheld[rows] > 0)).any():
+        named = copy.copy(table)  # The same tables, but for the one that is put in place of withheld.
+        named.withheld = np.zeros_like(table.withheld)
+        room = columns.count(search.share_room(named, rows, ask, right))
+        sheet.mark(few & (room >= ask.count), (Reason.WITHHELD, ""))
+    sheet.mark(few, (Reason.FULL, ""))
+
+
+def _about_trouble(
+    sheet: Sheet, table: columns.Columns, rows: columns.Rows, count: int, cards: columns.Mask
+) -> None:
+    trouble = table.trouble[rows]
+    if not trouble.any():
+        return
+    few = columns.count(cards & (trouble == 0)) < count
+    for reason in OF_CARDS:
+        troubled = (cards & (trouble == columns.TROUBLES.index(reason))).any(axis=1)
+        sheet.mark(few & troubled, (reason, ""))
+
+
+# ---------------------------------------------------------------- other resources
+
+
+def _about_resources(
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+) -> None:
+    table = picture.columns
+    for name, amount in question.demand.amounts:
+        sheet.mark(~search.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
+    for name, amount in question.demand.served:
+        left = search.left(table, rows, name)
+        sheet.mark((left != columns.ABSENT) & (left < amount), (Reason.INSUFFICIENT_RESOURCE, name))

@@ -1,0 +1,100 @@
+"""What is known of the workload: how much, and in which sizes, pods ask.
+
+Placement that wants to leave usable rests must know what will be asked of them. It
+learns that from the pods now known, waiting and bound, from what the nodes have, and
+from a fixed prior, and from nothing else: neither order nor time nor what was learned
+before. So a restarted operator learns the same again. What is counted here is turned
+into a lesson by `lessons`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from berth_crds import catalog
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+
+GRID: Final = 100  # Space on a card is counted in percent.
+# A request for bytes alone says nothing of the card it will meet; this card is assumed.
+ASSUMED_CARD_BYTES: Final = 48 << 30
+
+Models = frozenset[str] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """What one pod asks: cpu and memory of the node, and how many pieces of which size of its cards."""
+
+    cpu: int
+    memory: int
+    sizes: tuple[tuple[int, int], ...]  # Percent of a card, and how many.
+    models: Models = None  # Keys of the models that will do; None: any.
+
+    @property
+    def percent(self) -> int:
+        """All that is asked of cards, in percent of one."""
+        return sum(size * count for size, count in self.sizes)
+
+
+def sample(request: requests.Request, demand: facts.Demand) -> Sample | None:
+    """See what a pod teaches; a pod without cards teaches nothing of them."""
+    sizes = tuple(_sizes(request.need))
+    if not sizes:
+        return None
+    amounts = dict(demand.amounts)
+    models = frozenset(catalog.model_key(model) for model in request.conditions.models)
+    return Sample(amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0), sizes, models or None)
+
+
+def _sizes(need: requests.Need) -> Iterator[tuple[int, int]]:
+    if need.whole:
+        yield GRID, need.whole
+    for ask in need.shares:
+        by_bytes = -(-ask.memory * GRID // ASSUMED_CARD_BYTES)
+        yield max(1, min(GRID, max(ask.percent, by_bytes))), ask.count
+
+
+class Workload:
+    """Counts what the pods now known ask: sums of whole numbers, so that their order cannot matter."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.sizes: npt.NDArray[np.int64] = np.zeros(GRID + 1, dtype=np.int64)
+        self.cpu = self.memory = self.percent = 0
+        self.by_models: dict[Models, int] = {}
+        self._known: dict[str, Sample] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def see(self, uid: str, one: Sample | None) -> None:
+        """Count a pod, or count it anew when what it asks has changed."""
+        known = self._known.get(uid)
+        if known != one:
+            self.forget(uid)
+            if one is not None:
+                self._known[uid] = one
+                self._add(one, 1)
+
+    def forget(self, uid: str) -> None:
+        """Count a pod no more."""
+        known = self._known.pop(uid, None)
+        if known is not None:
+            self._add(known, -1)
+
+    def _add(self, one: Sample, sign: int) -> None:
+        self.version += 1
+        for size, count in one.sizes:
+            self.sizes[size] += sign * count
+        self.cpu += sign * one.cpu
+        self.memory += sign * one.memory
+        self.percent += sign * one.percent
+        left = self.by_models.get(one.models, 0) + sign * one.percent
+        if left:
+            self.by_models[one.models] = left
+        else:
+            self.by_models.pop(one.models, None)

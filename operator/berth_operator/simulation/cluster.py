@@ -1,0 +1,119 @@
+"""The operator's own ledger, fed from manifests instead of from watches, under a clock that is set by hand.
+
+What `kube.feeds` does with events is done here with objects. The one difference is how
+the life of agents is told: no time passes between two manifests, so a Lease that is there
+is a sign of life, unless it is older than the newest one by more than the grace period.
+Where no Leases are given, all agents count as alive but those of which the operator
+itself had written that they are not.
+"""
+
+import dataclasses
+import datetime as dt
+
+from berth_crds import names, vocabulary, wire
+from berth_crds.client import lease
+from berth_crds.vocabulary import Strategy
+from berth_operator.engine import ledger
+from berth_operator.scheduling import cycle, decisions, inventory, policy, search
+from berth_operator.simulation import defaults, manifests
+from berth_operator.translate import devices, nodes, policies, raw
+
+
+class Cluster:
+    """A cluster on paper, and the time there."""
+
+    def __init__(self, strategy: Strategy | None = None) -> None:
+        self.now = 0.0
+        self.book = ledger.Ledger(lambda: self.now)
+        self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
+        self._strategy = strategy
+        self._renewals: dict[str, dt.datetime | None] = {}
+        self._condemned: dict[str, bool] = {}
+        self._judged = True
+        self._take_rules(policies.BUILT_IN)
+
+    @property
+    def places(self) -> search.Search:
+        """Who finds places on it."""
+        return self.book.places
+
+    @property
+    def picture(self) -> inventory.Inventory:
+        """What decisions are made on."""
+        return self.book.picture
+
+    def decide(self) -> list[decisions.Decision]:
+        """Decide for the pods whose turn it is."""
+        self._judge()
+        return cycle.decide(self.book.places, self.book.waiting, self.now, self.book.rules)
+
+    # ------------------------------------------------------------ objects
+
+    def apply(self, thing: manifests.Thing) -> None:
+        """Take an object that is not a pod."""
+        match thing.kind:
+            case "Node":
+                self.book.node_seen(nodes.node(defaults.node(thing)))
+            case "Device":
+                self.book.device_seen(devices.device(thing.value))
+                self._condemned[thing.name] = condemned(thing.value)
+            case "Lease" if thing.namespace == names.NODES_NAMESPACE:
+                self._renewals[thing.name] = renewal(thing.value)
+            case "PlacementPolicy" if thing.name == names.DEFAULT_POLICY:
+                rules = policies.rules(thing.value)
+                assert isinstance(rules, policy.Policy), "read when it was parsed"  # noqa: S101
+                self._take_rules(rules)
+        self._judged = False
+
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Take note that an object that is not a pod is gone."""
+        match kind:
+            case "Node":
+                self.book.node_gone(name)
+            case "Device":
+                self._condemned.pop(name, None)
+                self.book.device_gone(name)
+            case "Lease" if namespace == names.NODES_NAMESPACE:
+                self._renewals.pop(name, None)
+            case "PlacementPolicy" if name == names.DEFAULT_POLICY:
+                self._take_rules(policies.BUILT_IN)
+        self._judged = False
+
+    def _take_rules(self, rules: policy.Policy) -> None:
+        if self._strategy is not None:
+            rules = dataclasses.replace(rules, strategy=self._strategy)
+        self.book.policy_seen(rules)
+
+    # ------------------------------------------------------------ the life of agents
+
+    def _judge(self) -> None:
+        """Tell the ledger which agents are silent, if anything changed that bears on it."""
+        if self._judged:
+            return
+        self._judged = True
+        known = [moment for moment in self._renewals.values() if moment is not None]
+        grace = dt.timedelta(seconds=self.book.rules.grace_seconds)
+        oldest = max(known) - grace if known else None
+        for node, dead in self._condemned.items():
+            self.book.agent_silent(node, silent=dead or self._unheard(node, oldest))
+
+    def _unheard(self, node: str, oldest: dt.datetime | None) -> bool:
+        if not self._renewals:
+            return False
+        moment = self._renewals.get(node)
+        return node not in self._renewals or (moment is not None and oldest is not None and moment < oldest)
+
+
+def renewal(thing: lease.Lease) -> dt.datetime | None:
+    """Read when a Lease was renewed; None where it does not say so."""
+    try:
+        moment = dt.datetime.fromisoformat(thing.spec.renew_time or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+
+
+def condemned(thing: wire.Device) -> bool:
+    """Tell whether the Device says that its agent was found silent."""
+    ready = vocabulary.DeviceCondition.READY
+    return any(one.type == ready and one.status == vocabulary.Truth.FALSE for one in thing.status.conditions)

@@ -1,0 +1,45 @@
+"""What a pod was given, in a few words: `2 cards`, `25 % of a card`, `1 MIG 1g.10gb, 1 rdma`."""
+
+import collections
+
+from berth_crds import vocabulary
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import allocator
+from berth_operator.simulation import tables
+
+WHOLE = 100
+
+
+def minors(placement: decisions.Placement) -> str:
+    """List the minors of the GPUs, as the annotation `berth.dev/minors` has them."""
+    found = {
+        share.minor for share in allocator.held(placement.grants) if share.type == vocabulary.DeviceType.GPU
+    }
+    return ",".join(map(str, sorted(found))) or tables.NOTHING
+
+
+def words(placement: decisions.Placement) -> str:
+    """Say what a pod was given."""
+    counts = collections.Counter(_word(share) for share in allocator.held(placement.grants))
+    return ", ".join(_counted(word, count) for word, count in counts.items()) or "no devices"
+
+
+def _word(share: decisions.Share) -> str:
+    if share.type != vocabulary.DeviceType.GPU:
+        part = "" if share.core == WHOLE else f" ({share.core} %)"
+        return f"{share.type}{part}"
+    if share.profile:
+        return f"MIG {share.profile}"
+    if share.core == WHOLE:
+        return "card"
+    core = f"{share.core} %" if share.core else ""
+    memory = tables.amount(share.memory) if share.memory else ""
+    return f"{' and '.join(filter(None, (core, memory)))} of a card"
+
+
+def _counted(word: str, count: int) -> str:
+    if word == "card":
+        return tables.counted(count, word)
+    if word.endswith(" of a card"):
+        return word if count == 1 else f"{count} times {word}"
+    return f"{count} {word}"

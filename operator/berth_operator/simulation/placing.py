@@ -1,0 +1,169 @@
+"""Placing the pods of a scenario once: who goes where, and why the others do not.
+
+1. Nodes, Devices and rules are taken.  2. Bound pods are charged.  3. The others are
+placed by priority, then in the order given, each on the picture that those before it
+left.  Time stands still: whoever does not fit now is asked no second time.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+import msgspec
+
+from berth_crds import names
+from berth_operator.scheduling import backlog, decisions
+from berth_operator.simulation import cluster, manifests, records, scenario, usage, whys
+from berth_operator.translate import pods, raw
+
+GATED: Final = "Gated"
+FOREIGN: Final = "NotOurs"
+LEAVING: Final = "Deleting"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placed:
+    """The pod got its node and devices."""
+
+    candidate: backlog.Candidate
+    placement: decisions.Placement
+
+    @property
+    def title(self) -> str:
+        """Name the pod."""
+        return self.candidate.title
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """The pod did not fit, or its request cannot be served."""
+
+    candidate: backlog.Candidate
+    why: whys.Why
+
+    @property
+    def title(self) -> str:
+        """Name the pod."""
+        return self.candidate.title
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aside:
+    """The pod was not tried: a word on why, and a sentence."""
+
+    title: str
+    word: str
+    message: str
+
+
+Outcome = Placed | Refused | Aside
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PutOff:
+    """The pod was asked and has to wait; nobody has said why yet."""
+
+    candidate: backlog.Candidate
+    answer: decisions.Wait | decisions.Reject
+
+
+def place(
+    given: scenario.Scenario, paper: cluster.Cluster, *, every: bool = False, whole: int = whys.NONE
+) -> tuple[list[Outcome], usage.Usage, list[str]]:
+    """Place all pods that are not bound.
+
+    Return what became of each, what was in use before, and notes on the pods that were
+    bound. Where there are at most `whole` nodes every card is looked at for those that do not fit.
+    """
+    set_up(given, paper)
+    asides: list[Outcome] = []
+    notes: list[str] = []
+    for at, (thing, pod) in enumerate(given.pods()):
+        aside = take(paper, thing, ours(pod) if every else pod, order=f"{at:09}", notes=notes)
+        if aside is not None:
+            asides.append(aside)
+    before = usage.of_all(paper.picture)
+    return [*_decided(paper, whys.Explainer(paper, whole=whole)), *asides], before, notes
+
+
+def set_up(given: scenario.Scenario, paper: cluster.Cluster) -> None:
+    """Take all that is not a pod."""
+    for thing in given.things.values():
+        if thing.kind != "Pod":
+            paper.apply(thing)
+
+
+def ours(pod: raw.Pod) -> raw.Pod:
+    """Give a pod that asks for another scheduler to us."""
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, scheduler_name=names.SCHEDULER_NAME)
+    )
+
+
+def take(
+    paper: cluster.Cluster, thing: manifests.Thing, pod: raw.Pod, *, order: str, notes: list[str]
+) -> Aside | None:
+    """Charge a bound pod, or let a waiting one wait; `order` decides among equal priorities."""
+    match pods.view(pod):
+        case pods.Bound(hold, fault, teaches):
+            paper.book.pod_bound(hold, teaches)
+            if fault:
+                notes.append(f"{thing.file}: Pod {thing.title} withholds cards of {hold.node}: {fault}")
+        case pods.Waiting(candidate, gated):
+            paper.pending[candidate.uid] = pod
+            paper.book.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
+            if gated:
+                gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
+                return Aside(thing.title, GATED, f"it waits for its scheduling gates: {gates}")
+        case pods.Over():
+            return _left_alone(thing, pod)
+    return None
+
+
+def _left_alone(thing: manifests.Thing, pod: raw.Pod) -> Aside | None:
+    """Say why a pod that is neither bound nor finished is not ours to place."""
+    if pod.status.phase in pods.FINISHED:
+        return None
+    if pod.spec.scheduler_name != names.SCHEDULER_NAME:
+        named = pod.spec.scheduler_name or "default-scheduler"
+        return Aside(thing.title, FOREIGN, f"its schedulerName is {named}, not {names.SCHEDULER_NAME}")
+    return Aside(thing.title, LEAVING, "it is being deleted")
+
+
+def _decided(paper: cluster.Cluster, explainer: whys.Explainer) -> Iterator[Outcome]:
+    """Decide until everybody was asked."""
+    while answers := paper.decide():
+        for answer in answers:
+            match carry_out(paper, answer):
+                case Placed() as placed:
+                    yield placed
+                case PutOff(candidate, refusal):
+                    # At once, for the next pod may change the picture.
+                    yield Refused(candidate, explainer.why(candidate, refusal))
+
+
+def carry_out(paper: cluster.Cluster, answer: decisions.Decision) -> Placed | PutOff:
+    """Do what was decided, as the engine would."""
+    match answer:
+        case decisions.Bind():
+            candidate = paper.book.assume(answer)
+            _confirm(paper, paper.pending.pop(answer.uid), answer.placement)
+            return Placed(candidate, answer.placement)
+        case decisions.Wait() | decisions.Reject():
+            waiting = paper.book.waiting.get(answer.uid)
+            assert waiting is not None, "asked just now"  # noqa: S101
+            wants = answer.wants if isinstance(answer, decisions.Wait) else frozenset()
+            paper.book.waiting.put_off(answer.uid, now=paper.now, wants=wants)
+            return PutOff(waiting, answer)
+        case _:
+            assert_never(answer)
+
+
+def _confirm(paper: cluster.Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:
+    """Show the ledger the pod as the watch would, once it is bound."""
+    answered = {**pod.metadata.annotations, **records.annotations(placement)}
+    meta = msgspec.structs.replace(pod.metadata, annotations=answered)
+    spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
+    seen = pods.view(msgspec.structs.replace(pod, metadata=meta, spec=spec))
+    assert isinstance(seen, pods.Bound), "it has a node"  # noqa: S101
+    paper.book.pod_bound(seen.hold, seen.teaches)

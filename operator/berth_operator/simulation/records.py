@@ -1,0 +1,58 @@
+"""What a placement becomes: the annotations of the Binding, and the pod as it is bound by it."""
+
+import copy
+import json
+from typing import Any, Final
+
+from berth_crds import allocation, names
+from berth_operator.scheduling import decisions
+
+TERM: Final = "simulation/0"
+SCHEDULED: Final = "PodScheduled"
+
+
+def record(placement: decisions.Placement) -> allocation.Allocation:
+    """Turn a placement into the record that the annotation holds."""
+    containers: dict[str, dict[str, list[allocation.Share]]] = {}
+    for grant in placement.grants:
+        for share in grant.shares:
+            of_type = containers.setdefault(grant.container, {}).setdefault(share.type, [])
+            of_type.append(
+                allocation.Share(
+                    share.uuid, share.minor, share.core, share.memory, share.profile, share.function
+                )
+            )
+    return allocation.of(placement.node, containers)
+
+
+def allocated(placement: decisions.Placement) -> dict[str, Any] | None:
+    """Give the record as JSON has it; None for a pod without devices."""
+    if not placement.grants:
+        return None
+    found: dict[str, Any] = json.loads(allocation.encode(record(placement)))
+    return found
+
+
+def annotations(placement: decisions.Placement) -> dict[str, str]:
+    """Give every annotation that the Binding would carry."""
+    if not placement.grants:
+        return {names.TERM: TERM}
+    return allocation.annotations(record(placement), term=TERM)
+
+
+def bound(body: dict[str, Any], placement: decisions.Placement) -> dict[str, Any]:
+    """Give a pod's manifest as it would read once it is bound."""
+    body = copy.deepcopy(body)
+    meta, spec, status = (body.get(part) or {} for part in ("metadata", "spec", "status"))
+    meta["annotations"] = {**(meta.get("annotations") or {}), **annotations(placement)}
+    meta["labels"] = {**(meta.get("labels") or {}), names.FENCED_LABEL: "true"}
+    spec["nodeName"] = placement.node
+    if status.get("conditions"):
+        status["conditions"] = [_scheduled(one) for one in status["conditions"]]
+    parts = {"metadata": meta, "spec": spec, "status": status}
+    return {**body, **{name: part for name, part in parts.items() if part}}
+
+
+def _scheduled(condition: dict[str, Any]) -> dict[str, Any]:
+    """Let a condition say that the pod has its node, if that is what it is about."""
+    return {"type": SCHEDULED, "status": "True"} if condition.get("type") == SCHEDULED else condition

@@ -1,0 +1,230 @@
+"""Other projects' annotations and labels, turned into the text of Berth's own.
+
+Each function is named in the table of aliases and reads one key. It gives the keys of Berth
+that it stands for with the text people would have written there, which is then read, and
+checked, like any other; so whatever an alias can say, Berth's own keys can say too. What
+has no meaning in Berth and cannot be left alone is refused.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from berth_crds import aliases, catalog, names
+from berth_crds.vocabulary import DeviceType, Scope
+from berth_operator.translate import refusals
+from berth_operator.translate.grammar import Mode
+from berth_operator.translate.resources import as_mapping, json_object
+
+Pairs = Sequence[tuple[str, str]]
+Converter = Callable[[aliases.Wish, str, str], Pairs]
+
+
+def pairs(row: aliases.Wish, text: str) -> Pairs:
+    """Turn one alias into keys and texts of Berth; raises Refused."""
+    return CONVERTERS[row.converter](row, f"{row.where} {row.key}", text)
+
+
+def _as_it_is(row: aliases.Wish, _place: str, text: str) -> Pairs:
+    return ((row.means[0], text),)
+
+
+def _list(row: aliases.Wish, _place: str, text: str) -> Pairs:
+    """HAMi and Volcano take an empty list for no condition."""
+    return ((row.means[0], text),) if text.strip(" ,") else ()
+
+
+def _any_part(_row: aliases.Wish, _place: str, text: str) -> Pairs:
+    """HAMi looks for parts of names, whatever the case: that is a search for one of them."""
+    pattern = _one_of(text)
+    return ((names.MODEL_PATTERN, pattern),) if pattern else ()
+
+
+def _no_part(_row: aliases.Wish, _place: str, text: str) -> Pairs:
+    pattern = _one_of(text)
+    return ((aliases.AVOID_PATTERN, pattern),) if pattern else ()
+
+
+def _one_of(text: str) -> str:
+    parts = (catalog.normal_model(part.strip()) for part in text.split(","))
+    return "|".join(re.escape(part) for part in parts if part)
+
+
+TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+
+
+def _numa(row: aliases.Wish, place: str, text: str) -> Pairs:
+    truth = TRUTHS.get(text.lower())
+    if truth is None:
+        refusals.refuse(f"{place}: {refusals.shown(text)} is neither true nor false")
+    return ((row.means[0], Scope.NUMA.value),) if truth else ()
+
+
+def _mode(_row: aliases.Wish, place: str, text: str) -> Pairs:
+    if text not in {"", "hami-core"}:
+        shown = refusals.shown(text)
+        refusals.decline(f"{place}: {shown} is not served; for MIG ask for nvidia.com/mig-<profile>")
+    return ()
+
+
+def _card_policy(_row: aliases.Wish, place: str, text: str) -> Pairs:
+    if "mutex" in {word.strip() for word in text.split(",")}:
+        refusals.decline(f"{place}: mutex is not served; ask for whole cards to have them alone")
+    return ()
+
+
+def _group_policy(_row: aliases.Wish, place: str, text: str) -> Pairs:
+    if text == "spread":
+        refusals.decline(f"{place}: spread is not served: Berth does not keep the pods of a group apart")
+    return ()
+
+
+MIB_COUNT: Final = re.compile(r"\d{1,12}", re.ASCII)
+
+
+def _more_mib_than(row: aliases.Wish, place: str, text: str) -> Pairs:
+    if not MIB_COUNT.fullmatch(text):
+        refusals.refuse(f"{place}: {refusals.shown(text)} is not a number of MiB")
+    return ((row.means[0], f"{int(text) + 1}Mi"),)
+
+
+def _memory_of_a_node(_row: aliases.Wish, place: str, _text: str) -> Pairs:
+    refusals.decline(
+        f"{place} asks for memory summed over a node, which no single card can answer for; "
+        f"write {names.MEMORY_AT_LEAST}, the memory of each card"
+    )
+
+
+def priority(text: str) -> int | None:
+    """Read Genius' priority; None where it is no number that Kubernetes would take for one."""
+    match = re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII)
+    number = int(text) if match else None
+    return number if number is not None and abs(number) <= MOST_PRIORITY else None
+
+
+MOST_PRIORITY: Final = 1_000_000_000  # The most that Kubernetes lets people give.
+
+
+def _priority(_row: aliases.Wish, place: str, text: str) -> Pairs:
+    if priority(text) is None:
+        refusals.refuse(
+            f"{place}: {refusals.shown(text)} is not a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}"
+        )
+    return ()
+
+
+# ---------------------------------------------------------------- Koordinator
+
+HINTS: Final = frozenset(
+    {"selector", "vfSelector", "allocateStrategy", "requiredTopologyScope", "exclusivePolicy"}
+)
+MODES: Final = {
+    ("ApplyForAll", ""): Mode.EVERY,
+    ("RequestsAsCount", ""): Mode.COUNT,
+    ("RequestsAsCount", "DeviceLevel"): Mode.WHOLE,
+}
+LABEL: Final = re.compile(r"[A-Za-z0-9_./-]+=[A-Za-z0-9_.-]*")
+SCOPES: Final = {"Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
+
+
+def _allocate_hint(_row: aliases.Wish, place: str, text: str) -> Pairs:
+    hints = {kind: as_mapping(place, hint) for kind, hint in json_object(place, text).items()}
+    found: list[tuple[str, str]] = []
+    modes: list[str] = []
+    for kind, hint in hints.items():
+        where = f"{place}: {refusals.shown(kind)}"
+        _known(where, hint, HINTS)
+        found.extend(_selected(where, kind, hint))
+        found.extend(_scope(where, kind, hint))
+        modes.extend(_applied(where, kind, hint))
+    return (*found, (names.APPLY, ",".join(modes))) if modes else found
+
+
+def _selected(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Read selectors of devices and of their virtual functions.
+
+    A selector of functions that takes any of them says no more than Berth does by itself.
+    """
+    for field, key in (("selector", names.LABELS), ("vfSelector", names.FUNCTION_LABELS)):
+        selector = as_mapping(where, hint.get(field))
+        if selector and kind == DeviceType.GPU:
+            refusals.decline(f"{where}.{field} is not served; choose cards by {names.MODEL} or {names.UUIDS}")
+        if selector.get("matchExpressions"):
+            refusals.decline(f"{where}.{field}.matchExpressions is not served; write matchLabels")
+        labels = sorted(as_mapping(where, selector.get("matchLabels")).items())
+        if not all(LABEL.fullmatch(f"{label}={value}") for label, value in labels):
+            refusals.refuse(f"{where}.{field}.matchLabels holds what is no label")
+        if labels:
+            yield key, ",".join(f"{label}={value}" for label, value in labels)
+
+
+def _scope(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    wanted = _text(hint, "requiredTopologyScope")
+    if not wanted:
+        return
+    if kind != DeviceType.GPU or wanted not in SCOPES:
+        refusals.decline(f"{where}.requiredTopologyScope: {refusals.shown(wanted)} is not served")
+    yield names.SCOPE, SCOPES[wanted].value
+
+
+def _applied(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]:
+    said = _text(hint, "allocateStrategy"), _text(hint, "exclusivePolicy")
+    if said == ("", ""):
+        return
+    mode = MODES.get(said)
+    if mode is None or kind == DeviceType.GPU:
+        both = " with ".join(refusals.shown(word) for word in said if word)
+        refusals.decline(f"{where}: {both} is not served; see {names.APPLY} for what is")
+    yield f"{kind}={mode}"
+
+
+def _joint_allocate(row: aliases.Wish, place: str, text: str) -> Pairs:
+    joint = json_object(place, text)
+    _known(place, joint, {"deviceTypes", "requiredScope"})
+    types = joint.get("deviceTypes") or []
+    if not isinstance(types, list) or not all(isinstance(one, str) for one in types):
+        refusals.refuse(f"{place}: deviceTypes is not a list of types")
+    if len(set(types)) < 2:  # noqa: PLR2004  one device is joined with nothing
+        return ()
+    if _text(joint, "requiredScope") != "SamePCIe":
+        refusals.decline(f"{place} is served as a condition only; add requiredScope: SamePCIe")
+    return ((row.means[0], ",".join(types)),)
+
+
+def _partition_spec(row: aliases.Wish, place: str, text: str) -> Pairs:
+    spec = json_object(place, text)
+    _known(place, spec, {"allocatePolicy"})
+    policy = _text(spec, "allocatePolicy")
+    if policy not in {"", "BestEffort"}:
+        refusals.decline(f"{place}: {refusals.shown(policy)} is not served; write BestEffort or leave it out")
+    return ((row.means[0], Scope.NVLINK.value),)
+
+
+def _known(where: str, fields: Mapping[str, object], known: frozenset[str] | set[str]) -> None:
+    """Refuse what Berth would otherwise pass over without a word."""
+    odd = sorted(field for field in fields if field not in known)
+    if odd:
+        refusals.decline(f"{where}: {refusals.shown(odd[0])} is not served")
+
+
+def _text(fields: Mapping[str, object], field: str) -> str:
+    value = fields.get(field)
+    return "" if value is None else str(value)
+
+
+CONVERTERS: Final[Mapping[str, Converter]] = {
+    "as it is": _as_it_is,
+    "list of uuids": _list,
+    "any part": _any_part,
+    "no part": _no_part,
+    "numa": _numa,
+    "mode": _mode,
+    "card policy": _card_policy,
+    "group policy": _group_policy,
+    "more MiB than": _more_mib_than,
+    "memory of a node": _memory_of_a_node,
+    "priority": _priority,
+    "allocate hint": _allocate_hint,
+    "joint allocate": _joint_allocate,
+    "partition spec": _partition_spec,
+}

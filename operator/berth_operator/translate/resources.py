@@ -1,0 +1,303 @@
+"""How much each container asks for, in whatever names, as figures under Berth's own names.
+
+A Figure remembers where people wrote it, so that a sentence can name their key and not
+ours. Some keys stand on the pod and speak for one container; some projects count the cards
+in one key and say in others how much of each card they want: both are unfolded here, so
+that `grammar` sees one spelling, and totals for all cards of a container only.
+"""
+
+import collections
+import dataclasses
+import fractions
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from berth_crds import aliases, names
+from berth_operator.scheduling.decisions import Refusal
+from berth_operator.translate import quantities, raw, refusals
+from berth_operator.translate.refusals import Refused
+
+MIG_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?P<more>[.+-][a-z0-9.+-]+)?", re.ASCII)
+SHARED_MIG: Final = ".shared"
+OTHER_DEVICES: Final = frozenset({names.RDMA, names.FPGA})
+SLICES: Final = {one.project: one for one in aliases.SLICES}
+POD_KEYS: Final = frozenset({*(one.key for one in aliases.ON_PODS), *aliases.KUBEGPU_RECORDS})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """One amount: where it is written, what it means in Berth's names, and how much it is.
+
+    `slices` names the project whose figure this is where it is meant for each card.
+    """
+
+    place: str
+    key: str
+    text: str
+    means: str
+    value: fractions.Fraction
+    slices: str = ""
+
+    def __str__(self) -> str:
+        """Say it as it is written."""
+        return f"{self.key}: {self.text}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """What one container asks for, by Berth's names; nothing of it is zero."""
+
+    name: str
+    runs: bool
+    figures: Mapping[str, Figure]
+
+
+def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
+    """Read what the containers of a pod ask for, in the order in which they start, and what is wrong."""
+    found: list[Asked] = []
+    faults: list[Refusal] = []
+    on_pod: Mapping[str, Sequence[Figure]] = {}
+    try:
+        on_pod = _on_pod(pod)
+    except Refused as error:
+        faults.append(error.refusal)
+    for container, runs in each_container(pod.spec):
+        try:
+            figures = [*_of_container(container), *on_pod.get(container.name, ())]
+            if not figures:
+                continue
+            found.append(Asked(container.name, runs, merged(unfolded(container.name, figures))))
+        except Refused as error:
+            faults.append(error.refusal)
+    return found, faults
+
+
+def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
+    """Go through init containers, then the others; the flag tells whether it keeps running."""
+    for container in spec.init_containers or ():
+        yield container, container.restart_policy == "Always"
+    for container in spec.containers:
+        yield container, True
+
+
+def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
+    """Join requests and limits: where only a limit is given, it is the request too."""
+    if resources is None:
+        return {}
+    return {**(resources.limits or {}), **(resources.requests or {})}
+
+
+# ---------------------------------------------------------------- resources of a container
+
+
+def _of_container(container: raw.Container) -> Iterator[Figure]:
+    for name, quantity in sorted(asked(container.resources).items()):
+        if aliases.served(name):
+            place = f"container {container.name}: {name}"
+            row = _meaning(place, name)
+            if row.means:
+                yield _figure(place, name, quantity, row)
+
+
+def _meaning(place: str, name: str) -> aliases.Amount:
+    """Say what a resource name means; Berth's own and NVIDIA's mean themselves."""
+    if name.startswith(names.NVIDIA_MIG_PREFIX):
+        name = names.NVIDIA_MIG_PREFIX + mig_profile(place, name)
+    return aliases.RESOURCES.get(name) or aliases.Amount("", name, name)
+
+
+def mig_profile(place: str, name: str) -> str:
+    """Read a MIG profile out of a resource name, where a dot stands for the plus sign."""
+    profile = name.removeprefix(names.NVIDIA_MIG_PREFIX).lower()
+    if profile.endswith(SHARED_MIG):
+        refusals.decline(f"{place}: replicas of MIG instances are not served; ask for whole instances")
+    match = MIG_PROFILE.fullmatch(profile)
+    if match is None:
+        refusals.refuse(f"{place} names no MIG profile; write for instance nvidia.com/mig-1g.10gb")
+    more = match["more"] or ""
+    return profile.removesuffix(more) + more.replace(".", "+", 1) if more.startswith(".") else profile
+
+
+def _figure(place: str, key: str, quantity: raw.Quantity, row: aliases.Amount) -> Figure:
+    text = refusals.shown(quantity)
+    try:
+        value = quantities.exact(str(quantity)) * row.scale
+    except ValueError:
+        refusals.refuse(f"{place}: '{text}' is not a quantity")
+    if row.scale != 1:
+        value = fractions.Fraction(math.ceil(value))
+    return Figure(place, key, text, row.means, value, row.project if row.each else "")
+
+
+def unserved_kinds(spec: raw.PodSpec) -> Iterator[Refusal]:
+    """Find devices of other kinds; they are no reason to misread what else a container asks for."""
+    for container, _ in each_container(spec):
+        for name, quantity in sorted(asked(container.resources).items()):
+            if aliases.unserved_kind(name) and not _is_zero(quantity):
+                yield refusals.unsupported(
+                    f"container {container.name} asks for {name}, a kind of device that Berth does not serve"
+                )
+
+
+def _is_zero(quantity: raw.Quantity) -> bool:
+    try:
+        return quantities.exact(str(quantity)) == 0
+    except ValueError:
+        return False
+
+
+# ---------------------------------------------------------------- keys on the pod
+
+
+def _on_pod(pod: raw.Pod) -> Mapping[str, Sequence[Figure]]:
+    """Read the keys that stand on the pod and ask for devices for one of its containers."""
+    found: dict[str, list[Figure]] = collections.defaultdict(list)
+    if POD_KEYS.isdisjoint(pod.metadata.annotations) and POD_KEYS.isdisjoint(pod.metadata.labels):
+        return found
+    for row in aliases.ON_PODS:
+        figure = _pod_figure(pod, row)
+        if figure is not None:
+            for name in _meant(pod, row, figure):
+                found[name].append(figure)
+    for name, figure in _recorded(pod):
+        found[name].append(figure)
+    return found
+
+
+def _pod_figure(pod: raw.Pod, row: aliases.Amount) -> Figure | None:
+    meta = pod.metadata
+    text = (meta.labels if row.where is aliases.Where.LABEL else meta.annotations).get(row.key)
+    return None if text is None else _figure(f"{row.where} {row.key}", row.key, text, row)
+
+
+def _meant(pod: raw.Pod, row: aliases.Amount, figure: Figure) -> list[str]:
+    """Name the containers that a key on the pod speaks for."""
+    containers = [container for container, _ in each_container(pod.spec)]
+    if row.beside:
+        meant = [one.name for one in containers if row.beside in asked(one.resources)]
+        if not meant:
+            refusals.refuse(f"{figure.place} is given, but no container asks for {row.beside}")
+        return meant
+    name = pod.metadata.annotations.get(aliases.KAI_CONTAINER) if row.project == aliases.KAI else None
+    if name is None:
+        name = pod.spec.containers[0].name if pod.spec.containers else ""
+    _alone(containers, name, figure)
+    return [name]
+
+
+def _alone(containers: Sequence[raw.Container], name: str, figure: Figure) -> None:
+    """Make sure that a key which speaks for the whole pod is not contradicted by another container."""
+    if name not in {one.name for one in containers}:
+        refusals.refuse(f"{figure.place} is meant for container '{refusals.shown(name)}', which is not there")
+    for other in containers:
+        cards = [one.key for one in _of_container(other) if one.value and one.means not in OTHER_DEVICES]
+        if cards and other.name != name:
+            refusals.refuse(
+                f"{figure.place} speaks for the whole pod, but container {other.name} asks for {cards[0]}; "
+                f"leave one of them out"
+            )
+
+
+def _recorded(pod: raw.Pod) -> Iterator[tuple[str, Figure]]:
+    """Read the cards that KubeGPU's record counts for each container."""
+    for key in aliases.KUBEGPU_RECORDS:
+        text = pod.metadata.annotations.get(key)
+        if text is not None:
+            yield from _in_record(pod, f"annotation {key}", text)
+
+
+def _in_record(pod: raw.Pod, place: str, text: str) -> Iterator[tuple[str, Figure]]:
+    record = json_object(place, text)
+    known = {container.name for container, _ in each_container(pod.spec)}
+    for section in ("initcontainer", "runningcontainer"):
+        for name, container in as_mapping(place, record.get(section)).items():
+            requests = as_mapping(place, as_mapping(place, container).get("requests"))
+            if requests and name not in known:
+                refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
+            for figure in _counted(place, requests):
+                yield name, figure
+
+
+def _counted(place: str, requests: Mapping[str, object]) -> Iterator[Figure]:
+    for key, value in requests.items():
+        if key.startswith(aliases.KUBEGPU_PATHS):
+            refusals.decline(f"{place} asks for devices by their path, which is not served; count the cards")
+        if key in aliases.KUBEGPU_COUNTS:
+            row = aliases.Amount(aliases.KUBEGPU, key, names.NVIDIA_GPU)
+            yield _figure(f"{place}: {key}", key, str(value), row)
+
+
+def json_object(place: str, text: str) -> Mapping[str, object]:
+    """Read an annotation that is an object in JSON."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        refusals.refuse(f"{place} is not JSON: {refusals.shown(text)}")
+    return as_mapping(place, record)
+
+
+def as_mapping(place: str, value: Any) -> Mapping[str, object]:
+    """Take a value of JSON for an object; what is absent is empty."""
+    if value is not None and not isinstance(value, dict):
+        refusals.refuse(f"{place}: expected an object in JSON, found {refusals.shown(value)}")
+    return value or {}
+
+
+# ---------------------------------------------------------------- one spelling
+
+
+def unfolded(container: str, figures: Sequence[Figure]) -> Sequence[Figure]:
+    """Turn figures for each of some cards into totals for all of them together."""
+    projects = sorted({one.slices for one in figures if one.slices and one.value})
+    if not projects:
+        return figures
+    if len(projects) > 1:
+        refusals.refuse(f"container {container} mixes {' and '.join(projects)}; ask in one way only")
+    way = SLICES[projects[0]]
+    each = [one for one in figures if one.slices and one.value]
+    counts = [one for one in figures if one.key == way.count]
+    count = counts[0] if counts else _lone(container, way, each)
+    rest = [one for one in figures if not one.slices and one.key != way.count]
+    if not count.value:
+        return rest
+    totals = [dataclasses.replace(one, value=one.value * count.value) for one in _exclusive(way, each, count)]
+    return [*rest, dataclasses.replace(count, means=names.GPU_SHARED), *totals]
+
+
+def _lone(container: str, way: aliases.Slices, each: Sequence[Figure]) -> Figure:
+    """Take one card for granted where the project does."""
+    if not any(one.means in way.lone for one in each):
+        refusals.refuse(f"container {container}: {each[0].key} needs {way.count} beside it")
+    one = fractions.Fraction(1)
+    return Figure(each[0].place, way.count, "1", names.GPU_SHARED, one)
+
+
+def _exclusive(way: aliases.Slices, each: Sequence[Figure], count: Figure) -> Sequence[Figure]:
+    """Add what a project means by leaving it out: all of the memory, and then all of the compute."""
+    said = {one.means: one for one in each}
+    whole = dataclasses.replace(count, text="100", value=fractions.Fraction(100))
+    if way.exclusive and names.GPU_MEMORY not in said:
+        ratio = said.setdefault(
+            names.GPU_MEMORY_RATIO, dataclasses.replace(whole, means=names.GPU_MEMORY_RATIO)
+        )
+        if ratio.value == whole.value:
+            said.setdefault(names.GPU_CORE, dataclasses.replace(whole, means=names.GPU_CORE))
+    return tuple(said.values())
+
+
+def merged(figures: Sequence[Figure]) -> dict[str, Figure]:
+    """Keep one figure for each meaning; two keys may say the same, not two different things.
+
+    Nothing is the same as not being there, and so it contradicts nobody.
+    """
+    found: dict[str, Figure] = {}
+    for one in filter(lambda one: one.value, figures):
+        other = found.setdefault(one.means, one)
+        if other.value != one.value:
+            refusals.refuse(
+                f"{other.place}: {other.text} and {one} mean the same and disagree; write one of them"
+            )
+    return found

@@ -1,0 +1,124 @@
+"""`make bench-decide`: how long one decision takes, from the question to the folded result.
+
+For clusters of several sizes and fills, and three kinds of request, one decision at a
+time is made and its placement charged to the inventory; then a pod of the same kind is
+released, so that the fill stays as it is. Both belong to the time that is measured: the
+decision and what it does to the picture.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import backlog, cycle, decisions, holds, inventory, policy, search
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+from support import boards as layouts
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RESULT: Final = ROOT / "build" / "bench" / "decide.json"
+SIZES: Final = (100, 1000, 5000, 10000)
+FILLS: Final = {"empty": 0.0, "half": 0.5, "nearly full": 0.95}
+MODEL: Final = "NVIDIA H100 80GB HBM3"
+DECISIONS: Final = 1000
+WARM: Final = 20
+REQUESTS: Final = {
+    "whole": requests.Gpus(1, core=100, ratio=100),
+    "fraction": requests.Gpus(1, core=25, ratio=25),
+    "nvlink 8": requests.Gpus(8, core=100, ratio=100),
+}
+
+
+def cluster(count: int) -> inventory.Inventory:
+    """Make a cluster of equal nodes with eight cards each, from the catalog's own board."""
+    picture = inventory.Inventory()
+    for at in range(count):
+        name = f"node-{at:05}"
+        given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
+        picture.put_node(facts.Node(name, allocatable=given))
+        picture.put_device(layouts.device(name, f"8x{MODEL}"))
+        picture.set_silent(name, False)
+    return picture
+
+
+def pods(kind: str) -> Iterator[backlog.Candidate]:
+    """Give pods of one kind of request, without end."""
+    request = requests.Request((requests.ContainerRequest("main", (REQUESTS[kind],)),))
+    demand = facts.Demand(((facts.CPU, 4_000), (facts.MEMORY, 16 << 30), (facts.PODS, 1)))
+    at = 0
+    while True:
+        at += 1
+        yield backlog.Candidate(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
+
+
+def fill(picture: inventory.Inventory, part: float) -> None:
+    """Hold a part of all cards: whole nodes first, then shares scattered over the rest, as clusters are."""
+    chance = random.Random(1)
+    names = sorted(picture.index)
+    chance.shuffle(names)
+    for at, name in enumerate(names[: int(len(names) * part)]):
+        row = picture.row(name)
+        assert row and row.device
+        spare = chance.choice((0, 0, 0, 1, 2))
+        for card in row.device.cards[: len(row.device.cards) - spare]:
+            core = chance.choice((100, 100, 50, 75))
+            share = decisions.Share(card.uuid, card.minor, core, card.memory * core // 100)
+            picture.charge(
+                holds.Hold(f"old-{at}-{card.minor}", "bench/old", name, ((facts.PODS, 1),), (share,))
+            )
+
+
+def measure(picture: inventory.Inventory, kind: str) -> list[float]:
+    """Time single decisions, each folded into the picture; every other pod leaves again, unmeasured."""
+    places, rules = search.Search(picture), policy.Policy()
+    waiting, seconds = backlog.Backlog(), []
+    supply = pods(kind)
+    for at in range(DECISIONS + WARM):
+        pod = next(supply)
+        waiting.push(pod)
+        started = time.perf_counter()
+        (answer,) = cycle.decide(places, waiting, 0.0, rules)
+        if isinstance(answer, decisions.Bind):
+            picture.charge(cycle.hold_for(pod, answer.placement))
+        if at >= WARM:
+            seconds.append(time.perf_counter() - started)
+        waiting.remove(pod.uid)
+        if picture.hold(pod.uid) and at % 2:
+            picture.release(pod.uid)
+    return seconds
+
+
+def main() -> None:
+    """Run and write the results."""
+    parser = argparse.ArgumentParser(prog="make bench-decide", description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="*", default=SIZES, help="sizes of cluster")
+    chosen = parser.parse_args()
+    rows = [row for count in chosen.nodes for row in bench(count)]
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"\nwritten to {RESULT.relative_to(ROOT)}", file=sys.stderr)
+
+
+def bench(count: int) -> list[dict[str, object]]:
+    """Measure one size of cluster at each fill with each request."""
+    rows: list[dict[str, object]] = []
+    for name, part in FILLS.items():
+        picture = cluster(count)
+        fill(picture, part)
+        for kind in REQUESTS:
+            seconds = measure(picture, kind)
+            p50, p99 = (round(float(np.percentile(seconds, at)) * 1e6, 1) for at in (50, 99))
+            rows.append({"nodes": count, "fill": name, "request": kind, "p50_us": p50, "p99_us": p99})
+            print(f"{count:>6} nodes, {name:<12} {kind:<9} p50 {p50:7.1f} us   p99 {p99:8.1f} us", flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""Small nodes and small pods of every kind, for hypothesis.
+
+Most of what can be wrong with a node or demanded by a pod is rare here, so that a fair
+part of the pods fits and the rest fails for one reason and not for many.
+"""
+
+import math
+
+from hypothesis import strategies as st
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import boards, facts, requests, views
+from scheduling.devices import build
+
+MODELS = ("Tesla T4", "NVIDIA A30")
+PROFILES = ("1g.6gb", "2g.12gb")
+MEMORIES = (16, 10, 10, 7, 16, 10, 0)
+LABEL = (("fabric", "a"),)
+WELL_MOSTLY = st.sampled_from((None,) * 9 + (Reason.UNHEALTHY,))
+
+
+@st.composite
+def cards(draw: st.DrawFn, minor: int, *, modes: str) -> facts.Card:
+    """Make a card in one of its modes: plain, in MIG mode, shared."""
+    mode = draw(st.sampled_from(modes))
+    instances: tuple[facts.Instance, ...] = ()
+    if mode == "m":
+        profiles = draw(st.lists(st.sampled_from((*PROFILES, PROFILES[0])), min_size=1, max_size=4))
+        instances = tuple(
+            facts.Instance(f"MIG-{minor}-{at}", profile, 5, at, 1) for at, profile in enumerate(profiles)
+        )
+    return facts.Card(
+        uuid=f"GPU-{minor}",
+        minor=minor,
+        model=draw(st.sampled_from(MODELS)),
+        memory=draw(st.sampled_from(MEMORIES)),
+        trouble=draw(WELL_MOSTLY),
+        numa=draw(st.sampled_from((0, 0, 1, 1, None))),
+        root=draw(st.sampled_from(("a", "a", "b", "b", None))),
+        mig=mode == "m",
+        instances=instances,
+        replicas=draw(st.sampled_from((3, 2))) if mode == "s" else draw(st.sampled_from((0, 1))),
+    )
+
+
+@st.composite
+def others(draw: st.DrawFn, minor: int) -> facts.Card:
+    """Make a NIC, or now and then an FPGA."""
+    type_ = draw(st.sampled_from(("rdma", "rdma", "rdma", "fpga")))
+    buses = [f"0000:{minor:02x}:00.{at}" for at in range(draw(st.integers(0, 2)))]
+    return facts.Card(
+        uuid=f"{type_}-{minor}",
+        minor=minor,
+        type=type_,
+        trouble=draw(WELL_MOSTLY),
+        root=draw(st.sampled_from(("a", "b", "a", "b", None))),
+        labels=draw(st.sampled_from((LABEL, LABEL, LABEL, ()))),
+        functions=tuple(
+            facts.Function(bus, at, draw(st.sampled_from((LABEL, LABEL, ())))) for at, bus in enumerate(buses)
+        ),
+    )
+
+
+@st.composite
+def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> boards.Board:
+    """Make a board, or none."""
+    size = len(made)
+    if draw(st.integers(0, 5)) == 5:
+        return boards.LOOSE
+    worth = [[0] * size for _ in range(size)]
+    for a in range(size):
+        for b in range(a):
+            worth[a][b] = worth[b][a] = draw(st.sampled_from((100, 200, 50, 10, 0)))
+    groups = (
+        (Scope.NUMA, build.masks(card.numa for card in made)),
+        (Scope.PCIE, build.masks(card.root for card in made)),
+    )
+    parts = draw(st.dictionaries(st.integers(1, (1 << size) - 1), st.integers(0, 2), max_size=4))
+    partitions = tuple(boards.Partition(mask, score) for mask, score in parts.items())
+    return boards.Board(size, tuple(map(tuple, worth)), groups, partitions)
+
+
+@st.composite
+def nodes(
+    draw: st.DrawFn, *, least: int = 1, most: int = 4, modes: str = "pppppms", most_others: int = 3
+) -> views.View:
+    """Make a node in use."""
+    count = draw(st.integers(least, most))
+    made = tuple(draw(cards(minor, modes=modes)) for minor in range(count))
+    extra = tuple(draw(others(minor)) for minor in range(draw(st.integers(0, most_others))))
+    device = facts.Device("n", made, extra, draw(wirings(made)))
+    used = {card.uuid: draw(usages(card)) for card in (*made, *extra) if not draw(st.integers(0, 2))}
+    instances = [one for card in made for one in card.instances]
+    used |= {one.uuid: views.Usage(100, one.memory, 1) for one in instances if draw(st.integers(0, 4)) == 4}
+    buses = [one.bus for card in extra for one in card.functions]
+    functions = frozenset(bus for bus in buses if draw(st.integers(0, 5)) == 5)
+    return views.View(device, used, functions, draw(st.sampled_from((0,) * 8 + (1, 2, 9))))
+
+
+@st.composite
+def usages(draw: st.DrawFn, card: facts.Card) -> views.Usage:
+    """Let others hold something of a device."""
+    if card.mig:
+        return views.UNUSED
+    if card.replicas > 1:
+        count = draw(st.integers(1, card.replicas))
+        return views.Usage(100 // card.replicas * count, card.memory // card.replicas * count, 1)
+    core = draw(st.sampled_from((20, 50, 0, 100)))
+    memory = draw(st.sampled_from((card.memory // 3, 0, card.memory)))
+    return views.Usage(core, memory, 1)
+
+
+SHARES = st.builds(
+    requests.Gpus,
+    count=st.sampled_from((1, 1, 2)),
+    core=st.sampled_from((30, 50, 60, 10)),
+    memory=st.sampled_from((0, 3, 5, 9)),
+) | st.builds(requests.Gpus, count=st.sampled_from((1, 1, 2)), memory=st.sampled_from((2, 4, 7)))
+RATIOS = st.builds(
+    requests.Gpus,
+    count=st.sampled_from((1, 1, 2)),
+    core=st.sampled_from((0, 50)),
+    ratio=st.sampled_from((33, 50, 67)),
+)
+WHOLE = st.builds(requests.cards, st.sampled_from((1, 1, 2, 2, 3)))
+INSTANCES = st.builds(
+    requests.Instances, st.sampled_from((PROFILES[0], *PROFILES)), st.sampled_from((1, 1, 2))
+)
+REPLICAS = st.builds(requests.Replicas, st.sampled_from((1, 2, 1, 3)))
+PARTS = st.builds(
+    requests.Parts,
+    st.sampled_from(("rdma", "rdma", "fpga")),
+    st.sampled_from((1, 1, 2)),
+    st.sampled_from((40, 60, 100)),
+    st.sampled_from((False,) * 5 + (True,)),
+)
+CARDS_ONLY = WHOLE | SHARES | RATIOS
+Asks = st.SearchStrategy[requests.Ask]
+
+
+@st.composite
+def scenes(draw: st.DrawFn, *, most: int = 4, most_asks: int = 4) -> tuple[views.View, requests.Request]:
+    """Make a node, and a pod that mostly asks for what the node has."""
+    view = draw(nodes(most=most))
+    kinds: list[Asks] = [CARDS_ONLY]
+    kinds += [INSTANCES] if any(card.mig for card in view.device.cards) else []
+    kinds += [REPLICAS] if any(card.replicas > 1 for card in view.device.cards) else []
+    kinds += [PARTS] if view.device.others else []
+    kinds += [INSTANCES | REPLICAS | PARTS] if draw(st.integers(0, 9)) == 9 else []
+    return view, draw(pods(st.one_of(kinds), most_asks=most_asks))
+
+
+@st.composite
+def pods(
+    draw: st.DrawFn,
+    asks: Asks,
+    *,
+    most_asks: int = 4,
+    first: Asks | None = None,
+    borrows: bool = False,
+) -> requests.Request:
+    """Make a pod of up to three containers; with an init container first, or with a given first ask."""
+    count = draw(st.integers(2 if borrows else 1, 3))
+    containers = []
+    for at in range(count):
+        wanted = draw(st.lists(asks, min_size=1, max_size=2))
+        wanted = [draw(first), *wanted[1:]] if first is not None and not at else wanted
+        runs = at > 0 if borrows else draw(st.sampled_from((True, True, False)))
+        containers.append(requests.ContainerRequest(f"c{at}", tuple(wanted), runs))
+    while sum(len(one.asks) for one in containers) > most_asks:
+        containers.pop()
+    return requests.Request(tuple(containers), draw(conditions()), draw(manners()))
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> requests.Conditions:
+    """Make conditions that mostly ask for nothing."""
+    if draw(st.integers(0, 5)) < 5:
+        return requests.ANY_CARD
+    names = ("GPU-0", "GPU-1", "GPU-2", "MIG-0-0", "MIG-1-1", "rdma-0")
+    nothing: frozenset[str] = frozenset()
+    uuids = st.one_of(st.just(nothing), st.frozensets(st.sampled_from(names), max_size=3))
+    return requests.Conditions(
+        models=draw(st.sampled_from((nothing, frozenset({"t4"}), frozenset({"A30"})))),
+        pattern=draw(st.sampled_from(("", "", "^a", "4$"))),
+        avoid_models=draw(st.sampled_from((nothing, frozenset({"NVIDIA A30"})))),
+        uuids=draw(uuids),
+        avoid_uuids=draw(uuids),
+        memory_at_least=draw(st.sampled_from((0, 0, 8))),
+    )
+
+
+@st.composite
+def manners(draw: st.DrawFn) -> requests.Manner:
+    """Make a manner that mostly demands nothing."""
+    together = (("gpu", "rdma"), ("rdma", "fpga"), ("gpu", "rdma", "fpga"))
+    return requests.Manner(
+        scope=draw(st.sampled_from((None,) * 8 + (*Scope,))),
+        required=draw(st.booleans()),
+        joint=draw(st.sampled_from(((),) * 6 + together)),
+        spread_replicas=draw(st.booleans()),
+        labels=draw(st.sampled_from(((), (), (), (), LABEL))),
+        function_labels=draw(st.sampled_from(((), (), (), (), LABEL))),
+    )
+
+
+def jointly() -> st.SearchStrategy[requests.Manner]:
+    """Make a manner that keeps cards and other devices together."""
+    return st.builds(
+        requests.Manner,
+        joint=st.sampled_from((("gpu", "rdma"), ("rdma", "gpu"), ("rdma", "fpga"), ("rdma", "gpu", "fpga"))),
+        scope=st.sampled_from((None, None, None, Scope.PCIE)),
+    )
+
+
+def close() -> st.SearchStrategy[requests.Manner]:
+    """Make a manner that requires a scope."""
+    return st.builds(requests.Manner, scope=st.sampled_from((Scope.NVLINK, Scope.NUMA, Scope.PCIE)))
+
+
+def effort(view: views.View, request: requests.Request) -> int:
+    """Estimate how many ways there are to look at."""
+    cards_, others_ = len(view.device.cards), 2 * len(view.device.others)
+    ways = 1
+    for container in request.containers:
+        for ask in container.asks:
+            if isinstance(ask, requests.Parts):
+                ways *= max(1, math.comb(others_ + 1, min(ask.count + 1, others_)))
+            elif isinstance(ask, requests.Instances):
+                ways *= max(1, math.comb(2 * cards_, ask.count))
+            else:
+                ways *= max(1, math.comb(cards_ + 1, ask.count))
+    return ways

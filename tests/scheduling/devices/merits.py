@@ -1,0 +1,41 @@
+"""What a set of whole cards is worth, worked out by the words of the documentation alone."""
+
+import itertools
+
+from berth_operator.scheduling.devices import boards, views
+from scheduling.devices import brute
+
+
+def merit(view: views.View, slots: frozenset[int]) -> tuple[object, ...]:
+    """Grade a set of whole cards: a partition where the table knows the size, then links, then the rest."""
+    board = view.device.board
+    free = {at for at, card in enumerate(view.device.cards) if brute.plain(card) and view.unused(card)}
+    left = wholeness(board, free - slots)
+    score = max((part.score for part in board.partitions if set_of(part.mask) == slots), default=-1)
+    if score >= 0:
+        return True, left, score, -sum(1 << at for at in slots)
+    return False, worth(board, slots), left
+
+
+def set_of(mask: int) -> frozenset[int]:
+    """List the slots of a mask."""
+    return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
+
+
+def worth(board: boards.Board, slots: frozenset[int] | set[int]) -> int:
+    """Add up the worth of all pairs."""
+    if not board.size:
+        return 0
+    return sum(board.worth[a][b] for a, b in itertools.combinations(sorted(slots), 2))
+
+
+def wholeness(board: boards.Board, slots: frozenset[int] | set[int]) -> tuple[int, ...]:
+    """Grade what is left: the larger whole partitions first, or links where there is no table."""
+    if not board.partitions:
+        return (worth(board, slots),)
+    whole = [part for part in board.partitions if set_of(part.mask) <= slots]
+    grades = [0] * 8
+    for part in whole:
+        if len(set_of(part.mask)) > 1:
+            grades[-len(set_of(part.mask)).bit_length()] += 1 + part.score
+    return tuple(grades)

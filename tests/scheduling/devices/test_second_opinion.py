@@ -1,0 +1,236 @@
+"""The allocator against an exhaustive search on tiny nodes, and what must hold for every answer."""
+
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+
+from berth_operator.scheduling.decisions import Grant
+from berth_operator.scheduling.devices import allocator, facts, finder, packing, requests, views
+from scheduling.devices import brute, generate, merits
+
+MOST_WAYS = 10_000
+PREFER = st.sampled_from(allocator.Prefer)
+PATIENT = hypothesis.settings(
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
+)
+few = hypothesis.settings(PATIENT, max_examples=120)
+many = hypothesis.settings(PATIENT, max_examples=250)
+
+Scene = tuple[views.View, requests.Request]
+JOINTLY = st.one_of(generate.WHOLE, generate.SHARES, generate.PARTS, generate.PARTS)
+PLAIN = generate.nodes(modes="p", most_others=0, least=2)
+
+
+def agree(view: views.View, request: requests.Request, prefer: allocator.Prefer) -> None:
+    """Hold the allocator against the exhaustive search."""
+    hypothesis.assume(generate.effort(view, request) <= MOST_WAYS)
+    exists = next(brute.ways(view, request), None) is not None
+    hypothesis.event(f"possible: {exists}")
+
+    found = allocator.find(view, request, prefer=prefer)
+
+    assert (found is not None) == exists
+
+
+@many
+@hypothesis.given(generate.scenes(), PREFER)
+def test_any_pod_is_placed_exactly_where_it_can_be(scene: Scene, prefer: allocator.Prefer) -> None:
+    """A pod is placed if and only if some way to place it exists."""
+    agree(*scene, prefer)
+
+
+@many
+@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY), PREFER)
+def test_mixed_cards_and_shares_are_placed_exactly_where_they_can_be(
+    view: views.View, request: requests.Request, prefer: allocator.Prefer
+) -> None:
+    """Whole cards, shares and init containers find a combination if there is one."""
+    agree(view, request, prefer)
+
+
+@many
+@hypothesis.given(PLAIN, generate.pods(generate.SHARES | generate.RATIOS, most_asks=6), PREFER)
+def test_shares_are_packed_exactly_where_they_can_be(
+    view: views.View, request: requests.Request, prefer: allocator.Prefer
+) -> None:
+    """Shares of several containers are packed even where the first choice is a dead end."""
+    agree(view, request, prefer)
+
+
+@many
+@hypothesis.given(
+    generate.nodes(modes="pppps", least=2),
+    generate.pods(JOINTLY, most_asks=3, first=generate.CARDS_ONLY),
+    generate.jointly(),
+)
+def test_joint_devices_are_placed_exactly_where_they_can_be(
+    view: views.View, request: requests.Request, manner: requests.Manner
+) -> None:
+    """The cards are chosen among the sets beside which the other devices fit."""
+    agree(view, requests.Request(request.containers, manner=manner), allocator.Prefer.PACK)
+
+
+@few
+@hypothesis.given(
+    generate.nodes(modes="mms", most_others=0, least=3),
+    generate.pods(generate.INSTANCES | generate.REPLICAS, most_asks=3),
+    PREFER,
+)
+def test_instances_and_replicas_are_placed_exactly_where_they_can_be(
+    view: views.View, request: requests.Request, prefer: allocator.Prefer
+) -> None:
+    """Cards that are cut serve as many as they have pieces."""
+    agree(view, request, prefer)
+
+
+@few
+@hypothesis.given(
+    generate.nodes(modes="p", most_others=0, least=3),
+    generate.pods(generate.WHOLE | generate.SHARES, most_asks=2),
+    generate.close(),
+)
+def test_required_scopes_are_met_exactly_where_they_can_be(
+    view: views.View, request: requests.Request, manner: requests.Manner
+) -> None:
+    """A required scope is met by some set of cards, or the pod is refused."""
+    agree(view, requests.Request(request.containers, manner=manner), allocator.Prefer.PACK)
+
+
+@many
+@hypothesis.given(generate.scenes(most_asks=3), PREFER)
+def test_every_answer_is_one_of_the_possible_ones(scene: Scene, prefer: allocator.Prefer) -> None:
+    """An answer names the right amounts of devices that exist, in bytes of the very card (I2, I10)."""
+    view, request = scene
+    hypothesis.assume(generate.effort(view, request) <= MOST_WAYS // 10)
+
+    found = allocator.find(view, request, prefer=prefer)
+
+    if found is not None:
+        assert listed(found) in {brute.amounts(request, way) for way in brute.ways(view, request)}
+
+
+@many
+@hypothesis.given(generate.scenes(most_asks=6), PREFER)
+def test_no_device_is_promised_above_its_capacity(scene: Scene, prefer: allocator.Prefer) -> None:
+    """What others hold and what the pod holds fit together on each device (I1, I2)."""
+    view, request = scene
+
+    found = allocator.find(view, request, prefer=prefer)
+
+    for share in allocator.held(found or ()):
+        used, (core, memory) = view.usage(share.uuid), capacity(view.device, share.uuid)
+        assert used.core + share.core <= core
+        assert used.memory + share.memory <= max(memory, used.memory)
+        assert share.function not in view.functions
+
+
+@many
+@hypothesis.given(generate.scenes(), PREFER, st.randoms(use_true_random=False))
+def test_the_order_of_lists_does_not_change_the_answer(
+    scene: Scene, prefer: allocator.Prefer, chance: random.Random
+) -> None:
+    """Equal devices and holds give equal answers, in whatever order they are listed (I11)."""
+    view, request = scene
+
+    shuffled = allocator.place(shuffle(view, chance), request, prefer=prefer)
+
+    assert shuffled == allocator.place(view, request, prefer=prefer)
+
+
+@few
+@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, most_asks=1), PREFER)
+def test_the_short_way_leads_where_the_long_one_does(
+    view: views.View, request: requests.Request, prefer: allocator.Prefer
+) -> None:
+    """What is answered without a search is what the search would have answered."""
+    # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
+    hypothesis.assume(request.manner.required or request.need.whole or request.manner.scope is None)
+
+    long_way = finder.search(view, request, packing.Effort(), prefer=prefer)
+
+    assert allocator.find(view, request, prefer=prefer) == long_way
+
+
+@few
+@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, borrows=True, most_asks=3))
+def test_init_containers_cost_no_card_that_can_be_borrowed(
+    view: views.View, request: requests.Request
+) -> None:
+    """A pod holds no more cards than it must, or than its running containers take alone."""
+    request = requests.Request(request.containers, request.conditions)
+    running = requests.Request(request.containers[1:], request.conditions)
+    found, alone = allocator.find(view, request), allocator.find(view, running)
+    hypothesis.assume(found is not None)
+
+    fewest = min(map(cards_of, brute.ways(view, request)))
+
+    assert len(allocator.held(found or ())) <= max(fewest, len(allocator.held(alone or ())))
+
+
+def cards_of(way: brute.Way) -> int:
+    """Count the cards that a way takes."""
+    return len({thing.card.uuid for one in way for thing in one.things})
+
+
+@many
+@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, most_asks=3, first=generate.WHOLE))
+def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
+    view: views.View, request: requests.Request
+) -> None:
+    """No way that takes as few whole cards takes a set that is worth more, or that leaves more."""
+    hypothesis.assume(request.manner.scope is None or request.manner.required)
+    found, count = allocator.find(view, request), request.need.whole
+    hypothesis.assume(found is not None)
+    answer, most = listed(found or ()), len(allocator.held(found or ()))
+    borrows = not all(container.runs for container in request.containers)
+    # A pod that borrows prefers fewer cards to better ones, so only what is as frugal compares.
+    ways = [way for way in brute.ways(view, request) if not borrows or cards_of(way) <= most]
+
+    chosen = {brute.whole_slots(view, way) for way in ways if brute.amounts(request, way) == answer}
+
+    grades = {
+        slots: merits.merit(view, slots)
+        for way in ways
+        if len(slots := brute.whole_slots(view, way)) == count
+    }
+    assert max(grades[slots] for slots in chosen) == max(grades.values())
+
+
+def shuffle(view: views.View, chance: random.Random) -> views.View:
+    """Show the same node with all its lists in another order."""
+    device = view.device
+    cards = [facts_shuffled(card, chance) for card in device.cards]
+    others = [facts_shuffled(card, chance) for card in device.others]
+    used = list(view.used.items())
+    for one in (cards, others, used):
+        chance.shuffle(one)
+    mixed = facts.Device(device.node, tuple(cards), tuple(others), device.board)
+    return views.View(mixed, dict(used), view.functions, view.withheld)
+
+
+def facts_shuffled(card: facts.Card, chance: random.Random) -> facts.Card:
+    """List the instances and functions of a card in another order."""
+    fields = {name: getattr(card, name) for name in card.__slots__}
+    for name in ("instances", "functions"):
+        fields[name] = tuple(chance.sample(fields[name], len(fields[name])))
+    return facts.Card(**fields)
+
+
+def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]]:
+    """Put an answer as the exhaustive search does."""
+    shares = [(grant.container, share) for grant in found for share in grant.shares]
+    assert len({(name, share.uuid, share.function) for name, share in shares}) == len(shares)
+    return frozenset((name, share.uuid, share.function, share.core, share.memory) for name, share in shares)
+
+
+def capacity(device: facts.Device, uuid: str) -> tuple[int, int]:
+    """Say how much a device, or an instance of a card, has."""
+    for card in (*device.cards, *device.others):
+        if card.uuid == uuid:
+            return 100, card.memory
+        for one in card.instances:
+            if one.uuid == uuid:
+                return 100, one.memory
+    raise AssertionError(f"{uuid} is not on the node")

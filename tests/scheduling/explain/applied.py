@@ -1,0 +1,111 @@
+"""Changes made true on a copy of the node that they are about, as the words of each say."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import assert_never
+
+from berth_operator.scheduling import backlog, inventory
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.explain import findings
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts as nodes
+from scheduling.explain import clusters
+
+
+def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Change) -> bool:
+    """Tell whether the pod fits after a change."""
+    match change:
+        case findings.Drop() | findings.AskLess():
+            able = clusters.takers(picture, edited(pod, change.edit))
+            counted = len(able) == change.edit.nodes if change.edit.exact else len(able) >= change.edit.nodes
+            return counted and change.edit.example in able
+        case findings.MakeRoom():
+            return clusters.takes(_with_room(picture, change), pod)
+        case findings.EndPods():
+            return clusters.takes(without(picture, change.node, change.pods), pod)
+        case findings.FreeResource():
+            return clusters.takes(_with_resource(picture, change), pod)
+        case findings.Mend():
+            return clusters.takes(_mended(picture, change), pod)
+    assert_never(change)
+
+
+def edited(pod: backlog.Candidate, edit: findings.Edit) -> backlog.Candidate:
+    """Give the pod as it would be."""
+    return dataclasses.replace(pod, request=edit.request, demand=edit.demand)
+
+
+def without(picture: inventory.Inventory, node: str, pods: Iterable[str]) -> inventory.Inventory:
+    """End pods."""
+    made = clusters.alone(picture, node)
+    for uid in pods:
+        made.release(uid)
+    return made
+
+
+def _put(made: inventory.Inventory, hold: Hold) -> None:
+    made.release(hold.uid)
+    made.charge(hold)
+
+
+def _with_room(picture: inventory.Inventory, change: findings.MakeRoom) -> inventory.Inventory:
+    """Take the room from the holders, one percent and one byte after the other."""
+    made = clusters.alone(picture, change.node)
+    row = made.row(change.node)
+    assert row is not None
+    for room in change.rooms:
+        core, memory = room.core, room.memory
+        for hold in list(row.holds.values()):
+            shares = []
+            for share in hold.shares:
+                if share.uuid == room.device:
+                    assert hold.title in change.holders
+                    less = min(core, share.core), min(memory, share.memory)
+                    core, memory = core - less[0], memory - less[1]
+                    shares.append(
+                        dataclasses.replace(share, core=share.core - less[0], memory=share.memory - less[1])
+                    )
+                else:
+                    shares.append(share)
+            _put(made, dataclasses.replace(hold, shares=tuple(shares)))
+        assert (core, memory) == (0, 0), "no more than is held"
+    return made
+
+
+def _with_resource(picture: inventory.Inventory, change: findings.FreeResource) -> inventory.Inventory:
+    made = clusters.alone(picture, change.node)
+    row = made.row(change.node)
+    assert row is not None
+    missing = change.measure.missing
+    for hold in list(row.holds.values()):
+        had = dict(hold.amounts).get(change.measure.name, 0)
+        less = min(had, missing)
+        missing -= less
+        amounts = dict(hold.amounts) | {change.measure.name: had - less}
+        _put(made, dataclasses.replace(hold, amounts=tuple(sorted(amounts.items()))))
+    assert not missing, "no more than is held"
+    return made
+
+
+def _mended(picture: inventory.Inventory, change: findings.Mend) -> inventory.Inventory:
+    made = clusters.alone(picture, change.node)
+    row = made.row(change.node)
+    assert row is not None
+    if change.reason is Reason.SILENT:
+        made.set_silent(change.node, silent=False)
+    elif change.reason is Reason.UNSCHEDULABLE:
+        assert row.node is not None
+        taints = tuple(one for one in row.node.taints if one.key != nodes.UNSCHEDULABLE_TAINT)
+        made.put_node(dataclasses.replace(row.node, unschedulable=False, taints=taints))
+    else:
+        assert row.device is not None
+        well = {one.device for one in change.devices}
+        ill = {one.uuid for one in (*row.device.cards, *row.device.others) if one.trouble is change.reason}
+        assert well <= ill
+        failed = "" if change.reason is Reason.SOURCE_FAILED else row.device.failed
+        cards, others = (
+            tuple(dataclasses.replace(one, trouble=None) if one.uuid in well else one for one in those)
+            for those in (row.device.cards, row.device.others)
+        )
+        made.put_device(dataclasses.replace(row.device, cards=cards, others=others, failed=failed))
+    return made

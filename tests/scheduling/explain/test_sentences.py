@@ -1,0 +1,324 @@
+"""Whole clusters in a sentence: what stands in the way, what is nearest, what would help most (I12)."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling import backlog, decisions, explain, inventory
+from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.devices import boards, facts, requests
+from berth_operator.scheduling.nodes import facts as nodes
+from scheduling.explain import clusters, scenes
+
+
+def mixed() -> inventory.Inventory:
+    """Make eight nodes of another model, three that are full and one whose agent is silent."""
+    names = [f"n{number:02}" for number in range(1, 13)]
+    cards = {name: [scenes.card(minor, at=name) for minor in range(4)] for name in names[8:]}
+    cards |= {name: [scenes.card(at=name, model="Tesla T4")] for name in names[:8]}
+    holds = [
+        scenes.hold(f"{name}-{minor}", scenes.share(minor, 10, 6, at=name), at=name)
+        for name in names[8:11]
+        for minor in range(4)
+        if (name, minor) != ("n10", 2)
+    ]
+    return scenes.picture(
+        *map(scenes.node, names),
+        *(scenes.device(name, cards[name]) for name in names),
+        *holds,
+        scenes.hold("small", scenes.share(2, 10, 2, at="n10"), at="n10"),
+        silent=["n12"],
+    )
+
+
+def halves() -> inventory.Inventory:
+    """Make a node of two NUMA nodes, in each of which one card is in use."""
+    cards = [scenes.card(minor, numa=minor % 2) for minor in range(4)]
+    board = boards.Board(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
+    device = scenes.device(cards=cards, board=board)
+    held = (scenes.hold("a", scenes.share(0)), scenes.hold("b", scenes.share(1)))
+    return scenes.picture(scenes.node(), device, *held)
+
+
+def one_instance() -> inventory.Inventory:
+    """Make a card with a single MIG instance, which is taken."""
+    instance = facts.Instance("MIG-0", "1g.5gb", 5 * scenes.GIB)
+    taken = decisions.Share("MIG-0", 0, 100, 5 * scenes.GIB, profile="1g.5gb")
+    device = scenes.device(cards=[scenes.card(mig=True, instances=(instance,))])
+    return scenes.picture(scenes.node(), device, scenes.hold("a", taken))
+
+
+def troubled(trouble: Reason) -> inventory.Inventory:
+    """Make a node with a good card and one in trouble."""
+    return scenes.picture(
+        scenes.node(), scenes.device(cards=[scenes.card(0, trouble=trouble), scenes.card(1)])
+    )
+
+
+TAINT = nodes.Taint("gpu", "yes", "NoSchedule")
+NOT_READY = nodes.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+ZONE_A = nodes.Where(selector=(("zone", "a"),))
+NEVER = "No node could take it even if nothing were used."
+
+SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
+    "several reasons": (
+        mixed(),
+        scenes.part(20, 8, models=frozenset({scenes.MODEL})),
+        (
+            "0/12 nodes fit: 8 have too few cards of model A100-SXM4-80GB; "
+            "3 are full (nearest: GPU 2 of n10 has 6 of 8 GiB free); 1 has a silent agent. "
+            "Would fit if 2 GiB were freed on GPU-n10-2 of n10."
+        ),
+    ),
+    "both core and memory": (
+        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0, 70, 6))),
+        scenes.part(50, 4),
+        (
+            "0/1 nodes fit: 1 is full (nearest: GPU 0 of n1 has 30 of 50 % core and 2 of 4 GiB free). "
+            "Would fit if 20 % core and 2 GiB were freed on GPU-n1-0 of n1."
+        ),
+    ),
+    "whole cards": (
+        scenes.picture(
+            *scenes.several(2, cards=4),
+            *(scenes.hold(f"a{at}", scenes.share(at)) for at in range(2)),
+            *(scenes.hold(f"b{at}", scenes.share(at, at="n2"), at="n2") for at in range(3)),
+        ),
+        scenes.cards(3),
+        (
+            "0/2 nodes fit: 2 are full (nearest: n1 has 2 of 3 cards free). "
+            "Would fit if GPU-n1-0 of n1 were freed."
+        ),
+    ),
+    "cpu": (
+        scenes.picture(*scenes.several(2), scenes.hold("a", cpu=7500), scenes.hold("b", cpu=5000, at="n2")),
+        scenes.cards(cpu=4000),
+        "0/2 nodes fit: 2 lack cpu (nearest: n2 has 3 of 4 cpu free). Would fit if 1 cpu were freed on n2.",
+    ),
+    "more cpu than there is": (
+        scenes.picture(*scenes.several(2)),
+        scenes.cards(cpu=9000),
+        f"0/2 nodes fit: 2 lack cpu. {NEVER} Would fit on 2 nodes if it asked for 8 instead of 9 cpu.",
+    ),
+    "a cordoned node": (
+        scenes.picture(scenes.node(unschedulable=True), scenes.device()),
+        scenes.cards(),
+        "0/1 nodes fit: 1 is cordoned. Would fit if n1 were uncordoned.",
+    ),
+    "a taint": (
+        scenes.picture(scenes.node(taints=(TAINT,)), scenes.device()),
+        scenes.cards(),
+        (
+            "0/1 nodes fit: 1 has the untolerated taint gpu. "
+            "Would fit on 1 node if the taint gpu=yes were tolerated."
+        ),
+    ),
+    "a taint of Kubernetes": (
+        scenes.picture(scenes.node(taints=(NOT_READY,)), scenes.device()),
+        scenes.cards(),
+        "0/1 nodes fit: 1 has the untolerated taint node.kubernetes.io/not-ready",
+    ),
+    "two taints": (
+        scenes.picture(scenes.node(taints=(TAINT, nodes.Taint("b", "", "NoExecute"))), scenes.device()),
+        scenes.cards(),
+        "0/1 nodes fit: 1 has the untolerated taint gpu",
+    ),
+    "a selector": (
+        scenes.picture(*scenes.several(3)),
+        scenes.cards(where=ZONE_A),
+        (
+            "0/3 nodes fit: 3 do not match the node selector or affinity. "
+            "Would fit on 3 nodes if the node selector zone=a were dropped."
+        ),
+    ),
+    "a selector of two pairs": (
+        scenes.picture(*scenes.several(1)),
+        scenes.cards(where=nodes.Where(selector=(("size", "5"), ("zone", "a")))),
+        (
+            "0/1 nodes fit: 1 does not match the node selector or affinity. "
+            "Would fit on 1 node if the node selector were dropped."
+        ),
+    ),
+    "a silent agent": (
+        scenes.picture(*scenes.several(1), silent=["n1"]),
+        scenes.cards(),
+        "0/1 nodes fit: 1 has a silent agent. Would fit if the agent of n1 were back.",
+    ),
+    "a failed source": (
+        scenes.picture(scenes.node(), scenes.device(failed="NVMLDown")),
+        scenes.cards(),
+        (
+            "0/1 nodes fit: 1 cannot read its cards (NVMLDown). "
+            "Would fit if the agent of n1 could read its cards."
+        ),
+    ),
+    "too few cards": (
+        scenes.picture(*scenes.several(2)),
+        scenes.cards(4),
+        (
+            f"0/2 nodes fit: 2 have fewer than 4 cards. {NEVER} "
+            "Would fit on 2 nodes if it asked for 2 instead of 4 cards."
+        ),
+    ),
+    "another model": (
+        scenes.picture(*scenes.several(2)),
+        scenes.cards(models=frozenset({"T4"})),
+        (
+            f"0/2 nodes fit: 2 have too few cards of model T4. {NEVER} "
+            "Would fit on 2 nodes if the condition on models were dropped."
+        ),
+    ),
+    "too small a card": (
+        scenes.picture(*scenes.several(2)),
+        scenes.part(50, 40),
+        (
+            f"0/2 nodes fit: 2 have too few cards with at least 40 GiB. {NEVER} "
+            "Would fit on 2 nodes if it asked for 8 GiB instead of 40 GiB of each card."
+        ),
+    ),
+    "two conditions at once": (
+        scenes.picture(*scenes.several(1)),
+        scenes.cards(models=frozenset({"T4"}), memory_at_least=80 * scenes.GIB),
+        f"0/1 nodes fit: 1 has too few cards of model T4. {NEVER}",
+    ),
+    "a cordoned card": (
+        troubled(Reason.CORDONED),
+        scenes.cards(2),
+        (
+            "0/1 nodes fit: 1 has cordoned cards "
+            "(such as GPU-n1-0 on n1; nearest: n1 has 1 of 2 cards free). "
+            "Would fit if GPU-n1-0 of n1 were uncordoned."
+        ),
+    ),
+    "an unhealthy card": (
+        troubled(Reason.UNHEALTHY),
+        scenes.cards(2),
+        (
+            "0/1 nodes fit: 1 has too few healthy cards "
+            "(such as GPU-n1-0 on n1; nearest: n1 has 1 of 2 cards free). "
+            "Would fit if GPU-n1-0 of n1 were healthy."
+        ),
+    ),
+    "cards that nobody can name": (
+        scenes.picture(*scenes.several(1), scenes.hold("a", withheld=2)),
+        scenes.cards(),
+        (
+            "0/1 nodes fit: 1 has cards held by pods without a readable allocation "
+            "(such as ml/a on n1). Would fit if ml/a ended on n1."
+        ),
+    ),
+    "a scope": (
+        halves(),
+        scenes.cards(2, manner=requests.Manner(scope=Scope.NUMA)),
+        (
+            "0/1 nodes fit: 1 has too few free cards within one NUMA node "
+            "(nearest: n1 has 1 of 2 cards free). "
+            "Would fit if GPU-n1-0 of n1 were freed."
+        ),
+    ),
+    "a MIG instance": (
+        one_instance(),
+        scenes.pod(requests.Instances("1g.5gb", 1)),
+        "0/1 nodes fit: 1 has too few free MIG 1g.5gb instances. Would fit if MIG-0 of n1 were freed.",
+    ),
+    "no nodes": (scenes.picture(), scenes.cards(), "there are no nodes"),
+    "some nodes fit": (
+        scenes.picture(*scenes.several(2), scenes.hold("a", scenes.share(0))),
+        scenes.cards(2),
+        "1/2 nodes fit: 1 is full (nearest: n1 has 1 of 2 cards free)",
+    ),
+    "all nodes fit": (scenes.picture(*scenes.several(2)), scenes.cards(2), "2/2 nodes fit"),
+}
+
+
+@pytest.mark.parametrize(("picture", "pod", "text"), SENTENCES.values(), ids=SENTENCES.keys())
+def test_sentence(picture: inventory.Inventory, pod: backlog.Candidate, text: str) -> None:
+    """A pod is told how many nodes refuse it for which reason, and the one change that is smallest."""
+    assert scenes.said(picture, pod) == text
+
+
+def test_sentence_does_not_flicker() -> None:
+    """What happens on cards that are not named in a sentence does not change it."""
+    picture, pod = mixed(), scenes.part(20, 8, models=frozenset({scenes.MODEL}))
+    before = scenes.said(picture, pod)
+
+    picture.charge(scenes.hold("new", scenes.share(0, 10, 1, at="n09"), at="n09", cpu=500))
+    picture.release("uid-n11-3")
+    picture.charge(scenes.hold("newer", scenes.share(3, 20, 7, at="n11"), at="n11"))
+
+    assert scenes.said(picture, pod) == before
+
+
+REFUSALS = {
+    "a card that is full": (
+        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0, 70, 6))),
+        scenes.part(50, 4),
+        [("GPU-n1-0", Reason.FULL, "full: 30 of 50 % core and 2 of 4 GiB free")],
+    ),
+    "a card that another has": (
+        scenes.picture(*scenes.several(1), scenes.hold("a", scenes.share(0))),
+        scenes.cards(2),
+        [("GPU-n1-0", Reason.IN_USE, "in use")],
+    ),
+    "a card that is too small": (
+        scenes.picture(*scenes.several(1, cards=1)),
+        scenes.part(50, 40),
+        [("GPU-n1-0", Reason.TOO_SMALL, "too small: has 8 of 40 GiB, never fits")],
+    ),
+    "a card of another model": (
+        scenes.picture(*scenes.several(1, cards=1)),
+        scenes.cards(models=frozenset({"T4"})),
+        [("GPU-n1-0", Reason.MODEL_MISMATCH, "other model, never fits")],
+    ),
+    "a node": (
+        scenes.picture(scenes.node(unschedulable=True), scenes.device()),
+        scenes.cards(),
+        [("", Reason.UNSCHEDULABLE, "is cordoned")],
+    ),
+    "cards that nobody can name": (
+        scenes.picture(*scenes.several(1), scenes.hold("a", withheld=1)),
+        scenes.cards(2),
+        [
+            (
+                "",
+                Reason.WITHHELD,
+                "has cards held by pods without a readable allocation (ml/a): 1 of 2 cards free",
+            )
+        ],
+    ),
+    "a resource": (
+        scenes.picture(*scenes.several(1), scenes.hold("a", cpu=7500)),
+        scenes.cards(cpu=4000),
+        [("", Reason.INSUFFICIENT_RESOURCE, "lacks cpu: 0.5 of 4 cpu free")],
+    ),
+    "no nodes": (scenes.picture(), scenes.cards(), [("", Reason.NO_NODES, "there are no nodes")]),
+}
+
+
+@pytest.mark.parametrize(("picture", "pod", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_refusals(
+    picture: inventory.Inventory, pod: backlog.Candidate, expected: list[tuple[str, Reason, str]]
+) -> None:
+    """Each refusal names its device, or the node where no device is at fault, with a message."""
+    told = scenes.told(picture, pod, whole=True)
+
+    found = explain.refusals(told, pod)
+
+    assert [(one.device, one.reason, one.detail) for one in found] == expected
+
+
+COUNTS = st.lists(
+    st.builds(Count, st.sampled_from(Reason), st.text(max_size=300), st.integers(1, 10**6)), max_size=40
+)
+
+
+@clusters.PROPERTY
+@hypothesis.given(counts=COUNTS, models=st.frozensets(st.text(max_size=300), max_size=8))
+def test_sentence_has_an_end(counts: list[Count], models: frozenset[str]) -> None:
+    """Whatever people wrote, and however many reasons there are, an event can carry the sentence."""
+    pod = scenes.cards(models=models)
+    told = explain.Explanation(tuple(counts), (), sum(one.nodes for one in counts))
+
+    assert 0 < len(explain.brief(counts, pod)) <= 1024
+    assert 0 < len(explain.sentence(told, pod)) <= 1024

@@ -1,0 +1,108 @@
+"""The table for people, and how much of a large cluster is looked at for it."""
+
+from berth_operator.scheduling import explain
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.explain import closely
+from scheduling.explain import scenes
+
+SHARES = """\
+NODE  DEVICE  UUID      WHY NOT             WANTED       FREE
+n1    -       -         full                1 card       0 cards
+      GPU 0   GPU-n1-0  full                20 %, 8 GiB  90 %, 6 GiB
+      GPU 1   GPU-n1-1  unhealthy           20 %, 8 GiB  100 %, 8 GiB
+n2    -       -         other model, never  1 card       0 cards
+      GPU 0   GPU-n2-0  other model, never  20 %, 8 GiB  100 %, 8 GiB
+n3    -       -         silent agent        -            -
+n4    -       -         lacks cpu           1 cpu        0.5 cpu
+nearest: GPU 0 of n1 has 6 of 8 GiB free
+would fit if 2 GiB were freed on GPU-n1-0 of n1 (held by ml/a)
+would fit on 1 node if it asked for 6 GiB instead of 8 GiB of each card
+would fit if 0.5 cpu were freed on n4
+would fit on 1 node if it asked for 0.5 instead of 1 cpu
+would fit if GPU-n1-0 of n1 were freed (held by ml/a)
+would fit if GPU-n1-1 of n1 were healthy
+would fit if the agent of n3 were back
+would fit on 1 node if the condition on models were dropped
+"""
+
+
+def test_table() -> None:
+    """Each node has its reason, each of its cards what it lacks, and below stands what would help."""
+    picture = scenes.picture(
+        *(scenes.node(f"n{at}") for at in range(1, 5)),
+        scenes.device("n1", [scenes.card(0), scenes.card(1, trouble=Reason.UNHEALTHY)]),
+        scenes.device("n2", [scenes.card(at="n2", model="Tesla T4")]),
+        scenes.device("n3"),
+        scenes.device("n4"),
+        scenes.hold("a", scenes.share(0, 10, 2)),
+        scenes.hold("b", cpu=7500, at="n4"),
+        silent=["n3"],
+    )
+    pod = scenes.part(20, 8, models=frozenset({scenes.MODEL}))
+
+    assert explain.table(scenes.told(picture, pod)) == SHARES
+
+
+WHOLE = """\
+NODE  DEVICE  UUID      WHY NOT             WANTED        FREE
+n1    -       -         full                3 cards       1 card
+      GPU 0   GPU-n1-0  in use              100 %, 8 GiB  0 %, 0 GiB
+      GPU 1   GPU-n1-1  partly used         100 %, 8 GiB  50 %, 6 GiB
+n2    -       -         in MIG mode, never  3 cards       2 cards
+      GPU 2   GPU-n2-2  in MIG mode, never  100 %, 8 GiB  100 %, 8 GiB
+nearest: n1 has 1 of 3 cards free
+would fit on 1 node if it asked for 2 instead of 3 cards
+would fit if GPU-n1-0 and GPU-n1-1 of n1 were freed (held by ml/a and ml/b)
+"""
+
+
+def test_table_of_whole_cards() -> None:
+    """A card that is never given out whole is told apart from one that is in use."""
+    picture = scenes.picture(
+        *scenes.several(1, cards=3),
+        scenes.hold("a", scenes.share(0)),
+        scenes.hold("b", scenes.share(1, 50, 2)),
+        scenes.node("n2"),
+        scenes.device("n2", [scenes.card(minor, at="n2", mig=minor == 2) for minor in range(3)]),
+    )
+
+    assert explain.table(scenes.told(picture, scenes.cards(3))) == WHOLE
+
+
+def test_table_of_an_empty_cluster() -> None:
+    """Where there are no nodes there is nothing to lay out."""
+    assert explain.table(scenes.told(scenes.picture(), scenes.cards())) == "no nodes\n"
+
+
+def test_table_where_all_is_well() -> None:
+    """A pod that fits everywhere is told so."""
+    told = scenes.told(scenes.picture(*scenes.several(2)), scenes.cards())
+
+    assert explain.table(told) == "fits on 2 of 2 nodes\n"
+
+
+def test_large_cluster_is_looked_at_in_part() -> None:
+    """The nearest nodes and one of each reason are looked at, the others only counted."""
+    names = [f"n{at:03}" for at in range(100)]
+    picture = scenes.picture(*map(scenes.node, names), *(scenes.device(name, 2) for name in names[:-1]))
+    for name in names[:-1]:
+        picture.charge(scenes.hold(name, scenes.share(0, at=name), at=name))
+
+    told = scenes.told(picture, scenes.cards(2))
+
+    looked = [finding.node for finding in told.nodes if finding.looked]
+    assert looked == [*names[: closely.NEAREST_LOOKED_AT], "n099"]
+    assert not told.whole
+    assert "and 91 more, not looked at closely: 91 full\n" in explain.table(told)
+
+
+def test_large_cluster_is_looked_at_as_a_whole_if_wanted() -> None:
+    """Who wants to know of every card is told of every card."""
+    names = [f"n{at:03}" for at in range(30)]
+    picture = scenes.picture(*map(scenes.node, names), *(scenes.device(name, 1) for name in names))
+
+    told = scenes.told(picture, scenes.pod(requests.Gpus(1, 50, 40 * scenes.GIB)), whole=True)
+
+    assert told.whole
+    assert all(finding.shortfall is not None for finding in told.nodes)

@@ -1,0 +1,275 @@
+"""What an explanation says is so: random clusters and pods against the search itself (I12)."""
+
+import collections
+import dataclasses
+
+import hypothesis
+from hypothesis import strategies as st
+
+from berth_operator.scheduling import backlog, explain, inventory, rows, search, tally
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.explain import findings, hearing
+from berth_operator.scheduling.nodes import facts as nodes
+from scheduling.explain import applied, clusters
+
+
+def asked(
+    picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool = False
+) -> explain.Explanation:
+    """Explain with a search that remembers nothing."""
+    return explain.explain(search.Search(picture), pod, rules=clusters.RULES, whole=whole)
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
+    picture: inventory.Inventory, pod: backlog.Candidate
+) -> None:
+    """Search and explanation agree on every node: no refusal without cause, no cause without refusal."""
+    able = clusters.takers(picture, pod)
+
+    told = asked(picture, pod)
+
+    known = sorted(row.name for row in picture.each() if row.node is not None)
+    assert [finding.node for finding in told.nodes] == [name for name in known if name not in able]
+    assert (told.total, told.fits) == (len(known), len(able))
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_counts_are_those_of_the_nodes(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """What is counted without looking closely equals the first reasons of the single nodes."""
+    places = search.Search(picture)
+    question = search.ask(pod.request, pod.demand)
+    fits = places.place(pod.request, pod.demand, rules=clusters.RULES) is not None
+    cheap = tally.tally(picture, question, places.closer(question, clusters.RULES))
+
+    told = asked(picture, pod, whole=True)
+
+    found = collections.Counter((finding.reason, finding.detail) for finding in told.nodes)
+    assert {(one.reason, one.detail): one.nodes for one in told.counts} == dict(found)
+    assert fits or not told.total or told.counts == cheap
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_reason_is_true_of_its_node(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """A node's reason is the first thing in the way: its place, its state, its devices, its resources."""
+    for finding in asked(picture, pod, whole=True).nodes:
+        row = picture.row(finding.node)
+        assert row is not None
+        assert row.node is not None
+        place = rows.refused_place(row.node, pod.demand.where)
+        state = _state(row) if pod.request else None
+        if place is not None or finding.reason in hearing.PLACES:
+            assert (finding.reason, finding.detail) == place
+        elif state is not None or finding.reason in hearing.STATES:
+            assert finding.reason is state
+        elif finding.reason is Reason.INSUFFICIENT_RESOURCE:
+            assert finding.detail in {one.name for one in finding.measures}
+            assert all(one.missing for one in finding.measures)
+        elif finding.shortfall is None:
+            # The search leaves withheld cards alone among those that match, the allocator among all.
+            assert finding.reason is Reason.WITHHELD
+        else:
+            assert isinstance(allocator.place(row.view(), pod.request), allocator.Shortfall)
+            assert not finding.shortfall.against or finding.shortfall.found < finding.shortfall.wanted
+
+
+def _state(row: rows.Row) -> Reason | None:
+    if row.device is None or not (row.device.cards or row.device.others):
+        return Reason.NO_DEVICE
+    if row.silent:
+        return Reason.SILENT
+    return Reason.SOURCE_FAILED if row.device.failed else None
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_never_means_not_even_if_empty(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """What is said never to fit does not fit a node with nothing used and nothing wrong."""
+    anywhere = dataclasses.replace(
+        pod.demand, where=nodes.Where(tolerations=(nodes.Toleration(operator="Exists"),))
+    )
+    content = dataclasses.replace(pod, demand=anywhere)
+
+    for finding in asked(picture, pod, whole=True).nodes:
+        if finding.never:
+            assert not clusters.takes(_emptied(picture, finding.node), content), finding
+
+
+def _emptied(picture: inventory.Inventory, name: str) -> inventory.Inventory:
+    row, made = picture.row(name), clusters.empty()
+    assert row is not None
+    assert row.node is not None
+    made.put_node(row.node)
+    if row.device is not None:
+        cards, others = (
+            tuple(dataclasses.replace(one, trouble=None) for one in those)
+            for those in (row.device.cards, row.device.others)
+        )
+        made.put_device(dataclasses.replace(row.device, cards=cards, others=others, failed=""))
+        made.set_silent(name, silent=False)
+    return made
+
+
+# ---------------------------------------------------------------- changes
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+def test_every_change_helps(picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool) -> None:
+    """After each proposed change the pod really fits, and on as many nodes as was said."""
+    for change in asked(picture, pod, whole=whole).changes:
+        assert applied.helps(picture, pod, change), change
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_every_condition_that_helps_is_told(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """Of the conditions on devices exactly those are proposed to be dropped that alone stand in the way."""
+    told = asked(picture, pod, whole=True)
+    hypothesis.assume(not told.fits)
+
+    dropped = {one.condition for one in told.changes if isinstance(one, findings.Drop)} & set(_FIELDS)
+
+    assert dropped == {
+        condition for condition in _FIELDS if clusters.takers(picture, _relaxed(pod, condition))
+    }
+
+
+_FIELDS = {
+    findings.Condition.MODELS: ("conditions", "models", frozenset()),
+    findings.Condition.PATTERN: ("conditions", "pattern", ""),
+    findings.Condition.AVOID_MODELS: ("conditions", "avoid_models", frozenset()),
+    findings.Condition.UUIDS: ("conditions", "uuids", frozenset()),
+    findings.Condition.AVOID_UUIDS: ("conditions", "avoid_uuids", frozenset()),
+    findings.Condition.MEMORY_AT_LEAST: ("conditions", "memory_at_least", 0),
+    findings.Condition.SCOPE: ("manner", "scope", None),
+    findings.Condition.JOINT: ("manner", "joint", ()),
+    findings.Condition.LABELS: ("manner", "labels", ()),
+    findings.Condition.FUNCTION_LABELS: ("manner", "function_labels", ()),
+}
+
+
+def _relaxed(pod: backlog.Candidate, condition: findings.Condition) -> backlog.Candidate:
+    part, field, nothing = _FIELDS[condition]
+    changed = dataclasses.replace(getattr(pod.request, part), **{field: nothing})
+    return dataclasses.replace(pod, request=dataclasses.replace(pod.request, **{part: changed}))
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_fewer_cards_are_as_many_as_fit(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """The number that is proposed in place of a larger one is the largest that fits."""
+    hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
+    ask = pod.request.containers[0].asks[0]
+    for change in asked(picture, pod, whole=True).changes:
+        if isinstance(change, findings.AskLess) and change.measure.unit is findings.Unit.PIECES:
+            for count in range(change.measure.free + 1, ask.count):
+                larger = dataclasses.replace(ask, count=count)
+                container = dataclasses.replace(pod.request.containers[0], asks=(larger,))
+                request = dataclasses.replace(pod.request, containers=(container,))
+                served = tuple((name, count) for name, _ in pod.demand.served)
+                demand = dataclasses.replace(pod.demand, served=served)
+                assert not clusters.takers(picture, dataclasses.replace(pod, request=request, demand=demand))
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_no_pod_is_ended_without_need(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """Of the pods that would have to end, none can be left out."""
+    for change in asked(picture, pod).changes:
+        if isinstance(change, findings.EndPods):
+            for uid in change.pods:
+                fewer = [one for one in change.pods if one != uid]
+                assert not clusters.takes(applied.without(picture, change.node, fewer), pod)
+
+
+# ---------------------------------------------------------------- the nearest
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_figures_of_the_nearest_are_true(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """The card that is nearest has as much free as is said, and less than is wanted."""
+    nearest = asked(picture, pod).nearest
+    row = picture.row(nearest.node) if nearest is not None else None
+    if nearest is None or row is None:
+        return
+    view = row.view()
+    assert 0 < nearest.lack < 1
+    for card in (*view.device.cards, *view.device.others):
+        if card.uuid == nearest.device:
+            free = {findings.Unit.PERCENT: view.free_core(card), findings.Unit.BYTES: view.free_memory(card)}
+            assert all(one.free == free[one.unit] < one.wanted for one in nearest.measures)
+
+
+# ---------------------------------------------------------------- and nothing happens
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+def test_inventory_stays_as_it_is(
+    picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool
+) -> None:
+    """To explain is to read: not a number, not a name and not a version is another afterwards."""
+    before = clusters.state(picture)
+
+    asked(picture, pod, whole=whole)
+
+    assert clusters.same(clusters.state(picture), before)
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_equal_clusters_give_equal_words(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """The order in which nodes and pods became known makes no difference (I11)."""
+    again = clusters.empty()
+    for row in reversed(list(picture.each())):
+        for hold in reversed(row.holds.values()):
+            again.charge(hold)
+        if row.device is not None:
+            again.put_device(row.device)
+            again.set_silent(row.name, row.silent)
+        if row.node is not None:
+            again.put_node(row.node)
+
+    one, other = asked(picture, pod), asked(again, pod)
+
+    assert one == other
+    assert explain.sentence(one, pod) == explain.sentence(other, pod)
+    assert explain.table(one) == explain.table(other)
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_remembering_search_changes_nothing(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """An explanation by a search that has answered before, and seen pods go since, is the same."""
+    places = search.Search(picture)
+    explain.explain(places, pod, rules=clusters.RULES)
+    for row in list(picture.each()):
+        for uid in list(row.holds)[:1]:
+            picture.release(uid)
+
+    told = explain.explain(places, pod, rules=clusters.RULES)
+
+    assert told == asked(picture, pod)
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+def test_every_explanation_can_be_said(
+    picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool
+) -> None:
+    """Each has a sentence that an event can carry, a table, and a message for each refusal."""
+    told = asked(picture, pod, whole=whole)
+
+    sentence, table = explain.sentence(told, pod), explain.table(told)
+
+    assert 0 < len(sentence) <= 1024
+    assert "\n" not in sentence
+    assert table.endswith("\n")
+    assert all(finding.node in table for finding in told.nodes if finding.looked)
+    assert all(refusal.detail for refusal in explain.refusals(told, pod))

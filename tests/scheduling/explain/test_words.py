@@ -1,0 +1,385 @@
+"""Every reason reads well, for one node and for several, and every change has its words."""
+
+from typing import Any
+
+import pytest
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling.decisions import Count, Reason, Refusal
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.explain import clauses, findings, words
+from berth_operator.scheduling.explain.findings import Measure, Unit
+from scheduling.explain import scenes
+
+GIB = scenes.GIB
+PICKY = scenes.pod(
+    requests.cards(2),
+    models=frozenset({"t4", "h200"}),
+    memory_at_least=40 * GIB,
+    manner=requests.Manner(scope=Scope.NVLINK, joint=("gpu", "rdma")),
+)
+
+# The detail, then what one node and what two nodes say.
+REASONS: dict[Reason, tuple[str, str, str]] = {
+    Reason.INVALID_REQUEST: (
+        "",
+        "1 cannot serve a request for nothing",
+        "2 cannot serve a request for nothing",
+    ),
+    Reason.UNSUPPORTED_REQUEST: (
+        "",
+        "1 cannot serve this kind of request",
+        "2 cannot serve this kind of request",
+    ),
+    Reason.UNSUPPORTED_CONSTRAINT: (
+        "",
+        "1 cannot be judged by a constraint that is not supported",
+        "2 cannot be judged by a constraint that is not supported",
+    ),
+    Reason.UNSCHEDULABLE: ("", "1 is cordoned", "2 are cordoned"),
+    Reason.TAINTED: ("gpu", "1 has the untolerated taint gpu", "2 have the untolerated taint gpu"),
+    Reason.SELECTOR_MISMATCH: (
+        "",
+        "1 does not match the node selector or affinity",
+        "2 do not match the node selector or affinity",
+    ),
+    Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 lacks cpu", "2 lack cpu"),
+    Reason.NO_DEVICE: ("", "1 has no cards", "2 have no cards"),
+    Reason.SILENT: ("", "1 has a silent agent", "2 have silent agents"),
+    Reason.SOURCE_FAILED: (
+        "NVMLDown",
+        "1 cannot read its cards (NVMLDown)",
+        "2 cannot read their cards (NVMLDown)",
+    ),
+    Reason.TOO_FEW_CARDS: ("", "1 has fewer than 2 cards", "2 have fewer than 2 cards"),
+    Reason.MODEL_MISMATCH: (
+        "",
+        "1 has too few cards of model h200 or t4",
+        "2 have too few cards of model h200 or t4",
+    ),
+    Reason.UNHEALTHY: ("", "1 has too few healthy cards", "2 have too few healthy cards"),
+    Reason.CORDONED: ("", "1 has cordoned cards", "2 have cordoned cards"),
+    Reason.OCCUPIED: ("", "1 has cards occupied by strangers", "2 have cards occupied by strangers"),
+    Reason.MIG_MODE: ("", "1 has cards in MIG mode", "2 have cards in MIG mode"),
+    Reason.WITHHELD: (
+        "",
+        "1 has cards held by pods without a readable allocation",
+        "2 have cards held by pods without a readable allocation",
+    ),
+    Reason.FULL: ("", "1 is full", "2 are full"),
+    Reason.EXCLUDED: (
+        "",
+        "1 has too few cards that are not excluded",
+        "2 have too few cards that are not excluded",
+    ),
+    Reason.NOT_INCLUDED: ("", "1 has too few of the listed cards", "2 have too few of the listed cards"),
+    Reason.TOO_SMALL: (
+        "",
+        "1 has too few cards with at least 40 GiB",
+        "2 have too few cards with at least 40 GiB",
+    ),
+    Reason.SHARING_MODE: (
+        "",
+        "1 has cards that are shared in another way",
+        "2 have cards that are shared in another way",
+    ),
+    Reason.PROFILE_MISMATCH: (
+        "1g.10gb",
+        "1 has too few MIG 1g.10gb instances",
+        "2 have too few MIG 1g.10gb instances",
+    ),
+    Reason.LABEL_MISMATCH: (
+        "rdma",
+        "1 has too few rdma devices with the labels asked for",
+        "2 have too few rdma devices with the labels asked for",
+    ),
+    Reason.IN_USE: ("", "1 has too few cards that nobody uses", "2 have too few cards that nobody uses"),
+    Reason.PARTLY_USED: (
+        "",
+        "1 has too few cards that nobody shares",
+        "2 have too few cards that nobody shares",
+    ),
+    Reason.NO_INSTANCE: (
+        "1g.10gb",
+        "1 has too few free MIG 1g.10gb instances",
+        "2 have too few free MIG 1g.10gb instances",
+    ),
+    Reason.NO_FUNCTION: (
+        "rdma",
+        "1 has too few free virtual functions of rdma devices",
+        "2 have too few free virtual functions of rdma devices",
+    ),
+    Reason.SCOPE_MISMATCH: (
+        "",
+        "1 has too few free cards within one NVLink group",
+        "2 have too few free cards within one NVLink group",
+    ),
+    Reason.NO_PARTITION: (
+        "",
+        "1 has no free NVLink partition of 2 cards",
+        "2 have no free NVLink partition of 2 cards",
+    ),
+    Reason.NO_ROOT: (
+        "",
+        "1 has too few free gpu and rdma on the same PCIe root",
+        "2 have too few free gpu and rdma on the same PCIe root",
+    ),
+    Reason.UNDECIDED: ("", "1 could not be searched to the end", "2 could not be searched to the end"),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS, ids=str)
+def test_reason(reason: Reason) -> None:
+    """A reason reads well for one node and for several."""
+    detail, one, two = REASONS[reason]
+
+    assert explain.brief([Count(reason, detail, 1)], PICKY) == f"0/1 nodes fit: {one}"
+    assert explain.brief([Count(reason, detail, 2)], PICKY) == f"0/2 nodes fit: {two}"
+
+
+DETAILED = {
+    "no room for a pod": (Count(Reason.INSUFFICIENT_RESOURCE, "pods", 2), "2 have no room for another pod"),
+    "no replicas": (Count(Reason.FULL, "replicas", 1), "1 has too few free replicas"),
+    "no instances": (Count(Reason.FULL, "MIG 1g.10gb", 2), "2 have too few free MIG 1g.10gb instances"),
+    "no other devices": (Count(Reason.FULL, "rdma", 1), "1 has too few free rdma devices"),
+    "few other devices": (Count(Reason.TOO_FEW_CARDS, "rdma", 1), "1 has too few rdma devices"),
+    "none at all": (Count(Reason.NO_DEVICE, "fpga", 1), "1 has no fpga devices"),
+    "a nameless source": (Count(Reason.SOURCE_FAILED, "", 1), "1 cannot read its cards"),
+    "a name too long": (
+        Count(Reason.TAINTED, "x" * 200, 1),
+        f"1 has the untolerated taint {'x' * 79}…",
+    ),
+}
+
+
+@pytest.mark.parametrize(("count", "text"), DETAILED.values(), ids=DETAILED.keys())
+def test_detail(count: Count, text: str) -> None:
+    """What a reason is about is named in its own words."""
+    assert explain.brief([count], PICKY) == f"0/{count.nodes} nodes fit: {text}"
+
+
+CONDITIONS = {
+    "a pattern": (scenes.cards(pattern="^A100"), "whose model matches ^A100"),
+    "models to avoid": (scenes.cards(avoid_models=frozenset({"t4"})), "other than t4"),
+    "both": (
+        scenes.cards(avoid_models=frozenset({"t4"}), models=frozenset({"a", "b", "c", "d", "e"})),
+        "of model a, b, c or 2 more and other than t4",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "text"), CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_conditions_on_models(pod: backlog.Candidate, text: str) -> None:
+    """What is wanted of a model is repeated as it was asked."""
+    assert (
+        explain.brief([Count(Reason.MODEL_MISMATCH, "", 1)], pod)
+        == f"0/1 nodes fit: 1 has too few cards {text}"
+    )
+
+
+def test_every_reason_has_words() -> None:
+    """No reason is left without words, in a sentence or in a table."""
+    assert set(REASONS) | {Reason.NO_NODES} == set(Reason) == set(words.REASONS) == set(words.BRIEFLY)
+
+
+def test_empty_cluster() -> None:
+    """Where there are no nodes, nothing is counted."""
+    assert explain.brief([Count(Reason.NO_NODES, "", 0)], PICKY) == "there are no nodes"
+
+
+def test_counts_stand_in_their_order() -> None:
+    """The counts are told as they come, which is the most frequent first; rare ones are summed up."""
+    counts = [Count(Reason.FULL, "", 5), *(Count(Reason.TAINTED, f"t{at}", 1) for at in range(9))]
+
+    found = explain.brief(counts, PICKY)
+
+    assert found.startswith("0/14 nodes fit: 5 are full; 1 has the untolerated taint t0; ")
+    assert found.endswith("; 1 has the untolerated taint t6; 2 for other reasons")
+
+
+def test_rejection_tells_all_faults() -> None:
+    """A request that cannot be served is told everything that is wrong with it at once."""
+    faults = (
+        Refusal(Reason.INVALID_REQUEST, detail="this is wrong"),
+        Refusal(Reason.UNSUPPORTED_REQUEST, detail="that is not served"),
+    )
+
+    assert explain.sentence(decisions.Reject("uid", faults), PICKY) == "this is wrong; that is not served"
+
+
+def test_endless_faults_are_cut() -> None:
+    """A condition takes 1,024 characters, whatever people write."""
+    faults = tuple(Refusal(Reason.INVALID_REQUEST, detail="x" * 700) for _ in range(2))
+
+    found = explain.sentence(decisions.Reject("uid", faults), PICKY)
+
+    assert len(found) == 1024
+    assert found.endswith("…")
+
+
+# ---------------------------------------------------------------- amounts
+
+AMOUNTS = {
+    "bytes, even": (Measure("", Unit.BYTES, 8 * GIB, 6 * GIB), "6 of 8 GiB"),
+    "bytes, free rounded down": (Measure("", Unit.BYTES, 8 * GIB, 8 * GIB - 1), "7.9 of 8 GiB"),
+    "bytes, wanted rounded up": (Measure("", Unit.BYTES, 8 * GIB + 1, 6 * GIB), "6 of 8.1 GiB"),
+    "few bytes": (Measure("", Unit.BYTES, 512 << 20, 0), "0 of 512 MiB"),
+    "core": (Measure("core", Unit.PERCENT, 50, 20), "20 of 50 % core"),
+    "a part of another device": (Measure("", Unit.PERCENT, 50, 20), "20 of 50 %"),
+    "cpu": (Measure("cpu", Unit.THOUSANDTHS, 2500, 1999), "1.9 of 2.5 cpu"),
+    "less than nothing": (Measure("cpu", Unit.THOUSANDTHS, 2500, -500), "0 of 2.5 cpu"),
+    "memory": (Measure("memory", Unit.BYTES, 2 * GIB, GIB), "1 of 2 GiB memory"),
+    "a card": (Measure("cards", Unit.PIECES, 1, 0), "0 of 1 card"),
+    "cards": (Measure("cards", Unit.PIECES, 4, 3), "3 of 4 cards"),
+    "instances": (Measure("MIG 1g.10gb", Unit.PIECES, 2, 1), "1 of 2 MIG 1g.10gb instances"),
+    "devices": (Measure("rdma", Unit.PIECES, 2, 1), "1 of 2 rdma devices"),
+}
+
+
+@pytest.mark.parametrize(("measure", "text"), AMOUNTS.values(), ids=AMOUNTS.keys())
+def test_amount(measure: Measure, text: str) -> None:
+    """Amounts are written as people write them, never more free than there is."""
+    assert words.counted(measure) == text
+
+
+# ---------------------------------------------------------------- changes
+
+EDIT = findings.Edit(PICKY.request, PICKY.demand, 4, exact=True, example="n7")
+FEW = findings.Edit(PICKY.request, PICKY.demand, 1, exact=False, example="n7")
+
+
+def rooms(count: int, **fields: Any) -> tuple[findings.Room, ...]:
+    """Name cards of n3."""
+    return tuple(findings.Room(f"GPU-{minor}", minor, **fields) for minor in range(count))
+
+
+CHANGES: dict[str, tuple[findings.Change, str]] = {
+    "memory of a card": (
+        findings.MakeRoom("n3", rooms(1, memory=2 * GIB), ("ml/a",), 0.25),
+        "would fit if 2 GiB were freed on GPU-0 of n3",
+    ),
+    "core and memory of a card": (
+        findings.MakeRoom("n3", rooms(1, core=20, memory=GIB // 2), ("ml/a",), 0.25),
+        "would fit if 20 % core and 512 MiB were freed on GPU-0 of n3",
+    ),
+    "a part of another device": (
+        findings.MakeRoom("n3", rooms(1, core=20, type="rdma"), ("ml/a",), 0.25),
+        "would fit if 20 % were freed on GPU-0 of n3",
+    ),
+    "core of two cards": (
+        findings.MakeRoom("n3", rooms(2, core=20), ("ml/a",), 0.25),
+        "would fit if 20 % core on GPU-0 and 20 % core on GPU-1 of n3 were freed",
+    ),
+    "a card": (
+        findings.EndPods("n3", ("a",), ("ml/a",), rooms(1), 1.0),
+        "would fit if GPU-0 of n3 were freed",
+    ),
+    "many cards": (
+        findings.EndPods("n3", ("a",), ("ml/a",), rooms(5), 1.0),
+        "would fit if 5 devices of n3 (minors 0, 1, 2, 3 and 4) were freed",
+    ),
+    "pods that hold no card by name": (
+        findings.EndPods("n3", ("a", "b"), ("ml/a", "ml/b"), (), 1.0),
+        "would fit if ml/a and ml/b ended on n3",
+    ),
+    "cpu": (
+        findings.FreeResource("n3", Measure("cpu", Unit.THOUSANDTHS, 4000, 2500), 0.4),
+        "would fit if 1.5 cpu were freed on n3",
+    ),
+    "fewer cards": (
+        findings.AskLess("main", Measure("cards", Unit.PIECES, 8, 6), EDIT, 0.25),
+        "would fit on 4 nodes if it asked for 6 instead of 8 cards",
+    ),
+    "less memory": (
+        findings.AskLess("main", Measure("", Unit.BYTES, 8 * GIB, GIB // 2), FEW, 0.25),
+        "would fit on at least 1 node if it asked for 512 MiB instead of 8 GiB of each card",
+    ),
+    "less core": (
+        findings.AskLess("main", Measure("core", Unit.PERCENT, 50, 20), EDIT, 0.6),
+        "would fit on 4 nodes if it asked for 20 % instead of 50 % of the core of each card",
+    ),
+    "a lower ratio": (
+        findings.AskLess("main", Measure("ratio", Unit.PERCENT, 50, 20), EDIT, 0.6),
+        "would fit on 4 nodes if it asked for 20 % instead of 50 % of the memory of each card",
+    ),
+    "less cpu": (
+        findings.AskLess("", Measure("cpu", Unit.THOUSANDTHS, 8000, 6000), EDIT, 0.25),
+        "would fit on 4 nodes if it asked for 6 instead of 8 cpu",
+    ),
+    **{
+        f"without {condition}": (
+            findings.Drop(condition, value, EDIT, 1.0),
+            f"would fit on 4 nodes if {text}",
+        )
+        for condition, value, text in (
+            (findings.Condition.MODELS, "", "the condition on models were dropped"),
+            (findings.Condition.PATTERN, "", "the pattern for models were dropped"),
+            (findings.Condition.AVOID_MODELS, "", "no model were avoided"),
+            (findings.Condition.UUIDS, "", "the list of wanted uuids were dropped"),
+            (findings.Condition.AVOID_UUIDS, "", "no uuid were avoided"),
+            (findings.Condition.MEMORY_AT_LEAST, "", "the condition on memory were dropped"),
+            (findings.Condition.SCOPE, "", "the condition on scope were dropped"),
+            (findings.Condition.JOINT, "", "the devices needed not be joint"),
+            (findings.Condition.LABELS, "", "the condition on labels were dropped"),
+            (
+                findings.Condition.FUNCTION_LABELS,
+                "",
+                "the condition on labels of virtual functions were dropped",
+            ),
+            (findings.Condition.SELECTOR, "zone=a", "the node selector zone=a were dropped"),
+            (findings.Condition.AFFINITY, "", "the node affinity were dropped"),
+            (findings.Condition.TAINT, "gpu=yes", "the taint gpu=yes were tolerated"),
+        )
+    },
+    "a cordoned node": (
+        findings.Mend("n3", Reason.UNSCHEDULABLE, (), 1.0),
+        "would fit if n3 were uncordoned",
+    ),
+    "a silent agent": (
+        findings.Mend("n3", Reason.SILENT, (), 1.0),
+        "would fit if the agent of n3 were back",
+    ),
+    "a failed source": (
+        findings.Mend("n3", Reason.SOURCE_FAILED, (), 1.0),
+        "would fit if the agent of n3 could read its cards",
+    ),
+    "a cordoned card": (
+        findings.Mend("n3", Reason.CORDONED, rooms(1), 1.0),
+        "would fit if GPU-0 of n3 were uncordoned",
+    ),
+    "unhealthy cards": (
+        findings.Mend("n3", Reason.UNHEALTHY, rooms(2), 1.0),
+        "would fit if GPU-0 and GPU-1 of n3 were healthy",
+    ),
+    "occupied cards": (
+        findings.Mend("n3", Reason.OCCUPIED, rooms(3), 1.0),
+        "would fit if strangers left GPU-0, GPU-1 and GPU-2 of n3",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "text"), CHANGES.values(), ids=CHANGES.keys())
+def test_change(change: findings.Change, text: str) -> None:
+    """Each change is said so that one knows what to do, and where."""
+    assert explain.would_fit(change) == text
+
+
+def test_every_change_has_words() -> None:
+    """No condition and nothing that can be put right is left without words."""
+    assert set(clauses.DROPPED) == set(findings.Condition)
+    assert {change.reason for change, _ in CHANGES.values() if isinstance(change, findings.Mend)} == set(
+        clauses.MENDED
+    )
+    assert {type(change) for change, _ in CHANGES.values()} == set(findings.ORDER)
+
+
+def test_container_is_named_where_there_are_several() -> None:
+    """Which container should ask for less is said where it could be another."""
+    request = requests.Request(tuple(requests.ContainerRequest(name, (requests.cards(2),)) for name in "ab"))
+    edit = findings.Edit(request, PICKY.demand, 1, exact=True, example="n1")
+    change = findings.AskLess("b", Measure("cards", Unit.PIECES, 2, 1), edit, 0.5)
+
+    assert explain.would_fit(change) == (
+        "would fit on 1 node if it asked for 1 instead of 2 cards in container b"
+    )

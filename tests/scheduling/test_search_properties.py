@@ -1,0 +1,233 @@
+"""The search agrees with brute force, and what it remembers is as true as what it works out afresh."""
+
+import dataclasses
+from unittest import mock
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_crds.vocabulary import Strategy
+from berth_operator.scheduling import backlog, columns, cycle, decisions, inventory, policy, search
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+from scheduling import second_opinion
+from support import builders, worlds
+
+RULES = policy.Policy()
+HALF = requests.Gpus(1, core=50, ratio=50)
+THOROUGH = hypothesis.settings(worlds.PROPERTY, max_examples=100)
+TENTH = requests.Gpus(1, core=10, ratio=10)
+
+
+def place(
+    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy = RULES
+) -> decisions.Placement | None:
+    """Look for a place."""
+    return search.Search(picture).place(candidate.request, candidate.demand, rules=rules)
+
+
+def minors(placement: decisions.Placement | None) -> list[int] | None:
+    """List the minors of a placement."""
+    return None if placement is None else [share.minor for share in worlds.given(placement)]
+
+
+# ---------------------------------------------------------------- against brute force
+
+
+@THOROUGH
+@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), strategy=st.sampled_from(list(Strategy)))
+def test_second_opinion_agrees(world: worlds.World, pod: backlog.Candidate, strategy: Strategy) -> None:
+    """Brute force finds the same node and the same devices, or none as well."""
+    rules = policy.Policy(strategy)
+    expected = second_opinion.best(world, pod, rules)
+
+    found = place(world.paint(), pod, rules)
+
+    assert found == expected
+
+
+@THOROUGH
+@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
+def test_second_opinion_agrees_on_every_node(world: worlds.World, pod: backlog.Candidate) -> None:
+    """Not only the best node: alone, each one takes the pod exactly when brute force says so."""
+    expected = second_opinion.able(world, pod)
+
+    found = []
+    for name in world.nodes:
+        alone = dataclasses.replace(world, nodes={name: world.nodes[name]})
+        if place(alone.paint(), pod) is not None:
+            found.append(name)
+
+    assert sorted(found) == expected
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
+def test_only_sound_devices_are_given(world: worlds.World, pod: backlog.Candidate) -> None:
+    """Whatever is given is well, there, and of a node whose agent is heard (I6)."""
+    found = place(world.paint(), pod)
+
+    if found is not None:
+        assert {share.uuid for share in worlds.given(found)} <= second_opinion.sound(world, found.node)
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
+def test_grants_are_what_was_asked(world: worlds.World, pod: backlog.Candidate) -> None:
+    """Each container gets as many whole cards and shares of cards as it asks for, all of one node (I2)."""
+    found = place(world.paint(), pod)
+
+    if found is None:
+        return
+    counted = requests.Gpus | requests.Instances
+    asked = {one.name: one.asks[0] for one in pod.request.containers}
+    counts = {grant.container: len(grant.shares) for grant in found.grants}
+    assert set(counts) == set(asked)
+    assert all(counts[name] == ask.count for name, ask in asked.items() if isinstance(ask, counted))
+    assert all(f"-{found.node}" in share.uuid for grant in found.grants for share in grant.shares)
+
+
+# ---------------------------------------------------------------- what is remembered
+
+CHANGES = (
+    *("charge", "charge", "charge", "release", "release"),
+    *("put node", "drop node", "put device", "drop device", "hear", "teach"),
+)
+
+
+def change(world: worlds.World, picture: inventory.Inventory, data: st.DataObject) -> None:
+    """Change the truth and the picture of it alike."""
+    at = data.draw(st.sampled_from(worlds.NODES))
+    match data.draw(st.sampled_from(CHANGES)):
+        case "charge":
+            hold = data.draw(worlds.held(f"h{data.draw(st.integers(0, 5))}"))
+            if hold.uid not in world.holds:
+                world.holds[hold.uid] = hold
+                picture.charge(hold)
+        case "release" if world.holds:
+            uid = data.draw(st.sampled_from(sorted(world.holds)))
+            del world.holds[uid]
+            picture.release(uid)
+        case "teach":
+            uid, sample = data.draw(st.sampled_from(["t1", "t2"])), data.draw(worlds.SAMPLES)
+            world.samples[uid] = sample
+            picture.workload.see(uid, sample)
+        case what:
+            change_node(world, picture, data, what, at)
+
+
+def change_node(
+    world: worlds.World, picture: inventory.Inventory, data: st.DataObject, what: str, at: str
+) -> None:
+    """Change a node, its devices or its agent."""
+    match what:
+        case "put node":
+            world.nodes[at] = data.draw(worlds.nodes(at))
+            picture.put_node(world.nodes[at])
+        case "drop node":
+            world.nodes.pop(at, None)
+            picture.drop_node(at)
+        case "put device":
+            world.devices[at] = data.draw(worlds.devices(at))
+            picture.put_device(world.devices[at])
+            picture.set_silent(at, at not in world.heard)
+        case "drop device":
+            world.devices.pop(at, None)
+            world.heard.discard(at)
+            picture.drop_device(at)
+        case "hear" if at in world.devices:
+            heard = data.draw(st.booleans())
+            (world.heard.add if heard else world.heard.discard)(at)
+            picture.set_silent(at, not heard)
+
+
+def decide(places: search.Search, pod: backlog.Candidate, rules: policy.Policy) -> decisions.Decision:
+    """Decide for one pod."""
+    waiting = backlog.Backlog()
+    waiting.push(pod)
+    (answer,) = cycle.decide(places, waiting, 0.0, rules)
+    return answer
+
+
+@THOROUGH
+@hypothesis.given(
+    world=worlds.worlds(),
+    pods=st.lists(worlds.candidates(), min_size=1, max_size=3),
+    strategy=st.sampled_from(list(Strategy)),
+    data=st.data(),
+)
+def test_remembered_answers_are_true(
+    world: worlds.World, pods: list[backlog.Candidate], strategy: Strategy, data: st.DataObject
+) -> None:
+    """After any changes a search that remembers answers as one that has just begun."""
+    rules = policy.Policy(strategy)
+    places = search.Search(world.paint())
+
+    for _ in range(data.draw(st.integers(1, 12))):
+        for pod in pods:
+            fresh = decide(search.Search(world.paint()), pod, rules)
+            assert decide(places, pod, rules) == fresh
+        for _ in range(data.draw(st.integers(0, 3))):
+            change(world, places.picture, data)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods with a thousand different requests do not fill the memory."""
+    monkeypatch.setattr(search, "MOST_REMEMBERED", 4)
+    places = search.Search(builders.picture(*builders.nodes(1)))
+
+    for cpu in range(1, 20):
+        places.place(builders.request(1), builders.demand(cpu), rules=RULES)
+
+    assert len(places._answers) <= 4
+
+
+def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not known any more what has changed, all nodes are asked again."""
+    picture = builders.picture(*builders.nodes(3, cards=1))
+    places = search.Search(picture)
+    before = places.place(builders.request(1), builders.demand(), rules=RULES)
+
+    monkeypatch.setattr(columns, "LOG_KEPT", 1)
+    for at in (1, 2, 3):
+        picture.charge(builders.hold(f"h{at}", f"n{at}", (0,)))
+
+    assert before is not None
+    assert places.place(builders.request(1), builders.demand(), rules=RULES) is None
+
+
+def test_one_change_asks_one_node_anew() -> None:
+    """A pod with a question that was asked before looks only at the nodes that changed."""
+    picture = builders.picture(*builders.nodes(9))
+    places = search.Search(picture)
+    places.place(builders.request(1), builders.demand(), rules=RULES)
+    picture.charge(builders.hold("a", "n4", (0,)))
+
+    with mock.patch.object(search, "rank", wraps=search.rank) as asked:
+        places.place(builders.request(1), builders.demand(), rules=RULES)
+
+    ((_, rows, *_), _) = asked.call_args
+    assert rows.tolist() == [picture.index["n4"]]
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), order=st.permutations(worlds.NODES))
+def test_order_of_arrival_finds_the_same(
+    world: worlds.World, pod: backlog.Candidate, order: list[str]
+) -> None:
+    """Equal clusters give equal places, whichever node came first (I11)."""
+    expected = place(world.paint(), pod)
+
+    found = place(world.paint(order), pod)
+
+    assert found == expected
+
+
+def test_node_without_room_takes_nothing() -> None:
+    """Free cards alone are not enough."""
+    picture = builders.picture(builders.node(cpu=0), builders.device())
+
+    found = place(picture, builders.candidate(demand=facts.Demand(((facts.CPU, 1),))))
+
+    assert found is None

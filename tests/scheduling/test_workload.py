@@ -1,0 +1,133 @@
+"""What pods ask is counted: neither order nor what has been matters, only which pods are known now."""
+
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_operator.scheduling import workload
+from berth_operator.scheduling.devices import requests
+from support import builders, worlds
+
+Story = list[tuple[str, workload.Sample | None]]
+UIDS = st.sampled_from(["a", "b", "c", "d"])
+STORIES = st.lists(st.tuples(UIDS, st.none() | worlds.SAMPLES), max_size=12)
+
+
+def told(known: workload.Workload) -> dict[str, Any]:
+    """Tell all that is counted."""
+    return {
+        "pods": len(known),
+        "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
+        "asked": (known.cpu, known.memory, known.percent),
+        "models": dict(known.by_models),
+    }
+
+
+def of(samples: dict[str, workload.Sample]) -> workload.Workload:
+    """Give a workload of these pods."""
+    made = workload.Workload()
+    for uid, sample in samples.items():
+        made.see(uid, sample)
+    return made
+
+
+# ---------------------------------------------------------------- what one pod teaches
+
+TAUGHT: dict[str, tuple[tuple[int | requests.Ask, ...], tuple[tuple[int, int], ...]]] = {
+    "whole cards": ((2,), ((100, 2),)),
+    "a share by compute": ((requests.Gpus(1, core=30, ratio=20),), ((30, 1),)),
+    "a share by memory in percent": ((requests.Gpus(1, core=10, ratio=20),), ((20, 1),)),
+    "a share by bytes": ((requests.Gpus(1, memory=12 * builders.GIB),), ((25, 1),)),
+    "bytes are rounded up": ((requests.Gpus(1, memory=1),), ((1, 1),)),
+    "more bytes than a card has": ((requests.Gpus(1, memory=999 * builders.GIB),), ((100, 1),)),
+    "several shares": ((requests.Gpus(3, core=50, ratio=50),), ((50, 3),)),
+    "whole cards and a share": ((1, requests.Gpus(1, core=50, ratio=50)), ((100, 1), (50, 1))),
+}
+
+
+@pytest.mark.parametrize(("asks", "sizes"), TAUGHT.values(), ids=TAUGHT.keys())
+def test_sample(asks: tuple[int | requests.Ask, ...], sizes: tuple[tuple[int, int], ...]) -> None:
+    """A pod teaches its cpu, and the pieces of cards that it asks for, in percent."""
+    found = workload.sample(builders.request(*asks), builders.demand(500))
+
+    assert found == workload.Sample(500, 0, sizes)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(requests.NO_DEVICES, id="nothing"),
+        pytest.param(builders.request(requests.Instances(builders.PROFILE, 1)), id="instances"),
+        pytest.param(builders.request(requests.Replicas(2)), id="replicas"),
+        pytest.param(builders.request(requests.Parts("rdma", 1)), id="other devices"),
+    ],
+)
+def test_pod_without_plain_cards_teaches_nothing(request_: requests.Request) -> None:
+    """Who asks for no card and no share of one says nothing of what rests of them are worth."""
+    assert workload.sample(request_, builders.demand(500)) is None
+
+
+def test_models_are_known_by_what_spellings_have_in_common() -> None:
+    """Two spellings of one model are one."""
+    one = workload.sample(builders.request(1, models=["Tesla T4"]), builders.demand())
+    other = workload.sample(builders.request(1, models=["nvidia t4"]), builders.demand())
+
+    assert one == other
+    assert one is not None
+    assert one.models
+
+
+# ---------------------------------------------------------------- counting
+
+
+@worlds.PROPERTY
+@hypothesis.given(story=STORIES)
+def test_only_what_is_known_now_counts(story: Story) -> None:
+    """After any coming, changing and going the counts are those of the pods that are left (I8)."""
+    known = workload.Workload()
+    left: dict[str, workload.Sample] = {}
+
+    for uid, sample in story:
+        known.see(uid, sample)
+        left.pop(uid, None)
+        if sample is not None:
+            left[uid] = sample
+
+    assert told(known) == told(of(left))
+
+
+@worlds.PROPERTY
+@hypothesis.given(samples=st.dictionaries(UIDS, worlds.SAMPLES), data=st.data())
+def test_order_does_not_matter(samples: dict[str, workload.Sample], data: st.DataObject) -> None:
+    """The same pods in any order count the same (I11)."""
+    other = dict(data.draw(st.permutations(list(samples.items()))))
+
+    assert told(of(other)) == told(of(samples))
+
+
+@worlds.PROPERTY
+@hypothesis.given(samples=st.dictionaries(UIDS, worlds.SAMPLES), sample=worlds.SAMPLES)
+def test_forgetting_restores_exactly(samples: dict[str, workload.Sample], sample: workload.Sample) -> None:
+    """A pod that comes and goes leaves nothing behind."""
+    known = of(samples)
+    before = told(known)
+
+    known.see("visitor", sample)
+    known.forget("visitor")
+
+    assert told(known) == before
+
+
+def test_what_changes_nothing_is_no_new_version() -> None:
+    """Hearing the same of a pod again, or of the end of a stranger, asks for no new lesson."""
+    sample = workload.Sample(1, 2, ((50, 1),))
+    known = of({"a": sample})
+    before = known.version
+
+    known.see("a", sample)
+    known.see("nobody", None)
+    known.forget("nobody")
+
+    assert known.version == before

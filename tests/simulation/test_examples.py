@@ -1,0 +1,74 @@
+"""Every example in manifests/examples does what its golden output says.
+
+After a change that is meant to change them, `BERTH_GOLDEN=write` before the tests writes
+the files anew; what they say then is for a person to judge.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from simulation import desk
+
+GOLDEN: Final = desk.ROOT / "tests" / "golden" / "simulation"
+PODS: Final = sorted((desk.EXAMPLES / "pods").glob("*.yaml"))
+ENDINGS: Final = {"text": "txt", "json": "jsonl", "yaml": "yaml"}
+
+
+def compare(name: str, printed: str) -> None:
+    """Compare what was printed with a golden file, or write it if that is wanted."""
+    file = GOLDEN / name
+    if os.environ.get("BERTH_GOLDEN") == "write":
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(printed)
+    assert printed == file.read_text()
+
+
+def printed(command: str, *words: str | Path) -> str:
+    """Run the simulation, which must have nothing to complain of."""
+    answer = desk.run(command, *words)
+    assert (answer.code, answer.notes) == (0, "")
+    return answer.out
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize("pods", PODS, ids=lambda path: path.stem)
+def test_pods(pods: Path, output: str) -> None:
+    """Each file of pods by itself on the example cluster."""
+    told = printed("place", desk.EXAMPLES / "cluster", pods, "-o", output)
+
+    compare(f"{pods.stem}.{ENDINGS[output]}", told)
+
+
+@pytest.mark.parametrize("output", ENDINGS)
+def test_all(output: str) -> None:
+    """All pods together on the example cluster."""
+    told = printed("place", desk.EXAMPLES / "cluster", desk.EXAMPLES / "pods", "-o", output)
+
+    compare(f"all.{ENDINGS[output]}", told)
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_day(output: str) -> None:
+    """The example trace."""
+    start = [desk.EXAMPLES / "cluster" / name for name in ("dgx-1v.yaml", "mig.yaml")]
+    told = printed("replay", desk.EXAMPLES / "day.jsonl", *start, "-o", output)
+
+    compare(f"day.{ENDINGS[output]}", told)
+
+
+def test_nothing_left_over() -> None:
+    """No golden file is there without its example."""
+    known = {*(path.stem for path in PODS), "all", "day"}
+
+    assert {path.stem for path in GOLDEN.iterdir()} == known
+
+
+def test_readme() -> None:
+    """The README speaks of each file of examples."""
+    text = (desk.EXAMPLES / "README.md").read_text()
+    files = [path for path in desk.EXAMPLES.rglob("*") if path.is_file() and path.name != "README.md"]
+
+    assert [path.name for path in files if path.name not in text] == []

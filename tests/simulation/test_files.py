@@ -1,0 +1,61 @@
+"""Where manifests come from: files, folders, standard input; YAML, JSON, lists of all sorts."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from simulation import desk
+
+OBJECTS = *desk.both("n1"), desk.pod("a"), desk.pod("b")
+LIST = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": OBJECTS}
+EXPECTED = {"ml/a": "n1", "ml/b": "n1"}
+
+
+def went(*words: object, stdin: str = "") -> dict[str, str | None]:
+    """Say where each pod went."""
+    answer = desk.run("place", *words, "-o", "json", stdin=stdin)
+    assert answer.code == 0, answer.notes
+    return desk.went(answer.objects)
+
+
+TEXTS = {
+    "documents of YAML": yaml.safe_dump_all(OBJECTS),
+    "a list in YAML": yaml.safe_dump(LIST),
+    "a list in JSON": json.dumps(LIST),
+    "JSON with a byte order mark": "\ufeff" + json.dumps(LIST),
+    "documents of JSON": "\n".join(json.dumps(one, indent=1) for one in OBJECTS),
+    "YAML in braces": "{apiVersion: v1, kind: List, items: [" + ", ".join(map(json.dumps, OBJECTS)) + "]}",
+    "a list of lists": json.dumps({"apiVersion": "v1", "kind": "List", "items": [LIST]}),
+    "windows lines": yaml.safe_dump_all(OBJECTS).replace("\n", "\r\n"),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_texts(tmp_path: Path, text: str) -> None:
+    """The same objects are found however they are written, in a file and on standard input."""
+    file = tmp_path / "objects"
+    file.write_text(text, newline="")
+
+    assert went(file) == EXPECTED
+    assert went("-", stdin=text) == EXPECTED
+
+
+def test_typed_list() -> None:
+    """In a list of one kind, as the API itself gives it, the items need not say what they are."""
+    pods = [{key: value for key, value in one.items() if key in {"metadata", "spec"}} for one in OBJECTS[2:]]
+    listed = {"apiVersion": "v1", "kind": "PodList", "items": pods}
+
+    assert went("-", stdin=desk.written(*OBJECTS[:2], listed)) == EXPECTED
+
+
+def test_folder(tmp_path: Path) -> None:
+    """A folder stands for the manifests that lie directly in it, by name; the rest is left alone."""
+    for name, one in zip(("1.yaml", "2.json", "3.yml", "4.yaml"), OBJECTS, strict=True):
+        (tmp_path / name).write_text(json.dumps(one))
+    (tmp_path / "README.md").write_text("no manifest: [")
+    (tmp_path / "deeper").mkdir()
+    desk.save(tmp_path / "deeper" / "c.yaml", desk.pod("c"))
+
+    assert went(tmp_path) == EXPECTED

@@ -1,0 +1,234 @@
+"""Whatever is wrong with the input: one line that names file and object, and exit code 2."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from simulation import desk
+
+POD: Final = desk.pod("p")
+
+
+def changed(body: Any, *path: Any, to: Any) -> Any:
+    """Give a copy of an object with one field changed, or with None taken out."""
+    body = json.loads(json.dumps(body))
+    inside = body
+    for step in path[:-1]:
+        inside = inside[step]
+    if to is None:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = to
+    return body
+
+
+def pod(*path: Any, to: Any) -> str:
+    """Give a pod with one field changed."""
+    return json.dumps(changed(POD, *path, to=to))
+
+
+def device(*path: Any, to: Any) -> str:
+    """Give a Device with one field changed."""
+    return json.dumps(changed(desk.device("n1", "2xT4"), *path, to=to))
+
+
+CARD: Final = desk.device("n1", "2xT4")["spec"]["devices"][0]
+POLICY: Final = {
+    "apiVersion": "berth.dev/v1alpha1",
+    "kind": "PlacementPolicy",
+    "metadata": {"name": "default"},
+}
+DEPLOYMENT: Final = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "ml"},
+    "spec": {"template": {"spec": {"containers": []}}},
+}
+MAIN: Final = ("spec", "containers", 0)
+
+CASES: Final = {
+    "no YAML": ("a: [", "line 1: not YAML: did not find expected node content"),
+    "no JSON": ('{"a": 1', "line 1: not JSON: Expecting ',' delimiter"),
+    "neither": ("hello", "expected an object, found 'hello'"),
+    "a bare list": ("- 1", "expected an object with apiVersion and kind, found a list"),
+    "no kind": ('{"apiVersion": "v1"}', "kind is missing; it is no Kubernetes object"),
+    "a document without a kind": (
+        "apiVersion: v1\nkind: Secret\n---\na: 1",
+        "line 3: apiVersion is missing; it is no Kubernetes object",
+    ),
+    "an item that is none": (
+        '{"apiVersion": "v1", "kind": "List", "items": [3]}',
+        "item 1: expected an object, found 3",
+    ),
+    "another version": (
+        device("apiVersion", to="berth.dev/v2"),
+        "Device n1: apiVersion 'berth.dev/v2' is not known; write berth.dev/v1alpha1",
+    ),
+    "no name": (pod("metadata", "name", to=None), "Pod: metadata.name is missing"),
+    "a name that is none": (
+        pod("metadata", "name", to="A b"),
+        "Pod ml/A b: metadata.name: 'A b' is not a name",
+    ),
+    "no metadata": (pod("metadata", to=None), "Pod: metadata: expected an object, found nothing"),
+    "an annotation that is a number": (
+        pod("metadata", "annotations", "example.com/size", to=4),
+        "Pod ml/p: metadata.annotations.example.com/size: expected a string, in quotes, found 4",
+    ),
+    "a label that is true": (
+        pod("metadata", "labels", to={"a": True}),
+        "Pod ml/p: metadata.labels.a: expected a string, in quotes, found true",
+    ),
+    "containers that are no list": (
+        pod("spec", "containers", to={"name": "a"}),
+        "Pod ml/p: spec.containers: expected a list, found an object",
+    ),
+    "no containers": (pod("spec", "containers", to=[]), "Pod ml/p: spec.containers is missing or empty"),
+    "a container without a name": (
+        pod(*MAIN, "name", to=None),
+        "Pod ml/p: spec.containers[0].name is missing",
+    ),
+    "two containers of one name": (
+        pod("spec", "initContainers", to=[{"name": "main"}]),
+        "Pod ml/p: spec: two containers are named 'main'",
+    ),
+    "no quantity": (
+        pod(*MAIN, "resources", "limits", "cpu", to="many"),
+        "Pod ml/p: spec.containers[0].resources.limits.cpu: 'many' is not a quantity",
+    ),
+    "a quantity that is a list": (
+        pod(*MAIN, "resources", "requests", to={"cpu": [1]}),
+        (
+            "Pod ml/p: spec.containers[0].resources.requests.cpu: "
+            "expected a whole number or a number or a string, found a list"
+        ),
+    ),
+    "a priority that is text": (
+        pod("spec", "priority", to="high"),
+        "Pod ml/p: spec.priority: expected a whole number, found 'high'",
+    ),
+    "a card without a uuid": (
+        device("spec", "devices", 1, "uuid", to=None),
+        "Device n1: spec.devices[1].uuid is missing",
+    ),
+    "a card without memory": (
+        device("spec", "devices", 0, "memory", to=None),
+        f"Device n1: spec.devices: {CARD['uuid']}: memory must be given for a device of type gpu",
+    ),
+    "a card given twice": (
+        device("spec", "devices", to=[CARD, CARD | {"minor": 1, "links": []}]),
+        f"Device n1: spec.devices: the uuid {CARD['uuid']} is given twice",
+    ),
+    "a minor given twice": (
+        device("spec", "devices", 1, "minor", to=0),
+        "Device n1: spec.devices: the minor 0 of type gpu is given twice",
+    ),
+    "a health that is none": (
+        device("status", to={"devices": [{"uuid": CARD["uuid"], "health": "Fine"}]}),
+        (
+            "Device n1: status.devices[0].health: "
+            "input should be 'Healthy', 'Unhealthy' or 'Unknown', found 'Fine'"
+        ),
+    ),
+    "a Device of another node": (
+        device("spec", "node", to="n2"),
+        "Device n1: spec.node must be the name of the Device, found 'n2'",
+    ),
+    "a strategy that is none": (
+        json.dumps(POLICY | {"spec": {"strategy": "best"}}),
+        (
+            "PlacementPolicy default: spec.strategy: input should be "
+            "'fragmentation', 'binpack', 'spread' or 'weighted', found 'best'"
+        ),
+    ),
+    "no value": (
+        json.dumps(desk.priority("p", 1) | {"value": None}),
+        "PriorityClass p: value is missing",
+    ),
+    "a Deployment": (
+        json.dumps(DEPLOYMENT),
+        (
+            "Deployment ml/web: no controller is at work here; "
+            "give its pods (kubectl get pods -o yaml prints them)"
+        ),
+    ),
+    "a pod given twice": (desk.written(POD, POD), "Pod ml/p: it is given twice"),
+    "a uid given twice": (
+        desk.written(*(desk.pod(name, meta={"uid": "u"}) for name in "ab")),
+        "Pod ml/b: it has the uid of Pod ml/a",
+    ),
+    "a terminal's commands": (
+        pod("metadata", "name", to="\x1b[2J"),
+        "Pod ml/\\x1b[2J: metadata.name: '\\x1b[2J' is not a name",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), CASES.values(), ids=CASES.keys())
+def test_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
+    """A malformed file is told of in one line, with the object and the field, and nothing is printed."""
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text(text)
+
+    assert desk.run("place", "bad.yaml") == (2, "", f"berth-simulation: bad.yaml: {said}\n")
+
+
+def test_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an object stands in two files, both are named."""
+    monkeypatch.chdir(tmp_path)
+    desk.save(Path("a.yaml"), POD)
+    desk.save(Path("b.yaml"), POD)
+
+    answer = desk.run("place", "a.yaml", "b.yaml")
+    assert answer == (2, "", "berth-simulation: b.yaml: Pod ml/p: it is given twice (first in a.yaml)\n")
+
+
+WORDS: Final = {
+    "no file of that name": (["nothing.yaml"], "nothing.yaml: No such file or directory"),
+    "an empty folder": (["empty"], "empty: there are no manifests in this folder"),
+    "not text": (["binary.yaml"], "binary.yaml: it is not UTF-8 text (byte 0)"),
+    "standard input twice": (["-", "--add", "-"], "standard input can be read only once"),
+    "no file": ([], "the following arguments are required: FILE (--help tells more)"),
+    "an unknown strategy": (
+        ["x", "--strategy", "best"],
+        (
+            "argument --strategy: 'best' is not one of fragmentation, binpack, spread, weighted "
+            "(--help tells more)"
+        ),
+    ),
+    "an unknown pod": (["pod.yaml", "--without", "ml/q"], "--without ml/q: there is no such pod"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), WORDS.values(), ids=WORDS.keys())
+def test_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str) -> None:
+    """A mistake on the command line is one line too."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("binary.yaml").write_bytes(b"\xff\xfe")
+    desk.save(Path("pod.yaml"), POD)
+
+    assert desk.run("place", *words) == (2, "", f"berth-simulation: {said}\n")
+
+
+GOOD: Final = {
+    "null fields": changed(POD, "metadata", "creationTimestamp", to=0)
+    | {"metadata": {"name": "p", "labels": None}},
+    "a label without a value": changed(POD, "metadata", "labels", to={"a": None} | {"b": ""}),
+    "a Deployment from a cluster": changed(DEPLOYMENT, "metadata", "uid", to="u"),
+    "a Device of another project": {
+        "apiVersion": "example.com/v1",
+        "kind": "Device",
+        "metadata": {"name": "n1"},
+    },
+    "another kind without a name": {"apiVersion": "v1", "kind": "Secret"},
+}
+
+
+@pytest.mark.parametrize("body", GOOD.values(), ids=GOOD.keys())
+def test_no_mistake(body: desk.Body) -> None:
+    """What the API server would take, or what is none of ours, is no mistake."""
+    answer = desk.run("place", "-", stdin=json.dumps(body))
+
+    assert answer.code == 0, answer.notes

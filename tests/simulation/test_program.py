@@ -1,0 +1,145 @@
+"""The program itself: help, ends of pipes, interrupts, size."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth_operator.simulation import __main__ as program
+from simulation import desk
+
+WORDS: Final = (sys.executable, "-m", "berth_operator.simulation")
+
+
+def environment() -> dict[str, str]:
+    """Let the child find what we found."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@pytest.mark.parametrize("words", [[], ["place"], ["replay"]], ids=["the program", "place", "replay"])
+def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Help is there for all, with examples that can be copied."""
+    with pytest.raises(SystemExit) as end:
+        program.main([*words, "--help"])
+
+    text = capsys.readouterr().out
+    assert end.value.code == 0
+    assert f"python -m berth_operator.simulation{' ' if words else ''}{' '.join(words)}" in text
+    assert not words or "examples:" in text
+
+
+def test_any_order(tmp_path: Path) -> None:
+    """Files and flags may stand in any order."""
+    file = desk.save(tmp_path / "pod.yaml", desk.pod())
+    cluster = desk.save(tmp_path / "cluster.yaml", *desk.both())
+    words = (cluster, "-o", "json", file, "--all")
+
+    assert desk.run("place", *words) == desk.run("place", "-o", "json", "--all", cluster, file)
+
+
+def test_module() -> None:
+    """`python -m berth_operator.simulation` is the program."""
+    answer = subprocess.run(
+        [*WORDS, "place", "-", "-o", "json"],
+        input=desk.written(*desk.both(), desk.pod()),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=True,
+    )
+
+    assert desk.went([json.loads(answer.stdout)]) == {"ml/p": "n1"}
+    assert answer.stderr == ""
+
+
+def test_reader_leaves() -> None:
+    """Who reads only the first lines is left in peace."""
+    pods = [desk.pod(f"p{at}", {"nvidia.com/gpu": 16}) for at in range(2000)]
+    child = subprocess.Popen(
+        [*WORDS, "place", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdin.write(desk.written(*desk.both(), *pods))
+    child.stdin.close()
+    assert child.stdout.readline().startswith("POD")
+    child.stdout.close()
+
+    assert child.stderr.read() == ""
+    child.stderr.close()
+    assert child.wait() == 141
+
+
+def test_full_disk() -> None:
+    """Where the output cannot be written, one line says so."""
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(
+            [*WORDS, "place", "-"],
+            input=desk.written(*desk.both(), desk.pod()),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+
+    said = "berth-simulation: the output cannot be written: No space left on device\n"
+    assert (answer.returncode, answer.stderr) == (1, said)
+
+
+def test_interrupted() -> None:
+    """Ctrl-C ends the program without a word."""
+    child = subprocess.Popen(
+        [*WORDS, "place", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    _wait_until_it_reads(child)
+    child.send_signal(signal.SIGINT)
+    out, told = child.communicate(timeout=30)
+
+    assert (child.returncode, out, told) == (130, b"", b"")
+
+
+def _wait_until_it_reads(child: subprocess.Popen[bytes]) -> None:
+    """Wait until the child sleeps in a read of its standard input."""
+    wait, call = Path(f"/proc/{child.pid}/wchan"), Path(f"/proc/{child.pid}/syscall")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if "pipe" in wait.read_text() or call.read_text().startswith("0 0x0 "):
+            return
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", ["yaml", "json"])
+def test_large(tmp_path: Path, lines: str) -> None:
+    """A thousand nodes and two thousand pods take seconds."""
+    shapes = ("8xA100-SXM4-80GB", "8xV100-SXM2-32GB", "4xT4")
+    nodes = [one for at in range(1000) for one in desk.both(f"n{at:04}", shapes[at % 3])]
+    limits = ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 8}, {"berth.dev/gpu": 25}, {"nvidia.com/gpu": 16})
+    pods = [desk.pod(f"p{at:04}", limits[at % 4]) for at in range(2000)]
+    file = tmp_path / f"all.{lines}"
+    if lines == "json":
+        file.write_text(desk.written(*nodes, *pods))
+    else:
+        desk.save(file, *nodes, *pods)
+    started = time.process_time()
+    answer = desk.run("place", file)
+
+    assert answer.out.endswith("are now\n")
+    assert time.process_time() - started < 30

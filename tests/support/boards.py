@@ -1,0 +1,17 @@
+"""Devices of catalog boards as the core knows them: a simulated agent publishes, the operator reads."""
+
+from berth_agent import describe, simulated
+from berth_crds import wire
+from berth_operator.scheduling.devices import facts
+from berth_operator.translate import devices
+
+
+def published(node: str, shape: str) -> wire.Device:
+    """Give the Device that a simulated agent publishes for a shape such as `8xT4`."""
+    spec = describe.spec(node, simulated.machine(node, shape), None)
+    return wire.Device(metadata=wire.Meta(name=node), spec=spec)
+
+
+def device(node: str, shape: str) -> facts.Device:
+    """Give the same as the core knows it."""
+    return devices.device(published(node, shape))

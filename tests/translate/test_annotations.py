@@ -1,0 +1,377 @@
+"""Which devices and how: annotations become conditions and manner, each fault a sentence of its own."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from berth_crds import names
+from berth_crds.vocabulary import Scope, Strategy
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.requests import Conditions, Manner, Parts
+from berth_operator.translate import annotations
+from translate import manifests
+
+CARDS: Final = {names.NVIDIA_GPU: 2}
+NICS: Final = {names.RDMA: 100}
+BOTH: Final = CARDS | NICS
+
+CONDITIONS: dict[str, tuple[dict[str, str], Conditions]] = {
+    "one model": ({names.MODEL: "T4"}, Conditions(models=frozenset({"t4"}))),
+    "a list of models, with spaces and a loose comma": (
+        {names.MODEL: " A100-SXM4-80GB , t4,"},
+        Conditions(models=frozenset({"a100-sxm4-80gb", "t4"})),
+    ),
+    "a model with its maker": ({names.MODEL: "NVIDIA H200"}, Conditions(models=frozenset({"nvidia h200"}))),
+    "models to avoid": ({names.AVOID_MODEL: "T4,P100"}, Conditions(avoid_models=frozenset({"t4", "p100"}))),
+    "a pattern": ({names.MODEL_PATTERN: "(A100|H100).*80GB"}, Conditions(pattern="(A100|H100).*80GB")),
+    "uuids": ({names.UUIDS: "GPU-a, GPU-B"}, Conditions(uuids=frozenset({"GPU-a", "GPU-B"}))),
+    "uuids to avoid": ({names.AVOID_UUIDS: "GPU-a"}, Conditions(avoid_uuids=frozenset({"GPU-a"}))),
+    "memory of each card": ({names.MEMORY_AT_LEAST: "40Gi"}, Conditions(memory_at_least=40 * 2**30)),
+    "memory of each card, rounded up": ({names.MEMORY_AT_LEAST: "1.5"}, Conditions(memory_at_least=2)),
+    "everything at once": (
+        {
+            names.MODEL: "T4",
+            names.MODEL_PATTERN: "T",
+            names.AVOID_MODEL: "P100",
+            names.UUIDS: "GPU-a,GPU-b",
+            names.AVOID_UUIDS: "GPU-c",
+            names.MEMORY_AT_LEAST: "1Gi",
+        },
+        Conditions(
+            frozenset({"t4"}),
+            "T",
+            frozenset({"p100"}),
+            frozenset({"GPU-a", "GPU-b"}),
+            frozenset({"GPU-c"}),
+            2**30,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "conditions"), CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_conditions(said: dict[str, str], conditions: Conditions) -> None:
+    """All conditions arrive in one value, so that they are asked of one card."""
+    request = manifests.asked(manifests.one(CARDS, annotations=said))
+
+    assert request.conditions == conditions
+
+
+MANNERS: dict[str, tuple[dict[str, str], Manner]] = {
+    "a scope": ({names.SCOPE: "pcie"}, Manner(scope=Scope.PCIE)),
+    "a scope in capitals": ({names.SCOPE: " NVLink "}, Manner(scope=Scope.NVLINK)),
+    "a scope that is required": (
+        {names.SCOPE: "numa", names.SCOPE_POLICY: "required"},
+        Manner(scope=Scope.NUMA),
+    ),
+    "a scope that is a wish": (
+        {names.SCOPE: "numa", names.SCOPE_POLICY: "preferred"},
+        Manner(scope=Scope.NUMA, required=False),
+    ),
+    "a strategy": ({names.STRATEGY: "spread"}, Manner(strategy=Strategy.SPREAD)),
+    "devices that belong together": ({names.JOINT: "gpu, rdma"}, Manner(joint=("gpu", "rdma"))),
+    "a type named twice": ({names.JOINT: "gpu,rdma,gpu"}, Manner(joint=("gpu", "rdma"))),
+    "labels": ({names.LABELS: "fabric=b, zone=1"}, Manner(labels=(("fabric", "b"), ("zone", "1")))),
+    "labels in another order": (
+        {names.LABELS: "zone=1,fabric=b"},
+        Manner(labels=(("fabric", "b"), ("zone", "1"))),
+    ),
+    "labels of functions": ({names.FUNCTION_LABELS: "type=x"}, Manner(function_labels=(("type", "x"),))),
+}
+
+
+@pytest.mark.parametrize(("said", "manner"), MANNERS.values(), ids=MANNERS.keys())
+def test_manner(said: dict[str, str], manner: Manner) -> None:
+    """How devices belong together is read from one key each."""
+    request = manifests.asked(manifests.one(BOTH, annotations=said))
+
+    assert request.manner == manner
+
+
+@pytest.mark.parametrize(
+    ("text", "spread"),
+    [pytest.param("distributed", True, id="apart"), pytest.param("packed", False, id="together")],
+)
+def test_replicas(text: str, spread: bool) -> None:  # noqa: FBT001  a column of the table
+    """Replicas of a container go to different cards, or to as few as possible."""
+    pod = manifests.one({names.NVIDIA_GPU_SHARED: 2}, annotations={names.REPLICAS: text})
+
+    assert manifests.asked(pod).manner == Manner(spread_replicas=spread)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "parts"),
+    [
+        pytest.param("rdma=every", 30, Parts("rdma", 1, 30, every=True), id="percent of every one"),
+        pytest.param("rdma=every", 100, Parts("rdma", 1, 100, every=True), id="every one alone"),
+        pytest.param("rdma=count", 3, Parts("rdma", 3, 1), id="a number, shared"),
+        pytest.param("rdma=whole", 3, Parts("rdma", 3, 100), id="a number, alone"),
+        pytest.param("RDMA=Every", 100, Parts("rdma", 1, 100, every=True), id="in capitals"),
+    ],
+)
+def test_apply(text: str, amount: int, parts: Parts) -> None:
+    """What an amount of other devices means can be said by type."""
+    pod = manifests.one({names.RDMA: amount}, annotations={names.APPLY: text})
+
+    assert manifests.asked(pod).containers[0].asks == (parts,)
+
+
+def test_apply_is_for_one_type_alone() -> None:
+    """What is said of NICs does not change what is asked of FPGAs."""
+    pod = manifests.one({names.RDMA: 100, names.FPGA: 100}, annotations={names.APPLY: "rdma=every"})
+
+    assert manifests.asked(pod).containers[0].asks == (
+        Parts("fpga", 1, 100),
+        Parts("rdma", 1, 100, every=True),
+    )
+
+
+def test_every_device_is_joined_with_nothing() -> None:
+    """All NICs of a node cannot also sit beside one card, so they take no part."""
+    pod = manifests.one(BOTH, annotations={names.JOINT: "gpu,rdma", names.APPLY: "rdma=every"})
+
+    assert manifests.asked(pod).manner.joint == ()
+
+
+def test_strategy_counts_without_devices() -> None:
+    """How nodes are ranked matters to a pod without devices too."""
+    pod = manifests.pod(annotations={names.STRATEGY: "spread"})
+
+    assert manifests.asked(pod) == requests.Request(manner=Manner(strategy=Strategy.SPREAD))
+
+
+def test_pattern_beside_models_to_avoid() -> None:
+    """What must be found and what must not become one pattern that still compiles."""
+    said = {names.MODEL_PATTERN: "(?i)a100|T4", "nvidia.com/nouse-gputype": "PCIe"}
+
+    pattern = manifests.asked(manifests.one(CARDS, annotations=said)).conditions.pattern
+
+    found = {
+        name
+        for name in ("A100-SXM4-80GB", "A100-PCIE-40GB", "Tesla-T4", "V100")
+        if re.search(pattern, name, re.IGNORECASE)
+    }
+    assert found == {"A100-SXM4-80GB", "Tesla-T4"}
+
+
+# ---------------------------------------------------------------- what makes no sense
+
+UUID = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
+NO_MODEL = " names no model; write one or several, such as A100-SXM4-80GB"
+NO_UUID = f"write one or several, such as {UUID}"
+SAY_HOW = "write for instance rdma=every (types: fpga, rdma; ways: every, count, whole)"
+TYPES = "write two or more of gpu, rdma, fpga"
+BAD: dict[str, tuple[str, str, str]] = {
+    "no model": (names.MODEL, " , ", NO_MODEL),
+    "no model at all": (names.MODEL, "", NO_MODEL),
+    "no model to avoid": (names.AVOID_MODEL, "", NO_MODEL),
+    "an empty pattern": (names.MODEL_PATTERN, "", " is empty"),
+    "a pattern that is none": (
+        names.MODEL_PATTERN,
+        "(A100",
+        " is not a regular expression of Python: missing ), unterminated subpattern at position 0",
+    ),
+    "a pattern that is too long": (names.MODEL_PATTERN, "A" * 257, " is longer than 256 characters"),
+    "no uuid": (names.UUIDS, ",", f": no card is named; {NO_UUID}"),
+    "a uuid with a space": (
+        names.AVOID_UUIDS,
+        "GPU a",
+        f": 'GPU a' is no uuid; write one or several, such as {UUID}",
+    ),
+    "memory in words": (names.MEMORY_AT_LEAST, "lots", ": lots is not an amount of memory, such as 40Gi"),
+    "no memory": (names.MEMORY_AT_LEAST, "0", ": 0 is not an amount of memory, such as 40Gi"),
+    "less than no memory": (names.MEMORY_AT_LEAST, "-1Gi", ": -1Gi is not an amount of memory, such as 40Gi"),
+    "a scope nobody knows": (
+        names.SCOPE,
+        "rack",
+        ": rack is not known; write one of node, numa, pcie, nvlink",
+    ),
+    "a strategy nobody knows": (
+        names.STRATEGY,
+        "best",
+        f": best is not known; write one of {', '.join(Strategy)}",
+    ),
+    "a joint of one": (
+        names.JOINT,
+        "gpu",
+        f": fewer than two types are named; {TYPES}",
+    ),
+    "a joint with a stranger": (
+        names.JOINT,
+        "gpu,nic",
+        f": nic is no type of device; {TYPES}",
+    ),
+    "no label": (names.LABELS, "", " names no label; write for instance fabric=a"),
+    "a label without a value": (
+        names.LABELS,
+        "fabric",
+        ": 'fabric' is no label; write for instance fabric=a",
+    ),
+    "a label with two values": (
+        names.FUNCTION_LABELS,
+        "a=1,a=2",
+        " gives the label a two values; no device has both",
+    ),
+    "nothing to apply": (names.APPLY, "", " is empty; write for instance rdma=every"),
+    "a type that nothing can be said of": (
+        names.APPLY,
+        "gpu=every",
+        f": 'gpu=every' is not known; {SAY_HOW}",
+    ),
+    "two things of one type": (
+        names.APPLY,
+        "rdma=every,rdma=count",
+        " says two things of rdma; write one of them",
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "text", "sentence"), BAD.values(), ids=BAD.keys())
+def test_bad_annotation(key: str, text: str, sentence: str) -> None:
+    """An annotation that cannot be understood is refused, never taken for no condition."""
+    found = manifests.faults(manifests.one(BOTH, annotations={key: text}))
+
+    assert found == [(Reason.INVALID_REQUEST, f"annotation {key}{sentence}")]
+
+
+@pytest.mark.parametrize("key", annotations.UNSERVED)
+def test_unserved_annotation(key: str) -> None:
+    """A wish that is not served yet is named, never passed over."""
+    found = manifests.faults(manifests.one(CARDS, annotations={key: "x"}))
+
+    assert found == [(Reason.UNSUPPORTED_REQUEST, f"annotation {key} is not served yet")]
+
+
+RDMA = "container main: berth.dev/rdma"
+OF_GPU = "speaks of devices of type gpu, but no container asks for one; add for instance nvidia.com/gpu: 1"
+OF_RDMA = (
+    "speaks of devices of type rdma, but no container asks for one; add for instance berth.dev/rdma: 100"
+)
+TOGETHER: dict[str, tuple[Mapping[str, object], dict[str, str], str]] = {
+    "a policy for no scope": (
+        CARDS,
+        {names.SCOPE_POLICY: "preferred"},
+        "annotation berth.dev/scope-policy needs berth.dev/scope beside it",
+    ),
+    "replicas of whole cards": (
+        CARDS,
+        {names.REPLICAS: "packed"},
+        "annotation berth.dev/replicas needs nvidia.com/gpu.shared beside it",
+    ),
+    "every wanted model avoided": (
+        CARDS,
+        {names.MODEL: "T4", names.AVOID_MODEL: "t4,P100"},
+        "annotation berth.dev/model and annotation berth.dev/avoid-model leave no card to choose from",
+    ),
+    "every wanted card avoided": (
+        CARDS,
+        {names.UUIDS: "GPU-a,GPU-b", names.AVOID_UUIDS: "GPU-a,GPU-b"},
+        "annotation berth.dev/uuids and annotation berth.dev/avoid-uuids leave no card to choose from",
+    ),
+    "fewer cards named than asked for": (
+        CARDS,
+        {names.UUIDS: "GPU-a,GPU-b", names.AVOID_UUIDS: "GPU-b"},
+        "annotation berth.dev/uuids leaves 1 cards to choose from, but 2 are asked for",
+    ),
+    "a model of no card": (
+        NICS,
+        {names.MODEL: "T4"},
+        f"annotation berth.dev/model {OF_GPU}",
+    ),
+    "a scope of no card": (
+        {"cpu": 1},
+        {names.SCOPE: "numa"},
+        f"annotation berth.dev/scope {OF_GPU}",
+    ),
+    "the name of no device": (
+        {"cpu": 1},
+        {names.UUIDS: "GPU-a"},
+        f"annotation berth.dev/uuids {OF_GPU.replace('gpu,', 'gpu or fpga or rdma,')}",
+    ),
+    "a joint without NICs": (
+        CARDS,
+        {names.JOINT: "gpu,rdma"},
+        f"annotation berth.dev/joint {OF_RDMA}",
+    ),
+    "labels of nothing": (
+        CARDS,
+        {names.LABELS: "fabric=a"},
+        f"annotation berth.dev/labels {OF_RDMA.replace('rdma,', 'fpga or rdma,')}",
+    ),
+    "every NIC, and none asked for": (
+        CARDS,
+        {names.APPLY: "rdma=every"},
+        f"annotation berth.dev/apply {OF_RDMA}",
+    ),
+    "every NIC, and two of them": (
+        {names.RDMA: 200},
+        {names.APPLY: "rdma=every"},
+        f"{RDMA}: 200 asks for 2 devices, and berth.dev/apply for every one; write 1 to 100, percent of each",
+    ),
+    "more NICs than there are": (
+        {names.RDMA: 100},
+        {names.APPLY: "rdma=count"},
+        f"{RDMA}: 100 is a number of devices, because of {names.APPLY}: rdma=count; no node has more than 64",
+    ),
+    "half a NIC by number": (
+        {names.RDMA: "0.5"},
+        {names.APPLY: "rdma=whole"},
+        f"{RDMA}: 0.5 is not a number of devices",
+    ),
+}
+
+
+@pytest.mark.parametrize(("resources", "said", "sentence"), TOGETHER.values(), ids=TOGETHER.keys())
+def test_wishes_must_fit_what_is_asked(
+    resources: Mapping[str, object], said: dict[str, str], sentence: str
+) -> None:
+    """A wish that no device could fulfil is most likely a mistake, and is told so."""
+    found = manifests.faults(manifests.one(resources, annotations=said))
+
+    assert found == [(Reason.INVALID_REQUEST, sentence)]
+
+
+def test_uuids_may_name_other_devices() -> None:
+    """A list of uuids is a condition on NICs too."""
+    pod = manifests.one(NICS, annotations={names.UUIDS: "rdma-0000:1f:00.0"})
+
+    assert manifests.asked(pod).conditions.uuids == {"rdma-0000:1f:00.0"}
+
+
+def test_wishes_are_not_judged_by_a_container_that_cannot_be_read() -> None:
+    """One mistake gives one sentence: the container that a wish was meant for may be the one at fault."""
+    pod = manifests.one({names.NVIDIA_GPU: "x"}, annotations={names.MODEL: "T4"})
+
+    assert manifests.sentences(pod) == ["container main: nvidia.com/gpu: 'x' is not a quantity"]
+
+
+def test_all_faults_are_told_at_once() -> None:
+    """Nobody should have to mend a pod one fault at a time."""
+    pod = manifests.pod(
+        containers=[
+            manifests.asking("a", {names.NVIDIA_GPU: "x"}),
+            manifests.asking("b", {names.GPU_CORE: 1}),
+        ],
+        annotations={names.GANG: "g", names.MODEL: "", names.SCOPE: "rack"},
+        resourceClaims=[{"name": "c"}],
+    )
+
+    found = [reason for reason, _ in manifests.faults(pod)]
+
+    assert sorted(found) == sorted(
+        [*([Reason.INVALID_REQUEST] * 4), Reason.UNSUPPORTED_REQUEST, Reason.UNSUPPORTED_CONSTRAINT]
+    )
+
+
+def test_every_wish_of_the_contract_is_read_or_refused() -> None:
+    """No annotation by which people may ask is ignored."""
+    wishes = {
+        *(names.MODEL, names.MODEL_PATTERN, names.AVOID_MODEL, names.UUIDS, names.AVOID_UUIDS),
+        *(names.MEMORY_AT_LEAST, names.SCOPE, names.SCOPE_POLICY, names.STRATEGY, names.JOINT),
+        *(names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.REPLICAS, names.GANG, names.GANG_SIZE),
+    }
+
+    assert wishes <= {*annotations.READERS, *annotations.UNSERVED}

@@ -1,0 +1,376 @@
+"""What may stand together in one container, and what it asks of each card."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Final
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_crds import names
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.requests import Gpus, Instances, Parts, Replicas
+from translate import manifests
+
+GIB: Final = 2**30
+CORE, MEMORY, RATIO, SHARED = names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO, names.GPU_SHARED
+
+GOOD: dict[str, tuple[dict[str, object], tuple[requests.Ask, ...]]] = {
+    "whole cards": ({names.NVIDIA_GPU: 2}, (Gpus(2, core=100, ratio=100),)),
+    "whole cards as a text": ({names.NVIDIA_GPU: "2"}, (requests.cards(2),)),
+    "whole cards with an exponent": ({names.NVIDIA_GPU: "1e1"}, (requests.cards(10),)),
+    "whole cards in thousandths": ({names.NVIDIA_GPU: "2000m"}, (requests.cards(2),)),
+    "as many as a node may have": ({names.NVIDIA_GPU: 64}, (requests.cards(64),)),
+    "one card in percent": ({names.GPU: 100}, (requests.cards(1),)),
+    "three cards in percent": ({names.GPU: "300"}, (requests.cards(3),)),
+    "a part of a card": ({names.GPU: 30}, (Gpus(1, core=30, ratio=30),)),
+    "memory alone": ({MEMORY: "8Gi"}, (Gpus(1, memory=8 * GIB),)),
+    "memory in half bytes": ({MEMORY: "0.5"}, (Gpus(1, memory=1),)),
+    "ratio alone": ({RATIO: 30}, (Gpus(1, ratio=30),)),
+    "ratio over whole cards": ({RATIO: 300}, (Gpus(3, ratio=100),)),
+    "compute and memory": ({CORE: 50, MEMORY: "8Gi"}, (Gpus(1, core=50, memory=8 * GIB),)),
+    "compute and ratio": ({CORE: 50, RATIO: 30}, (Gpus(1, core=50, ratio=30),)),
+    "all of a card by measures": ({CORE: 100, RATIO: 100}, (requests.cards(1),)),
+    "two whole cards by measures": ({CORE: 200, RATIO: 200}, (requests.cards(2),)),
+    "less compute than memory of two cards": ({CORE: 100, RATIO: 200}, (Gpus(2, core=50, ratio=100),)),
+    "memory over two cards": ({SHARED: 2, MEMORY: "8Gi"}, (Gpus(2, memory=4 * GIB),)),
+    "memory over three cards, rounded up": ({SHARED: 3, MEMORY: 10}, (Gpus(3, memory=4),)),
+    "ratio over two cards": ({SHARED: 2, RATIO: 60}, (Gpus(2, ratio=30),)),
+    "compute and memory over two cards": (
+        {SHARED: 2, CORE: 200, MEMORY: "64Gi"},
+        (Gpus(2, core=100, memory=32 * GIB),),
+    ),
+    "compute and ratio over two cards": ({SHARED: 2, CORE: 100, RATIO: 60}, (Gpus(2, core=50, ratio=30),)),
+    "over one card": ({SHARED: 1, MEMORY: "8Gi"}, (Gpus(1, memory=8 * GIB),)),
+    "replicas": ({names.NVIDIA_GPU_SHARED: 2}, (Replicas(2),)),
+    "instances": ({"nvidia.com/mig-1g.10gb": 2}, (Instances("1g.10gb", 2),)),
+    "instances with media engines": ({"nvidia.com/mig-1g.10gb.me": 1}, (Instances("1g.10gb+me", 1),)),
+    "instances with all media engines": (
+        {"nvidia.com/mig-1g.24gb.me.all": 1},
+        (Instances("1g.24gb+me.all", 1),),
+    ),
+    "instances without media engines": ({"nvidia.com/mig-1g.24gb-me": 1}, (Instances("1g.24gb-me", 1),)),
+    "compute instances": ({"nvidia.com/mig-1c.3g.40gb": 1}, (Instances("1c.3g.40gb", 1),)),
+    "instances of two profiles": (
+        {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-1g.10gb": 2},
+        (Instances("1g.10gb", 2), Instances("3g.40gb", 1)),
+    ),
+    "a part of a NIC": ({names.RDMA: 1}, (Parts("rdma", 1, 1),)),
+    "a NIC": ({names.RDMA: 100}, (Parts("rdma", 1, 100),)),
+    "two NICs": ({names.RDMA: 200}, (Parts("rdma", 2, 100),)),
+    "an FPGA and a NIC beside cards": (
+        {names.RDMA: 100, names.NVIDIA_GPU: 1, names.FPGA: 50},
+        (requests.cards(1), Parts("fpga", 1, 50), Parts("rdma", 1, 100)),
+    ),
+    "nothing in one way and cards in another": ({names.NVIDIA_GPU: 0, names.GPU: 200}, (requests.cards(2),)),
+    "nothing of a measure": ({MEMORY: "8Gi", CORE: 0, SHARED: 0}, (Gpus(1, memory=8 * GIB),)),
+}
+
+
+@pytest.mark.parametrize(("resources", "asks"), GOOD.values(), ids=GOOD.keys())
+def test_good_combination(resources: dict[str, object], asks: tuple[requests.Ask, ...]) -> None:
+    """Every combination that makes sense is read as what it asks of each card."""
+    request = manifests.asked(manifests.one(resources))
+
+    assert [container.asks for container in request.containers] == [asks]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param(manifests.container(), id="no resources"),
+        pytest.param(manifests.asking("main", {"cpu": 1}), id="other resources"),
+        pytest.param(manifests.asking("main", {names.NVIDIA_GPU: 0}), id="no whole card"),
+        pytest.param(manifests.asking("main", {names.GPU: "0"}), id="nothing in percent"),
+        pytest.param(
+            manifests.asking("main", {MEMORY: 0, "nvidia.com/mig-1g.5gb": 0, names.RDMA: 0}),
+            id="nothing at all",
+        ),
+    ],
+)
+def test_no_devices(container: dict[str, object]) -> None:
+    """A container that asks for nothing is no part of the request, and no fault either."""
+    request = manifests.asked(manifests.pod(containers=[container]))
+
+    assert request == requests.NO_DEVICES
+    assert not request
+
+
+# ---------------------------------------------------------------- what makes no sense
+
+NEITHER = "is neither a percentage of one card (1 to 100) nor whole cards (a multiple of 100)"
+NO_DEVICE = "is neither a percentage of one device (1 to 100) nor whole devices (a multiple of 100)"
+ADD_MEMORY = "add berth.dev/gpu-memory or berth.dev/gpu-memory-ratio"
+
+MORE = "is more than one card has; for"
+TOGETHER = "and ask for the compute and memory of all of them together"
+
+BAD: dict[str, tuple[dict[str, object], str]] = {
+    "half a card by number": (
+        {names.NVIDIA_GPU: "0.5"},
+        "nvidia.com/gpu: 0.5 is not a number of whole cards",
+    ),
+    "fewer cards than none": ({names.NVIDIA_GPU: -1}, "nvidia.com/gpu: -1 is not a number of whole cards"),
+    "cards in words": ({names.NVIDIA_GPU: "two"}, "nvidia.com/gpu: 'two' is not a quantity"),
+    "one card and a half": ({names.GPU: 150}, f"berth.dev/gpu: 150 {NEITHER}"),
+    "half a percent": ({names.GPU: "500m"}, f"berth.dev/gpu: 500m {NEITHER}"),
+    "less than no percent": ({names.GPU: "-100"}, f"berth.dev/gpu: -100 {NEITHER}"),
+    "percent in words": ({names.GPU: "all"}, "berth.dev/gpu: 'all' is not a quantity"),
+    "compute alone": ({CORE: 50}, f"berth.dev/gpu-core says nothing of memory; {ADD_MEMORY}"),
+    "a number of cards alone": (
+        {SHARED: 2},
+        f"berth.dev/gpu.shared says over how many cards, but not how much of them; {ADD_MEMORY}",
+    ),
+    "compute over some cards": (
+        {SHARED: 2, CORE: 50},
+        f"berth.dev/gpu-core and berth.dev/gpu.shared say nothing of memory; {ADD_MEMORY}",
+    ),
+    "memory in bytes and in percent": (
+        {MEMORY: "8Gi", RATIO: 50},
+        "berth.dev/gpu-memory and berth.dev/gpu-memory-ratio both say how much memory; write one of them",
+    ),
+    "compute of two cards and memory": (
+        {CORE: 200, MEMORY: "64Gi"},
+        f"berth.dev/gpu-core: 200 {MORE} 2 cards add berth.dev/gpu.shared: 2 {TOGETHER}",
+    ),
+    "compute of three cards and a part of one": (
+        {CORE: 250, RATIO: 50},
+        f"berth.dev/gpu-core: 250 {MORE} 3 cards add berth.dev/gpu.shared: 3 {TOGETHER}",
+    ),
+    "more compute than the cards have": (
+        {CORE: 300, RATIO: 200},
+        "berth.dev/gpu-core: 300 is more than 100 percent of each of 2 cards",
+    ),
+    "more ratio than the cards have": (
+        {SHARED: 2, RATIO: 300},
+        "berth.dev/gpu-memory-ratio: 300 is more than 100 percent of each of 2 cards",
+    ),
+    "more ratio than the one card has": (
+        {SHARED: 1, RATIO: 200},
+        "berth.dev/gpu-memory-ratio: 200 is more than 100 percent of the card",
+    ),
+    "compute that cannot be divided": (
+        {SHARED: 3, CORE: 50, MEMORY: "3Gi"},
+        "berth.dev/gpu-core: 50 cannot be divided evenly among 3 cards",
+    ),
+    "ratio that cannot be divided": (
+        {SHARED: 2, RATIO: 51},
+        "berth.dev/gpu-memory-ratio: 51 cannot be divided evenly among 2 cards",
+    ),
+    "ratio of one card and a half": ({RATIO: 150}, f"berth.dev/gpu-memory-ratio: 150 {NEITHER}"),
+    "half a percent of compute": (
+        {CORE: "0.5", MEMORY: 1},
+        "berth.dev/gpu-core: 0.5 is not a whole number of percent",
+    ),
+    "half a card to share": (
+        {SHARED: "0.5", MEMORY: 1},
+        "berth.dev/gpu.shared: 0.5 is not a number of cards",
+    ),
+    "less than no memory": ({MEMORY: -1}, "berth.dev/gpu-memory: -1 is not an amount of memory"),
+    "more memory than there is": (
+        {MEMORY: "1Ei"},
+        "berth.dev/gpu-memory: 1Ei is more memory than any card has",
+    ),
+    "half a replica": (
+        {names.NVIDIA_GPU_SHARED: "0.5"},
+        "nvidia.com/gpu.shared: 0.5 is not a number of replicas",
+    ),
+    "half an instance": (
+        {"nvidia.com/mig-1g.10gb": "0.5"},
+        "nvidia.com/mig-1g.10gb: 0.5 is not a number of MIG instances",
+    ),
+    "no profile": (
+        {"nvidia.com/mig-small": 1},
+        "nvidia.com/mig-small names no MIG profile; write for instance nvidia.com/mig-1g.10gb",
+    ),
+    "one NIC and a half": ({names.RDMA: 150}, f"berth.dev/rdma: 150 {NO_DEVICE}"),
+    "too many NICs": ({names.RDMA: 6500}, "berth.dev/rdma: 6500 is 65 devices; no node has more than 64"),
+}
+BOUNDS: dict[str, tuple[dict[str, object], str]] = {
+    "cards": ({names.NVIDIA_GPU: 65}, "asks for 65 cards; no node has more than 64"),
+    "cards in percent": ({names.GPU: 6600}, "asks for 66 cards; no node has more than 64"),
+    "cards by ratio": ({RATIO: 6700}, "asks for 67 cards; no node has more than 64"),
+    "cards to share": ({SHARED: 68, MEMORY: 100}, "asks for 68 cards; no node has more than 64"),
+    "replicas": ({names.NVIDIA_GPU_SHARED: 65}, "asks for 65 replicas; no node has more than 64"),
+    "instances": (
+        {"nvidia.com/mig-1g.10gb": 60, "nvidia.com/mig-1g.5gb": 5},
+        "asks for 65 MIG instances; no node has more than 64",
+    ),
+}
+MIXED: dict[str, tuple[dict[str, object], str]] = {
+    "cards by number and in percent": (
+        {names.NVIDIA_GPU: 1, names.GPU: 100},
+        "nvidia.com/gpu and berth.dev/gpu",
+    ),
+    "cards and measures": ({names.NVIDIA_GPU: 1, MEMORY: 1}, "nvidia.com/gpu and berth.dev/gpu-memory"),
+    "percent and measures": ({names.GPU: 50, CORE: 50}, "berth.dev/gpu and berth.dev/gpu-core"),
+    "cards and replicas": (
+        {names.NVIDIA_GPU: 1, names.NVIDIA_GPU_SHARED: 1},
+        "nvidia.com/gpu and nvidia.com/gpu.shared",
+    ),
+    "measures and instances": (
+        {RATIO: 1, "nvidia.com/mig-1g.10gb": 1},
+        "berth.dev/gpu-memory-ratio and nvidia.com/mig-1g.10gb",
+    ),
+    "three ways": (
+        {names.NVIDIA_GPU: 1, names.NVIDIA_GPU_SHARED: 1, "nvidia.com/mig-1g.10gb": 1},
+        "nvidia.com/gpu and nvidia.com/gpu.shared and nvidia.com/mig-1g.10gb",
+    ),
+}
+REFUSED: Final = (
+    {name: (resources, f"container main: {sentence}") for name, (resources, sentence) in BAD.items()}
+    | {f"too many {name}": (found, f"container main {said}") for name, (found, said) in BOUNDS.items()}
+    | {
+        f"mixed {name}": (resources, f"container main asks for both {keys}; ask in one way only")
+        for name, (resources, keys) in MIXED.items()
+    }
+)
+
+
+@pytest.mark.parametrize(("resources", "sentence"), REFUSED.values(), ids=REFUSED.keys())
+def test_bad_combination(resources: dict[str, object], sentence: str) -> None:
+    """Every combination that makes no sense is refused in a sentence of its own."""
+    found = manifests.faults(manifests.one(resources))
+
+    assert found == [(Reason.INVALID_REQUEST, sentence)]
+
+
+def test_sentences_are_all_different() -> None:
+    """Each thing that is refused can be told from all the others by its sentence."""
+    sentences = [sentence for _, sentence in REFUSED.values()]
+
+    assert len(set(sentences)) == len(sentences)
+
+
+def test_replicas_of_instances_are_not_served() -> None:
+    """What makes sense and is not served says so, and what to write instead."""
+    found = manifests.faults(manifests.one({"nvidia.com/mig-1g.10gb.shared": 1}))
+
+    name = "nvidia.com/mig-1g.10gb.shared"
+    sentence = f"container main: {name}: replicas of MIG instances are not served; ask for whole instances"
+    assert found == [(Reason.UNSUPPORTED_REQUEST, sentence)]
+
+
+# ---------------------------------------------------------------- container by container
+
+
+def test_containers_are_judged_one_by_one() -> None:
+    """Two containers of 60 percent are no request for 120 percent."""
+    pod = manifests.pod(
+        containers=[manifests.asking("a", {names.GPU: 60}), manifests.asking("b", {names.GPU: 60})]
+    )
+
+    request = manifests.asked(pod)
+
+    assert [one.asks for one in request.containers] == [(Gpus(1, core=60, ratio=60),)] * 2
+
+
+def test_containers_may_ask_in_different_ways() -> None:
+    """One way in each container is all that is asked of people."""
+    pod = manifests.pod(
+        containers=[
+            manifests.asking("a", {names.NVIDIA_GPU: 1}),
+            manifests.asking("b", {MEMORY: "1Gi"}),
+            manifests.asking("c", {"nvidia.com/mig-1g.10gb": 1}),
+        ]
+    )
+
+    request = manifests.asked(pod)
+
+    assert [type(one.asks[0]) for one in request.containers] == [Gpus, Gpus, Instances]
+
+
+# ---------------------------------------------------------------- properties
+
+
+def spelled(ask: Gpus) -> dict[str, int]:
+    """Write an ask in the one spelling that can say all of them."""
+    totals = {CORE: ask.core * ask.count, MEMORY: ask.memory * ask.count, RATIO: ask.ratio * ask.count}
+    return {SHARED: ask.count} | {name: total for name, total in totals.items() if total}
+
+
+PERCENT = st.integers(0, 100)
+ASKS = st.one_of(
+    st.builds(Gpus, st.integers(1, 64), core=PERCENT, ratio=st.integers(1, 100)),
+    st.builds(Gpus, st.integers(1, 64), core=PERCENT, memory=st.integers(1, 2**40)),
+)
+
+
+@manifests.PROPERTY
+@hypothesis.given(ASKS)
+def test_there_and_back(ask: Gpus) -> None:
+    """Whatever may be asked of cards can be written, and is read as it was meant."""
+    request = manifests.asked(manifests.one(spelled(ask)))
+
+    assert request.containers[0].asks == (ask,)
+
+
+@manifests.PROPERTY
+@hypothesis.given(st.integers(1, 2**45), st.integers(1, 64))
+def test_memory_is_divided_rounding_up(total: int, cards: int) -> None:
+    """The cards together have what was asked for, and none has a byte more than that takes."""
+    request = manifests.asked(manifests.one({MEMORY: total, SHARED: cards}))
+
+    (ask,) = request.containers[0].asks
+    assert isinstance(ask, Gpus)
+    assert (ask.memory - 1) * cards < total <= ask.memory * cards
+
+
+def second_opinion(asked: Mapping[str, int]) -> Gpus | None:
+    """Walk through the table of combinations as Koordinator has it, card by card; None where it refuses."""
+    given = {name: value for name, value in asked.items() if value}
+    if not {MEMORY, RATIO} & set(given) or {MEMORY, RATIO} <= set(given):
+        return None
+    count = given.get(SHARED, 0)
+    if not count:
+        ratio = given.get(RATIO, 0)
+        if ratio > 100 and ratio % 100:
+            return None
+        count = max(1, ratio // 100)
+    if any(given.get(name, 0) % count or given.get(name, 0) // count > 100 for name in (CORE, RATIO)):
+        return None
+    core, ratio, memory = (given.get(name, 0) for name in (CORE, RATIO, MEMORY))
+    return Gpus(count, core=core // count, ratio=ratio // count, memory=-(-memory // count))
+
+
+MEASURES = [
+    {SHARED: shared, CORE: core, RATIO: ratio, MEMORY: memory}
+    for shared, core, ratio, memory in itertools.product(
+        (0, 1, 2, 3),
+        (0, 1, 50, 99, 100, 101, 150, 200, 300),
+        (0, 1, 50, 100, 150, 200, 300, 301),
+        (0, 1, 7 * GIB),
+    )
+]
+
+
+@pytest.mark.parametrize("shared", [0, 1, 2, 3])
+def test_second_opinion_on_all_combinations(shared: int) -> None:
+    """The grammar agrees with the table that it was made from, on every small combination."""
+    for asked in (asked for asked in MEASURES if asked[SHARED] == shared and any(asked.values())):
+        pod = manifests.one(asked)
+        expected = second_opinion(asked)
+
+        if expected is None:
+            assert [reason for reason, _ in manifests.faults(pod)] == [Reason.INVALID_REQUEST], asked
+        else:
+            assert manifests.asked(pod).containers[0].asks == (expected,), asked
+
+
+@manifests.PROPERTY
+@hypothesis.given(st.permutations(list(GOOD)), st.integers(1, 4))
+def test_containers_do_not_disturb_each_other(order: list[str], count: int) -> None:
+    """What a container asks for does not depend on the containers beside it."""
+    chosen = order[:count]
+    pod = manifests.pod(
+        containers=[manifests.asking(f"c{at}", GOOD[name][0]) for at, name in enumerate(chosen)]
+    )
+
+    request = manifests.asked(pod)
+
+    alone = [manifests.asked(manifests.one(GOOD[name][0])).containers[0] for name in chosen]
+    renamed = [dataclasses.replace(one, name=f"c{at}") for at, one in enumerate(alone)]
+    assert list(request.containers) == renamed
