@@ -39,13 +39,13 @@ $(READY): pyproject.toml .constraints.txt
 demo: $(READY) ## three simulated GPU nodes on a real API server; KEEP=1 stays up
 	@$(BIN)/python -m e2e.demo $(if $(KEEP),--keep)
 
-test: lint types ## everything, including the tests on the real API server
-	@$(BIN)/python -m pytest $(ARGS)
+test: check ## everything, including the tests on the real API server; ARGS=tests/... for some of it
+	@$(BIN)/python -m pytest $(or $(ARGS),-m "cluster or slow")
 
 check: lint types fast ## lint, types, import contracts, fast tests
 
-fast: $(READY) ## the tests that need no cluster
-	@$(BIN)/python -m pytest -q -m "not cluster and not slow"
+fast: $(READY) ## the tests that need no cluster, on all cores
+	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow"
 
 lint: $(READY) ## ruff, import contracts, the rules of the house
 	@$(BIN)/ruff check --quiet .
