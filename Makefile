@@ -60,7 +60,8 @@ types: $(READY) ## mypy, strict, on the programs and on the tests
 	@$(BIN)/mypy tests
 
 bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9
-	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS))
+	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) \
+	  $(if $(STRATEGY),--strategy $(STRATEGY))
 
 bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes
 	@$(BIN)/python -m bench.decide

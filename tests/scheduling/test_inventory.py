@@ -47,7 +47,11 @@ def test_charge_takes_and_release_gives_back() -> None:
     released = picture.release(hold.uid)
 
     assert charged["free"] == ["GPU-n1-0", "GPU-n1-2"]
-    assert charged["used"] == {"cpu": 500, "pods": 1}
+    left, given = charged["left"], charged["allocatable"]
+    assert {name: given[name] - left[name] for name in left if left[name] != given[name]} == {
+        "cpu": 500,
+        "pods": 1,
+    }
     assert released == hold
     assert pictures.told(picture) == before
 

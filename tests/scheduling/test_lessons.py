@@ -49,7 +49,7 @@ def supply(cpu: int = 8000, cards: int = 400, nodes: int = 2, model: str = "t4")
     return lessons.supply([(model, cards, cpu, 64 * builders.GIB)] * nodes)
 
 
-def crowd(size: int, count: int = 200, *, cpu: int = 1000, models: workload.Models = None) -> workload.Sample:
+def crowd(size: int, count: int = 200, *, cpu: int = 1000, models: workload.Models = ()) -> workload.Sample:
     """Give many requests of one size."""
     return workload.Sample(cpu, 0, ((size, count),), models)
 
@@ -172,7 +172,7 @@ def test_model_that_few_may_use_is_in_surplus() -> None:
     """Cards of a model that most pods rule out cost less; those that all want do not."""
     nodes = lessons.supply([("t4", 400, 8000, builders.GIB), ("h200", 400, 8000, builders.GIB)])
 
-    found = lessons.learn(known(crowd(100, models=frozenset({"h200"}))), nodes)
+    found = lessons.learn(known(crowd(100, models=("h200",))), nodes)
 
     assert dict(found.surplus)["t4"] < GRID
     assert "h200" not in dict(found.surplus)

@@ -14,7 +14,7 @@ from berth_operator.scheduling import columns, inventory, rows
 EMPTY: Final = {
     "known": 0,
     "allocatable": columns.ABSENT,
-    "used": 0,
+    "left": columns.ABSENT,
     "model": columns.ABSENT,
     "state": 1,
     "withheld": 0,
@@ -43,7 +43,7 @@ def _node(picture: inventory.Inventory, row: rows.Row) -> dict[str, Any]:
         "view": row.view(),
         "known": bool(table.known[at]),
         "allocatable": _named(table.allocatable[at], table.resources, empty=columns.ABSENT),
-        "used": _named(table.used[at], table.resources),
+        "left": _named(table.left[at], table.resources, empty=columns.ABSENT),
         "cards": {card.uuid: _card(table, at, slot) for slot, card in enumerate(cards)},
         "beyond the cards": [
             name for name in columns.CARD_TABLES if getattr(table, name)[at, len(cards) :].any()

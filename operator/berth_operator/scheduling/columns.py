@@ -78,6 +78,12 @@ def count(cards: Mask) -> Numbers:
     return counts
 
 
+def total(numbers: Numbers) -> Numbers:
+    """Add up for each node the numbers of its cards."""
+    sums: Numbers = np.add.reduce(numbers, axis=1)
+    return sums
+
+
 def gather(values: npt.NDArray[Any], numbers: Numbers) -> npt.NDArray[Any]:
     """Look a value up for each number of a matrix, column by column."""
     return values.take(numbers.T).T
@@ -91,10 +97,10 @@ class Columns:
         self.models = Names()
         self.profiles = Names()
         self.types = Names()
-        # Of each node: what it can give and what is given, by resource.
+        # Of each node: what it can give and what is left of that, by resource; less than nothing may be.
         self.known: Mask = np.zeros(ROWS, dtype=np.bool_)
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
-        self.used: Numbers = _matrix(len(self.resources))
+        self.left: Numbers = _matrix(len(self.resources), fill=ABSENT)
         # Of each card: what is left of it, for whoever may share it; nothing is left of a closed one.
         self.core: Numbers = _matrix(SLOTS)
         self.memory: Numbers = _matrix(SLOTS)
@@ -147,9 +153,9 @@ class Columns:
             for name in ("known", "withheld", "replicas"):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
-            for name in ("used", *CARD_TABLES, "instances", "others"):
+            for name in (*CARD_TABLES, "instances", "others"):
                 setattr(self, name, _grown(getattr(self, name), rows=more))
-            for name in ("allocatable", "model"):
+            for name in ("allocatable", "left", "model"):
                 setattr(self, name, _grown(getattr(self, name), rows=more, fill=ABSENT))
 
     def reserve_slots(self, count: int) -> None:
@@ -163,8 +169,8 @@ class Columns:
     def resource(self, name: str) -> int:
         """Find a resource's column, or make one."""
         at = self.resources.add(name)
-        if at >= self.used.shape[1]:
-            self.used = _grown(self.used, slots=1)
+        if at >= self.left.shape[1]:
+            self.left = _grown(self.left, slots=1, fill=ABSENT)
             self.allocatable = _grown(self.allocatable, slots=1, fill=ABSENT)
         return at
 
@@ -195,6 +201,5 @@ class Columns:
         """Empty a row for its next node."""
         self.clear_cards(at)
         self.known[at] = False
-        self.allocatable[at] = ABSENT
-        self.used[at] = 0
+        self.allocatable[at] = self.left[at] = ABSENT
         self.withheld[at] = 0

@@ -121,10 +121,7 @@ class Inventory:
         """Take a node's new state."""
         row = self._at(node.name)
         table = self.columns
-        found = {table.resource(name): amount for name, amount in node.allocatable}
-        table.allocatable[row.at] = columns.ABSENT
-        for column, amount in found.items():
-            table.allocatable[row.at, column] = amount
+        self._give(row, node.allocatable)
         table.known[row.at] = True
         if row.node is None or _place(row.node) != _place(node):
             self._places.clear()
@@ -141,7 +138,7 @@ class Inventory:
             return
         row.node = None
         self.columns.known[row.at] = False
-        self.columns.allocatable[row.at] = columns.ABSENT
+        self._give(row, ())
         self.columns.touch(row.at)
         self._places.clear()
         self.layout += 1
@@ -201,11 +198,25 @@ class Inventory:
     def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
         for name, amount in hold.amounts:
             row.amounts[name] = row.amounts.get(name, 0) + sign * amount
-            column = self.columns.resource(name)  # First, for it may widen the table.
-            # Exact sums may exceed 64 bits.
-            self.columns.used[row.at, column] = min(row.amounts[name], facts.LARGEST)
+            self._write_left(row, name)
         counting.take(row, hold, sign)
         counting.refresh(self.columns, row, hold)
+
+    def _give(self, row: rows.Row, allocatable: facts.Amounts) -> None:
+        """Note all that a node can give."""
+        table = self.columns
+        found = {table.resource(name): amount for name, amount in allocatable}
+        table.allocatable[row.at] = table.left[row.at] = columns.ABSENT
+        for column, amount in found.items():
+            table.allocatable[row.at, column] = table.left[row.at, column] = amount
+        for name in row.amounts:
+            self._write_left(row, name)
+
+    def _write_left(self, row: rows.Row, name: str) -> None:
+        table, column = self.columns, self.columns.resource(name)
+        # Exact sums may exceed 64 bits.
+        used = min(row.amounts[name], facts.LARGEST)
+        table.left[row.at, column] = table.allocatable[row.at, column] - used
 
     # ------------------------------------------------------------ rows
 

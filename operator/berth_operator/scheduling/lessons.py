@@ -61,6 +61,10 @@ class Lesson:
     space: tuple[int, ...] = BY_SIZE
     surplus: tuple[tuple[str, int], ...] = ()
 
+    def __hash__(self) -> int:
+        """Hash a part of it: lessons are looked up far more often than they differ."""
+        return hash((self.cpu, self.memory))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Supply:
@@ -118,13 +122,11 @@ def _proportions(known: workload.Workload, count: int, parts: int) -> bytes:
 
 
 def _by_models(known: workload.Workload, count: int, parts: int) -> tuple[tuple[workload.Models, int], ...]:
-    if count < ENOUGH or all(models is None for models in known.by_models):
+    if count < ENOUGH or not any(known.by_models):
         return ()
-    shares = ((key, round(asked * parts / known.percent)) for key, asked in known.by_models.items())
-    found = [(key, part) for key, part in shares if part]
-    if all(key is None for key, _ in found):
-        return ()
-    return tuple(sorted(found, key=lambda pair: (pair[0] is not None, sorted(pair[0] or ()))))
+    shares = [(key, round(asked * parts / known.percent)) for key, asked in known.by_models.items()]
+    found = tuple(sorted(pair for pair in shares if pair[1]))
+    return found if any(key for key, _ in found) else ()
 
 
 @functools.lru_cache(maxsize=256)
@@ -256,9 +258,7 @@ def in_surplus(
     """
     names = sorted({kind[0] for kind, _ in classes})
     able = np.array([_usable(name, cpu, memory, classes) for name in names]) + TINY
-    may = np.array(
-        [[models is None or name in models for name in names] for models, _ in wanted], dtype=float
-    )
+    may = np.array([[not models or name in models for name in names] for models, _ in wanted], dtype=float)
     asked = np.array([part for _, part in wanted], dtype=float)
     asked *= DEMAND * able.sum() / asked.sum()
     filled = _spread_alike(able, may, asked)

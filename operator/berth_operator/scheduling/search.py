@@ -179,8 +179,8 @@ def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbe
     at = table.resources.get(name)
     if at is None:
         return np.full(table.height(rows), columns.ABSENT, dtype=np.int64)
-    given = table.allocatable[rows, at]
-    found: columns.Numbers = np.where(given < 0, columns.ABSENT, np.maximum(given - table.used[rows, at], 0))
+    some = table.allocatable[:, at][rows] >= 0
+    found: columns.Numbers = np.where(some, np.maximum(table.left[:, at][rows], 0), columns.ABSENT)
     return found
 
 
@@ -189,7 +189,7 @@ def has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> c
     at = table.resources.get(name)
     if at is None:
         return np.zeros(table.height(rows), dtype=np.bool_)
-    able: columns.Mask = table.allocatable[rows, at] - table.used[rows, at] >= amount
+    able: columns.Mask = table.left[:, at][rows] >= amount
     return able
 
 
@@ -211,15 +211,21 @@ def matching_cards(
     if asked == requests.ANY_CARD:
         return None
     table = picture.columns
-    good = np.array([conditions.model_meets(name, asked) for name in table.models.of], dtype=np.bool_)
     matching: columns.Mask = table.open[rows] if among is None else among
-    if len(good):
+    if asked.models or asked.avoid_models or asked.pattern:
+        good = _good_models(tuple(table.models.of), asked)
         matching = matching & columns.gather(good, table.model[rows])
     if asked.memory_at_least:
         matching = matching & (table.total[rows] >= asked.memory_at_least)
     if asked.uuids or asked.avoid_uuids:
         matching = matching & _named_cards(picture, rows, asked)
     return matching
+
+
+@functools.lru_cache(maxsize=1024)
+def _good_models(names: tuple[str, ...], asked: requests.Conditions) -> columns.Mask:
+    """Tell which models will do; the last entry is for what is no card."""
+    return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
 
 
 def _named_cards(
@@ -276,19 +282,19 @@ def enough_devices(
 ) -> columns.Mask:
     """Tell which nodes have enough of each kind of device, as far as sums can tell."""
     table = picture.columns
-    able = np.ones(table.height(rows), dtype=np.bool_)
+    able = table.known[rows]  # Not written to: each of these gives a new mask.
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
-        able &= columns.count(whole) - table.withheld[rows] >= need.whole
+        able = able & (columns.count(whole) - table.withheld[rows] >= need.whole)
     for ask in need.shares:
         cards = share_room(table, rows, ask, matching) if fit is None else fit
-        able &= cards.any(axis=1) if ask.count == 1 else columns.count(cards) >= ask.count
+        able = able & (cards.any(axis=1) if ask.count == 1 else columns.count(cards) >= ask.count)
     if need.replicas:
-        able &= table.replicas[rows] >= need.replicas
+        able = able & (table.replicas[rows] >= need.replicas)
     for instances in need.instances:
-        able &= table.instances[rows, table.profile(instances.profile)] >= instances.count
+        able = able & (table.instances[rows, table.profile(instances.profile)] >= instances.count)
     for name in need.parts:
-        able &= table.others[rows, table.type(name)] > 0
+        able = able & (table.others[rows, table.type(name)] > 0)
     return able
 
 

@@ -22,7 +22,7 @@ GRID: Final = 100  # Space on a card is counted in percent.
 # A request for bytes alone says nothing of the card it will meet; this card is assumed.
 ASSUMED_CARD_BYTES: Final = 48 << 30
 
-Models = frozenset[str] | None
+Models = tuple[str, ...]  # In order.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Sample:
     cpu: int
     memory: int
     sizes: tuple[tuple[int, int], ...]  # Percent of a card, and how many.
-    models: Models = None  # Keys of the models that will do; None: any.
+    models: Models = ()  # Keys of the models that will do; none: any.
 
     @property
     def percent(self) -> int:
@@ -46,8 +46,8 @@ def sample(request: requests.Request, demand: facts.Demand) -> Sample | None:
     if not sizes:
         return None
     amounts = dict(demand.amounts)
-    models = frozenset(catalog.model_key(model) for model in request.conditions.models)
-    return Sample(amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0), sizes, models or None)
+    models = tuple(sorted({catalog.model_key(model) for model in request.conditions.models}))
+    return Sample(amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0), sizes, models)
 
 
 def _sizes(need: requests.Need) -> Iterator[tuple[int, int]]:

@@ -28,23 +28,23 @@ UNFIT: Final = 1 << 40
 def fragmentation(look: looks.Look) -> looks.Ranking:
     """Rank nodes by the usable space that would be lost."""
     middle, slot, taken = _cards(look)
-    before = look.space.sum(axis=1) * MILLI
+    before = columns.total(look.space) * MILLI
     after = before - taken
     feeds, feeds_after = _fed(look)
-    loss = np.minimum(before, feeds) - np.minimum(after, feeds_after)
-    key = _bits(loss * look.scarcity, LOSS) * float(1 << CARD + FULL + SPARE)
+    loss = (np.minimum(before, feeds) - np.minimum(after, feeds_after)) * look.scarcity
+    key = np.minimum(np.rint(loss), _top(LOSS)) * float(1 << CARD + FULL + SPARE)
     if look.need.cards:
-        spare = _bits(feeds_after - after + (1 << SPARE - 1), SPARE)
-        key += _bits(middle, CARD + FULL) * float(1 << SPARE) + spare
+        spare = np.rint(feeds_after - after) + float(1 << SPARE - 1)
+        key += np.minimum(middle, _top(CARD + FULL)) * float(1 << SPARE)
+        key += np.minimum(np.maximum(spare, 0.0), _top(SPARE))
     else:
         # A pod without cards goes where cpu and memory feed least after it: the others stay able.
-        key += _bits(feeds_after * 16, CARD + FULL + SPARE)
+        key += np.minimum(np.rint(feeds_after * 16), _top(CARD + FULL + SPARE))
     return looks.Ranking(looks.BEST - key * (looks.BEST / (1 << ALL)), slot)
 
 
-def _bits(values: columns.Scores | columns.Numbers, bits: int) -> columns.Scores:
-    kept: columns.Scores = np.minimum(np.maximum(np.rint(values), 0.0), float((1 << bits) - 1))
-    return kept
+def _top(bits: int) -> float:
+    return float((1 << bits) - 1)
 
 
 def _fed(look: looks.Look) -> tuple[columns.Scores, columns.Scores]:

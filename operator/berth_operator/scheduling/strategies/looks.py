@@ -21,7 +21,7 @@ BEST: Final = 100.0
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """Some nodes, and a question to them; numbers are gathered when a strategy first asks for them."""
+    """Some nodes, and a question to them; numbers are gathered when a strategy asks for them."""
 
     table: columns.Columns
     rows: columns.Rows
@@ -33,66 +33,61 @@ class Look:
     scale: "Scale"
     weights: policy.Weights
 
-    @functools.cached_property
+    @property
     def core(self) -> columns.Numbers:
         """Free percent of the cards that are given out: [node, slot]."""
         return self.table.core[self.rows]
 
-    @functools.cached_property
+    @property
     def memory(self) -> columns.Numbers:
         """Free bytes of them."""
         return self.table.memory[self.rows]
 
-    @functools.cached_property
+    @property
     def space(self) -> columns.Numbers:
         """The scarcer of both, in percent of the card."""
         return self.table.space[self.rows]
 
-    @functools.cached_property
+    @property
     def total(self) -> columns.Numbers:
         """Bytes that the cards have."""
         return self.table.total[self.rows]
 
-    @functools.cached_property
+    @property
     def whole(self) -> columns.Mask:
         """Cards of which nobody holds anything."""
         return self.table.whole[self.rows]
 
-    @functools.cached_property
+    @property
     def open(self) -> columns.Mask:
         """Cards that are given out at all."""
         return self.table.open[self.rows]
 
-    @functools.cached_property
+    @property
     def cpu_left(self) -> columns.Numbers:
         """Thousandths of cpu that each node has left."""
         return self._left(facts.CPU)
 
-    @functools.cached_property
+    @property
     def cpu_total(self) -> columns.Numbers:
         """Thousandths of cpu that each node has."""
-        return self.table.allocatable[self.rows, self.table.resources.of[facts.CPU]]
+        return self.table.allocatable[:, self.table.resources.of[facts.CPU]][self.rows]
 
-    @functools.cached_property
+    @property
     def memory_left(self) -> columns.Numbers:
         """Bytes that each node has left."""
         return self._left(facts.MEMORY)
 
     def _left(self, name: str) -> columns.Numbers:
-        at = self.table.resources.of[name]
-        left: columns.Numbers = self.table.allocatable[self.rows, at] - self.table.used[self.rows, at]
-        return left
+        return self.table.left[:, self.table.resources.of[name]][self.rows]
 
     @property
     def scarcity(self) -> columns.Scores | float:
         """What each node's cards are worth: 1, or less for a model of which there is too much."""
         if not self.lesson.surplus:
             return 1.0
-        worth = np.ones(len(self.table.models) + 1)
-        for name, percent in self.lesson.surplus:
-            worth[self.table.models.of[name]] = percent / requests.WHOLE
-        # The first card speaks for the node; ABSENT is -1, the last entry.
-        found: columns.Scores = worth[self.table.model[self.rows, 0]]
+        worth = _worth_of_models(tuple(self.table.models.of), self.lesson.surplus)
+        found: columns.Scores = worth[self.table.model[:, 0][self.rows]]
         return found
 
     @property
@@ -121,6 +116,13 @@ class Look:
         for ask in self.need.shares:
             taken = taken + ask.count * (mean * ask.ratio / requests.WHOLE if ask.ratio else ask.memory)
         return taken
+
+
+@functools.lru_cache(maxsize=64)
+def _worth_of_models(names: tuple[str, ...], surplus: tuple[tuple[str, int], ...]) -> columns.Scores:
+    """Say what cards of each model are worth; the last entry is for what is no card."""
+    worth = dict.fromkeys(names, 1.0) | {name: percent / requests.WHOLE for name, percent in surplus}
+    return np.array([*(worth[name] for name in names), 1.0])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
