@@ -7,11 +7,13 @@ the files is found by our own reader first, which says it in one line.
 """
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +71,7 @@ async def _from_kubeconfig(
 
 
 async def _load(origin: str, context: str | None, found: Any) -> Any:
-    async with asyncio.timeout(PLUGIN_SECONDS):
+    async with _patience():
         return await config.load_kube_config(
             config_file=origin, context=context, client_configuration=found, persist_config=False
         )
@@ -95,11 +97,33 @@ class Login:
     async def _renew(self) -> None:
         try:
             # Cheap where nothing has to be done: the loader knows when a plug-in's token expires.
-            async with asyncio.timeout(PLUGIN_SECONDS):
+            async with _patience():
                 await self._loader.load_and_set(self._found)
         except Exception as error:  # the plug-in is somebody else's program
             message = f"the login cannot be renewed: {_line(error)}"
             raise errors.Unreachable(message, ambiguous=False) from error
+
+
+@contextlib.asynccontextmanager
+async def _patience() -> AsyncIterator[None]:
+    """Give a plug-in its time; one that hangs is ended, for the library only stops listening to it."""
+    before = _children()
+    try:
+        async with asyncio.timeout(PLUGIN_SECONDS):
+            yield
+    except TimeoutError:
+        for pid in _children() - before:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    """List our own child processes, as Linux tells them."""
+    with contextlib.suppress(OSError):
+        lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+        return {int(pid) for words in lists for pid in words.split()}
+    return set()
 
 
 def _trust(found: Any) -> ssl.SSLContext:
