@@ -1,0 +1,223 @@
+"""What the API server itself refuses: binds of a deposed leader, and answers that are not Berth's."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api, connection, errors, resources
+from e2e import fleet
+from e2e.stage import Stage, Thing, pod
+
+FENCED: Final = {names.FENCED_LABEL: "true"}
+ANSWER: Final = {names.MINORS: "0"}
+
+
+@pytest.fixture
+async def operator(base: fleet.Fleet) -> AsyncIterator[api.Api]:
+    """Lend a session with the operator's own account, to send what a confused operator would."""
+    path = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
+    async with api.Api(connection.load(path), agent="test-e2e") as session:
+        yield session
+
+
+async def bind(
+    stage: Stage,
+    session: api.Api,
+    name: str,
+    *,
+    node: str = "elsewhere",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> None:
+    """Send a Binding."""
+    meta = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
+    body = msgspec.json.encode({"metadata": meta, "target": {"kind": "Node", "name": node}})
+    path = resources.PODS.path(name, namespace=stage.namespace, sub="binding")
+    await session.send("POST", path, body=body)
+
+
+async def refusal(work: Awaitable[Any]) -> str:
+    """Do what must be refused, and give the sentence."""
+    with pytest.raises((errors.Forbidden, errors.Invalid)) as caught:
+        await work
+    return str(caught.value)
+
+
+async def give_lead(stage: Stage, holder: str, transitions: int) -> None:
+    """Write the leader's Lease by hand, as if an operator had taken the lead."""
+    where = {"namespace": names.SYSTEM_NAMESPACE}
+    meta = {"name": names.LEADER_LEASE, **where}
+    spec = {"holderIdentity": holder, "leaseTransitions": transitions, "leaseDurationSeconds": 6}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+    with contextlib.suppress(errors.NotFound):
+        await stage.admin.delete(resources.LEASES, names.LEADER_LEASE, **where)
+    await stage.admin.create(resources.LEASES, lease, **where)
+
+
+async def eventually_bound(stage: Stage, session: api.Api, name: str, term: str) -> None:
+    """Bind as soon as the server has noticed who leads."""
+
+    async def bound() -> bool:
+        with contextlib.suppress(errors.Forbidden, errors.Invalid):
+            await bind(stage, session, name, labels=FENCED, annotations={names.TERM: term})
+            return True
+        return False
+
+    await stage.until(f"{name} to be bound in {term}", bound)
+
+
+# ---------------------------------------------------------------- the fence
+
+
+async def test_a_deposed_leader_is_refused(stage: Stage, operator: api.Api) -> None:
+    """A bind passes while its term is the one that the Lease names, and never afterwards (I7)."""
+    await stage.create(pod("early", 0), pod("late", 0), pod("next", 0))
+    await give_lead(stage, "a", 7)
+    await eventually_bound(stage, operator, "early", "a/7")
+
+    await give_lead(stage, "b", 8)
+    await eventually_bound(stage, operator, "next", "b/8")
+    said = await refusal(bind(stage, operator, "late", labels=FENCED, annotations={names.TERM: "a/7"}))
+
+    assert "this bind is not of the term that the leader's Lease names now" in said
+    assert set(await stage.bound()) == {"early", "next"}
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        pytest.param({names.TERM: "a/8"}, id="a later term of the same leader"),
+        pytest.param({names.TERM: "b/7"}, id="another leader"),
+        pytest.param({names.TERM: ""}, id="an empty term"),
+        pytest.param({}, id="no term"),
+    ],
+)
+async def test_every_other_term_is_refused(stage: Stage, operator: api.Api, term: dict[str, str]) -> None:
+    """Both the holder and the transitions must agree."""
+    await stage.create(pod("known", 0), pod("other", 0))
+    await give_lead(stage, "a", 7)
+    await eventually_bound(stage, operator, "known", "a/7")
+
+    assert "not of the term" in await refusal(bind(stage, operator, "other", labels=FENCED, annotations=term))
+
+
+async def test_without_our_lease_only_our_binds_are_refused(stage: Stage, operator: api.Api) -> None:
+    """With Berth's Lease gone and no operator there, other schedulers go on undisturbed."""
+    await stage.create(pod("ours", 0), pod("theirs", 0, schedulerName="somebody-else"))
+    with contextlib.suppress(errors.NotFound):
+        await stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
+
+    async def refused() -> str:
+        with contextlib.suppress(errors.NotFound):
+            return await refusal(
+                bind(stage, operator, "ours", labels=FENCED, annotations={names.TERM: "a/7"})
+            )
+        return ""
+
+    assert "no params found" in await stage.until("the server to miss the Lease", refused)
+    await bind(stage, stage.admin, "theirs")
+    assert set(await stage.bound()) == {"theirs"}
+
+
+# ---------------------------------------------------------------- who may answer
+
+
+async def test_nobody_else_answers(stage: Stage, operator: api.Api) -> None:
+    """A Binding with our label or our annotations comes from our operator, and all of its own carry both."""
+    await stage.create(pod("p", 0), pod("known", 0))
+    await give_lead(stage, "a", 1)
+    await eventually_bound(stage, operator, "known", "a/1")
+
+    said = [
+        await refusal(bind(stage, stage.admin, "p", labels=FENCED, annotations={names.TERM: "a/1"})),
+        await refusal(bind(stage, stage.admin, "p", annotations=ANSWER)),
+        await refusal(bind(stage, stage.admin, "p", annotations={"main.devices.berth.dev/uuids": "GPU-1"})),
+        await refusal(bind(stage, operator, "p")),
+    ]
+
+    assert "only Berth's operator may bind with the label" in said[0]
+    assert "only Berth's operator may write what a pod holds" in said[1]
+    assert "only Berth's operator may write what a pod holds" in said[2]
+    assert "must bind with the label" in said[3]
+    assert set(await stage.bound()) == {"known"}
+
+
+@pytest.mark.parametrize(
+    "key", [names.ALLOCATION, names.MINORS, names.TERM, names.container_key("main", "uuids")]
+)
+async def test_a_new_pod_brings_no_answer_along(stage: Stage, key: str) -> None:
+    """A pod made from what `kubectl get` printed of another one is refused, and told what to remove."""
+    said = await refusal(stage.create(pod("copied", annotations={key: "0"})))
+
+    assert "please remove the annotations berth.dev/allocation" in said
+    await stage.create(pod("asking", annotations={names.MODEL: "t4", "example.com/minors": "0"}))
+
+
+# ---------------------------------------------------------------- what is held stays as it is
+
+CHANGES: Final = (
+    {names.ALLOCATION: "{}"},
+    {names.MINORS: None},
+    {names.TERM: "x/1"},
+    {names.container_key("main", "uuids"): "GPU-1"},
+    {names.container_key("other", "uuids"): "GPU-1"},
+)
+
+
+async def holder(stage: Stage) -> dict[str, str]:
+    """Bind a pod, and give its annotations."""
+    await stage.nodes(holding="1xT4")
+    await stage.create(pod("holder"))
+    await stage.until_bound("holder")
+    return await annotations(stage)
+
+
+async def annotations(stage: Stage) -> dict[str, str]:
+    """Read the annotations of the pod that holds a card."""
+    return dict((await stage.pods())["holder"]["metadata"]["annotations"])
+
+
+async def annotate(stage: Stage, values: Thing, *, sub: str) -> None:
+    """Change annotations through the pod itself or one of its subresources."""
+    await stage.patch(resources.PODS, "holder", {"metadata": {"annotations": values}}, sub=sub)
+
+
+@pytest.mark.usefixtures("leader")
+@pytest.mark.parametrize("sub", ["", "status"])
+async def test_what_is_held_never_changes(stage: Stage, sub: str) -> None:
+    """No update changes, adds or removes an answer; other annotations are everybody's (I3)."""
+    before = await holder(stage)
+
+    for values in CHANGES:
+        assert "never changes" in await refusal(annotate(stage, values, sub=sub)), values
+    await annotate(stage, {"example.com/note": "hello"}, sub=sub)
+
+    assert await annotations(stage) == before | {"example.com/note": "hello"}
+
+
+@pytest.mark.usefixtures("leader")
+@pytest.mark.parametrize("sub", ["resize", "ephemeralcontainers"])
+async def test_no_way_around_changes_what_is_held(stage: Stage, sub: str) -> None:
+    """Subresources that are for something else are refused or leave the answer as it is (I3)."""
+    before = await holder(stage)
+
+    for values in CHANGES:
+        with contextlib.suppress(errors.Forbidden, errors.Invalid):
+            await annotate(stage, values, sub=sub)
+
+    assert await annotations(stage) == before
+
+
+async def test_a_pod_without_a_node_cannot_be_given_an_answer(stage: Stage) -> None:
+    """Before it is bound, too, a pod gets no allocation but ours."""
+    await stage.create(pod("forged", schedulerName="somebody-else"))
+
+    said = await refusal(
+        stage.patch(resources.PODS, "forged", {"metadata": {"annotations": {names.ALLOCATION: "{}"}}})
+    )
+
+    assert "never changes" in said
