@@ -55,11 +55,13 @@ async def test_pod_lives_and_dies(cluster: clusters.Cluster, namespace: str) -> 
 
     await _kubectl(cluster, "delete", "pod", "long", "-n", namespace, "--timeout=20s")
 
-    steps = [
-        (event.verb, event.subresource, event.code)
-        for event in audit.writes_by(cluster.audit(), kubelet.USER)
-        if event.namespace == namespace
-    ]
+    async def both() -> list[tuple[str, str, int]] | None:
+        written = audit.writes_by(cluster.audit(), kubelet.USER)
+        found = [(one.verb, one.subresource, one.code) for one in written if one.namespace == namespace]
+        return found if len(found) >= 2 else None
+
+    # The server writes each line just after it has answered.
+    steps = await waiting.eventually(both, what="both writes in the audit log")
     assert steps == [("patch", "status", 200), ("delete", "", 200)]
 
 
