@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from berth_crds.client import api
 from berth_operator import settings as settings_
-from berth_operator.engine import ledger, loop, summaries, watchdog
+from berth_operator.engine import audits, ledger, loop, summaries, watchdog
 from berth_operator.http_api import server
 from berth_operator.kube import elector, events, feeds, login, reconciler, tellers, writer
 
@@ -99,6 +99,8 @@ class Operator:
             await asyncio.sleep(SETTLE_SECONDS)
         self._settled = True
         await self._feeds.refresh()
+        for finding in audits.look(self._book.picture):
+            log.warning("audit: %s", finding)
         # What was just read stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()

@@ -30,7 +30,7 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
     ),
     "a hold names a card that is not there": (
         builders.picture(*PLAIN, builders.hold("a", minors=(9,))),
-        Summary("n1", 4, 0, 4, silent=False),
+        Summary("n1", 4, 0, 4, silent=False, reason="1 device not as promised to pods"),
     ),
     "the agent is silent": (
         builders.picture(*PLAIN, silent=["n1"]),

@@ -6,6 +6,7 @@ Made from one row of the inventory, as plain values that may cross into another 
 import collections
 import dataclasses
 
+from berth_operator.engine import audits
 from berth_operator.scheduling import inventory, rows
 from berth_operator.scheduling.decisions import Reason
 
@@ -57,6 +58,8 @@ def reason(row: rows.Row) -> str:
         parts += [f"{_cards(count)} {TROUBLE_WORDS[what]}" for what, count in sorted(troubles.items())]
     if withheld := sum(1 for hold in row.holds.values() if hold.withheld):
         parts.append(f"{withheld} {'pod' if withheld == 1 else 'pods'} without a readable allocation")
+    if wrong := sum(1 for _ in audits.findings(row)):
+        parts.append(f"{wrong} {'device' if wrong == 1 else 'devices'} not as promised to pods")
     return "; ".join(parts)
 
 

@@ -1,0 +1,71 @@
+"""What cannot be right in the picture: devices promised above what they have (I1), or not there (I2).
+
+The operator never does this; forged or damaged records, a card that was swapped, or another
+system's pods can. Nothing of such a device is given out again until its pods are gone, and
+people are told: at the start in the log, and for as long as it lasts on the Device.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from berth_operator.scheduling import inventory, rows
+from berth_operator.scheduling.devices import facts, views
+from berth_operator.scheduling.holds import Hold
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One device that is promised in a way that cannot be kept, and the pods that it is promised to."""
+
+    node: str
+    device: str
+    what: str
+    holders: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Say it in a sentence."""
+        return f"{self.device} of {self.node} {self.what}, by {' and '.join(self.holders)}"
+
+
+def look(picture: inventory.Inventory) -> tuple[Finding, ...]:
+    """Look at all nodes, by name."""
+    return tuple(finding for row in picture.each() for finding in findings(row))
+
+
+def findings(row: rows.Row) -> Iterator[Finding]:
+    """Look at one node; while its Device is not there, nothing can be said of it."""
+    if row.device is None:
+        return
+    room = dict(_rooms(row.device))
+    for uuid, used in sorted(row.used.items()):
+        what = _fault(room.get(uuid), used)
+        if what:
+            yield Finding(row.name, uuid, what, _holders(row, uuid))
+
+
+def _rooms(device: facts.Device) -> Iterator[tuple[str, views.Usage]]:
+    """Say of each device what it can be promised at most; memory that is not known is not judged."""
+    for one in (*device.cards, *device.others):
+        yield one.uuid, views.Usage(views.FULL_CORE, one.memory)
+        for instance in one.instances:
+            yield instance.uuid, views.Usage(views.FULL_CORE, instance.memory, 1)
+
+
+def _fault(room: views.Usage | None, used: views.Usage) -> str:
+    if room is None:
+        return "is not there but promised"
+    if used.core > room.core:
+        return f"is promised at {used.core} %"
+    if room.memory and used.memory > room.memory:
+        return f"is promised with {used.memory} of {room.memory} bytes"
+    if room.pods and used.pods > room.pods:
+        return f"is promised {used.pods} times"
+    return ""
+
+
+def _holders(row: rows.Row, uuid: str) -> tuple[str, ...]:
+    return tuple(sorted(hold.title for hold in row.holds.values() if _names(hold, uuid)))
+
+
+def _names(hold: Hold, uuid: str) -> bool:
+    return any(share.uuid == uuid for share in hold.shares)
