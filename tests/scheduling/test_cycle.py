@@ -1,5 +1,6 @@
 """A round decides pod after pod, each one seeing what the ones before it were given."""
 
+import dataclasses
 from unittest import mock
 
 import hypothesis
@@ -10,7 +11,7 @@ from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, rows, search, tally
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import facts as cards_
-from berth_operator.scheduling.devices import views
+from berth_operator.scheduling.devices import requests, views
 from scheduling import second_opinion
 from support import builders, pictures, worlds
 
@@ -212,3 +213,69 @@ def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[backlog.Ca
     decide(picture, *pods)
 
     assert pictures.told(picture) == before
+
+
+# ---------------------------------------------------------------- hard and odd requests
+
+UNHEARD: dict[str, requests.Ask] = {
+    "a profile": requests.Instances("9g.999gb", 1),
+    "a type": requests.Parts("fpga", 1, 100),
+}
+
+
+@pytest.mark.parametrize("ask", UNHEARD.values(), ids=UNHEARD.keys())
+@pytest.mark.parametrize("known", [False, True], ids=["nothing of the kind", "others of the kind"])
+def test_what_nobody_has_heard_of_is_refused(ask: requests.Ask, *, known: bool) -> None:
+    """A profile or a type that no node ever had is missing there as any other, and asking leaves no trace."""
+    cut = builders.card(0, mig=True, instances=builders.instances("n1", 0, 1))
+    other = cards_.Card("nic-0", 0, memory=0, type="rdma")
+    made = builders.device(cards=[cut]) if known else builders.device()
+    picture = builders.picture(builders.node(), dataclasses.replace(made, others=(other,) if known else ()))
+    before = pictures.told(picture), dict(picture.columns.profiles.of), dict(picture.columns.types.of)
+
+    (answer,) = decide(picture, builders.candidate(cards=ask))
+
+    assert isinstance(answer, Wait)
+    assert (pictures.told(picture), picture.columns.profiles.of, picture.columns.types.of) == before
+
+
+def crowd(count: int) -> requests.Request:
+    """Ask for shares of many sizes that nearly fill eight cards: hard to pack."""
+    asks = [
+        requests.Gpus(1, core=23 + 7 * at % 19, memory=(9 + 5 * at % 17) * builders.GIB)
+        for at in range(count)
+    ]
+    return builders.request(*asks)
+
+
+def test_hard_pods_do_not_hold_a_round_up() -> None:
+    """All searches of a round share their effort: pods that got none of it wait, the easy ones do not."""
+    picture = builders.picture(*builders.nodes(30, cards=8))
+    hard = [dataclasses.replace(builders.candidate(f"hard-{at:02}"), request=crowd(24)) for at in range(20)]
+    easy = dataclasses.replace(builders.candidate("easy"), created="later")
+
+    with mock.patch.object(cycle, "STEPS_A_ROUND", 300):
+        answers = decide(picture, *hard, easy)
+
+    tried = [answer.uid for answer in answers]
+    assert tried == [one.uid for one in hard[: len(tried) - 1]] + [easy.uid]
+    assert len(tried) < len(hard)
+    assert isinstance(answers[-1], Bind)
+
+
+def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
+    """A pod whose search was cut short is told so, waits for nothing but time, and ends where it fits."""
+    picture = builders.picture(*builders.nodes(30, cards=8))
+    places = search.Search(picture)
+    queue = backlog.Backlog()
+    queue.push(dataclasses.replace(builders.candidate(), request=crowd(30)))
+
+    with mock.patch.object(search, "STEPS_A_NODE", 20), mock.patch.object(cycle, "STEPS_A_ROUND", 100):
+        (first,) = cycle.decide(places, queue, 0.0, USUAL)
+        later = [cycle.decide(places, queue, 0.0, USUAL)[0] for _ in range(20)]
+
+    assert isinstance(first, Wait)
+    assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
+    looked_at = places.closer(search.ask(queue.ready(0.0)[0].request, queue.ready(0.0)[0].demand), USUAL)
+    assert len(looked_at) == 30
+    assert isinstance(later[-1], Wait)

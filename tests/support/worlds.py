@@ -234,9 +234,9 @@ SHARES: Final = st.builds(
     memory=st.integers(1, 40).map(lambda count: count * builders.GIB),
 ) | st.builds(requests.Gpus, count=st.just(1), core=st.sampled_from([0, 30]), ratio=st.sampled_from([10, 50]))
 RARE_ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(
-    st.builds(requests.Instances, st.just(builders.PROFILE), st.integers(1, 2)),
+    st.builds(requests.Instances, st.sampled_from([builders.PROFILE, "9g.999gb"]), st.integers(1, 2)),
     st.builds(requests.Replicas, st.integers(1, 3)),
-    st.builds(requests.Parts, st.just("rdma"), st.just(1), st.sampled_from([50, 100])),
+    st.builds(requests.Parts, st.sampled_from(["rdma", "fpga"]), st.just(1), st.sampled_from([50, 100])),
 )
 ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(WHOLE, SHARES, SHARES, RARE_ASKS)
 CARD_CONDITIONS: Final = st.just(requests.ANY_CARD) | st.builds(

@@ -105,7 +105,9 @@ class Loop:
             case _:
                 assert_never(answer)
 
-    def _put_off(self, answer: decisions.Wait | decisions.Reject, wants: frozenset[decisions.Help]) -> None:
+    def _put_off(
+        self, answer: decisions.Wait | decisions.Reject, wants: frozenset[decisions.Help] | None
+    ) -> None:
         candidate = self._book.waiting.get(answer.uid)
         if candidate is not None:
             self._book.waiting.put_off(answer.uid, now=self._clock(), wants=wants)

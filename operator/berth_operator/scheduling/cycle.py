@@ -5,9 +5,13 @@ the inventory, so that the next pod sees it, and gives everything back before it
 returns: the engine then assumes what it really sends.
 """
 
+from typing import Final
+
 from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally
 from berth_operator.scheduling.devices import allocator
 
+# Of the search on single nodes, by all pods of a round together: a fraction of a second.
+STEPS_A_ROUND: Final = 5_000
 # What was said to the last pod of a kind: it holds for the next one until something is placed.
 Said = dict[search.Question, tuple[decisions.Count, ...]]
 
@@ -28,10 +32,13 @@ def decide(
     answers: list[decisions.Decision] = []
     charged: list[str] = []
     said: Said = {}
+    effort = allocator.Effort(STEPS_A_ROUND)
     try:
         turn = waiting.ready(now)[:limit]
         for candidate in turn:
-            answer = answer_for(places, candidate, rules, said)
+            if effort.spent and not candidate.request.need.simple:
+                continue  # The next round begins with it, if it still comes first.
+            answer = answer_for(places, candidate, rules, said, effort)
             answers.append(answer)
             if isinstance(answer, decisions.Bind) and candidate is not turn[-1]:
                 places.picture.charge(hold_for(candidate, answer.placement))
@@ -48,13 +55,14 @@ def answer_for(
     candidate: backlog.Candidate,
     rules: policy.Policy,
     said: Said,
+    effort: allocator.Effort,
 ) -> decisions.Decision:
     """Decide for one pod."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     question = search.ask(candidate.request, candidate.demand)
     if question not in said:
-        placement = places.place(candidate.request, candidate.demand, rules=rules)
+        placement = places.place(candidate.request, candidate.demand, rules=rules, effort=effort)
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
         said[question] = tally.tally(places.picture, question, places.closer(question, rules))

@@ -130,7 +130,7 @@ class Wait:
 
     uid: str
     counts: tuple[Count, ...]
-    wants: frozenset[Help]
+    wants: frozenset[Help] | None  # None: it may be tried again after a pause.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,7 +178,12 @@ HELPED_BY: dict[Reason, frozenset[Help]] = {
 }
 
 
-def wants(counts: tuple[Count, ...]) -> frozenset[Help]:
-    """Collect the changes worth waiting for; a new node may always help, whatever the others said."""
+def wants(counts: tuple[Count, ...]) -> frozenset[Help] | None:
+    """Collect the changes worth waiting for; a new node may always help, whatever the others said.
+
+    Where nodes could not be searched to the end, it is not a change but time that is missing.
+    """
+    if any(count.reason is Reason.UNDECIDED for count in counts):
+        return None
     helps = {help_ for count in counts for help_ in HELPED_BY.get(count.reason, frozenset())}
     return frozenset(helps | {Help.NODE_CHANGED}) if counts else frozenset()

@@ -16,10 +16,12 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import columns, decisions, inventory, policy, strategies
-from berth_operator.scheduling.devices import allocator, conditions, requests
+from berth_operator.scheduling.devices import allocator, conditions, requests, views
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.strategies import looks
 
+# Most pods need no search on a node. For the others its steps are counted, some ten thousand a second.
+STEPS_A_NODE: Final = 1_000
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
 IMPOSSIBLE: Final = -1.0  # Below every score.
@@ -73,29 +75,38 @@ class Search:
         self._answers: collections.OrderedDict[tuple[object, ...], Answer] = collections.OrderedDict()
 
     def place(
-        self, request: requests.Request, demand: facts.Demand, *, rules: policy.Policy
+        self,
+        request: requests.Request,
+        demand: facts.Demand,
+        *,
+        rules: policy.Policy,
+        effort: allocator.Effort | None = None,
     ) -> decisions.Placement | None:
-        """Find the best node and devices; a preferred scope is tried as a condition first."""
+        """Find the best node and devices; a preferred scope is tried as a condition first.
+
+        Where `effort` is spent, nodes are left that were not looked at: the next time goes on with them.
+        """
+        effort = allocator.Effort() if effort is None else effort
         manner = request.manner
         if manner.scope is not None and not manner.required:
             strict = dataclasses.replace(request, manner=dataclasses.replace(manner, required=True))
-            found = self._place(strict, demand, rules)
+            found = self._place(strict, demand, rules, effort)
             if found is not None:
                 return found
-        return self._place(request, demand, rules)
+        return self._place(request, demand, rules, effort)
 
     def _place(
-        self, request: requests.Request, demand: facts.Demand, rules: policy.Policy
+        self, request: requests.Request, demand: facts.Demand, rules: policy.Policy, effort: allocator.Effort
     ) -> decisions.Placement | None:
         question = ask(request, demand)
         answer = self._answer(question, rules)
-        while len(answer.score):
+        while len(answer.score) and (question.need.simple or not effort.spent):
             best = int(answer.score.argmax())
             if answer.score[best] == IMPOSSIBLE:
                 return None
             row = self.picture.by_rank(best)
             first = int(answer.slot[best]) if answer.slots else None
-            grants = allocator.place(row.view(), request, first=first)
+            grants = _ask_node(row.view(), request, first, effort)
             if not isinstance(grants, allocator.Shortfall):
                 return decisions.Placement(row.name, grants)
             # Only a closer look could tell; it holds until the node changes.
@@ -146,6 +157,18 @@ class Search:
             answer.slots = True
             answer.slot[places] = ranking.slot
         answer.version = picture.columns.version
+
+
+def _ask_node(
+    view: views.View, request: requests.Request, first: int | None, effort: allocator.Effort
+) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
+    """Ask the allocator; a simple request costs it no search, whatever was spent on others."""
+    if request.need.simple:
+        return allocator.place(view, request, first=first)
+    part = effort.part(STEPS_A_NODE)
+    grants = allocator.place(view, request, effort=part)
+    effort.use(STEPS_A_NODE, part)
+    return grants
 
 
 # ---------------------------------------------------------------- asking many nodes at once
@@ -292,9 +315,11 @@ def enough_devices(
     if need.replicas:
         able = able & (table.replicas[rows] >= need.replicas)
     for instances in need.instances:
-        able = able & (table.instances[rows, table.profile(instances.profile)] >= instances.count)
+        able = able & (
+            columns.known_of(table.profiles, instances.profile, table.instances, rows) >= instances.count
+        )
     for name in need.parts:
-        able = able & (table.others[rows, table.type(name)] > 0)
+        able = able & (columns.known_of(table.types, name, table.others, rows) > 0)
     return able
 
 

@@ -62,8 +62,13 @@ class Sheet:
 def tally(
     picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]
 ) -> tuple[Count, ...]:
-    """Count why each known node refuses; `closer` has what a closer look showed, by row."""
-    return judge(picture, question, closer).counts() or (Count(Reason.NO_NODES, "", 0),)
+    """Count why each known node refuses; `closer` has what a closer look showed, by row.
+
+    Nothing was found, so a node that gives no reason was not looked at for want of time.
+    """
+    sheet = judge(picture, question, closer)
+    sheet.mark(picture.columns.known[: picture.size], (Reason.UNDECIDED, ""))
+    return sheet.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
 def judge(picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]) -> Sheet:
@@ -100,12 +105,10 @@ def _about_devices(
     if need.replicas:
         sheet.mark(table.replicas[rows] < need.replicas, (Reason.FULL, "replicas"))
     for instances in need.instances:
-        at_ = table.profiles.get(instances.profile)
-        left = table.instances[rows, at_] if at_ is not None else np.zeros(table.height(rows), dtype=np.int64)
+        left = columns.known_of(table.profiles, instances.profile, table.instances, rows)
         sheet.mark(left < instances.count, (Reason.FULL, f"MIG {instances.profile}"))
     for name in need.parts:
-        at_ = table.types.get(name)
-        some = table.others[rows, at_] if at_ is not None else np.zeros(table.height(rows), dtype=np.int64)
+        some = columns.known_of(table.types, name, table.others, rows)
         sheet.mark(some == 0, (Reason.FULL, name))  # Or there is none at all: these sums cannot tell.
 
 

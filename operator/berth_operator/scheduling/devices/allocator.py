@@ -23,6 +23,7 @@ from berth_operator.scheduling.devices import (
     views,
 )
 
+Effort = packing.Effort
 Prefer = orders.Prefer
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict
@@ -37,16 +38,18 @@ def place(
     *,
     prefer: orders.Prefer = orders.Prefer.PACK,
     first: int | None = None,
+    effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | shortfalls.Shortfall:
     """Find devices for all containers of a pod on one node, or say why there are none.
 
     `first` is the slot to try first, where a share of one card was matched with one already.
+    `effort` bounds the search, and the search for the reason too, where many nodes are asked.
     """
-    effort = packing.Effort()
-    found = finder.find(view, request, effort, prefer=prefer, first=first)
+    mine = packing.Effort() if effort is None else effort
+    found = finder.find(view, request, mine, prefer=prefer, first=first)
     if found is not None:
         return found
-    return shortfalls.explain(view, request, prefer=prefer, undecided=effort.spent)
+    return shortfalls.explain(view, request, prefer=prefer, undecided=mine.spent, effort=effort)
 
 
 def find(

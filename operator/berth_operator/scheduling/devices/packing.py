@@ -114,6 +114,14 @@ class Effort:
         """Whether a search was cut short, so that its no means nothing."""
         return self.left <= SPENT
 
+    def part(self, most: int) -> "Effort":
+        """Set a part aside for one of several questions; `use` takes off what it needed of it."""
+        return Effort(min(most, self.left))
+
+    def use(self, most: int, rest: "Effort") -> None:
+        """Take off what a part of so many steps at most has used."""
+        self.left -= min(most, self.left) - rest.left
+
 
 def solve(puzzle: Puzzle, effort: Effort) -> State | None:
     """Place all items, or say that it cannot be done (or not within the effort)."""

@@ -56,12 +56,13 @@ def explain(
     *,
     prefer: orders.Prefer = orders.Prefer.PACK,
     undecided: bool = False,
+    effort: packing.Effort | None = None,
 ) -> Shortfall:
     """Say why a request finds no place on a node; `undecided` where the search for one was cut short."""
     if not view.open:
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
-    trial = _Trial(prefer, packing.Effort())
+    trial = _Trial(prefer, packing.Effort() if effort is None else effort)
     never = trial.fits(emptied(view), request) is False
     found = next(_of_single_asks(view, request), None)
     if found is None and undecided:
