@@ -108,11 +108,11 @@ def test_whatever_is_taken_is_cheap(pattern: str) -> None:
         return
     compiled = re.compile(pattern, re.IGNORECASE)
 
-    started = time.monotonic()
+    started = time.process_time()
     for name in WORST_NAMES:
         compiled.search(name)
 
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 @manifests.PROPERTY
@@ -136,8 +136,8 @@ def test_any_text_is_judged(text: str) -> None:
 def test_the_worst_that_is_taken(pattern: str) -> None:
     """The worst patterns within the bound end in a moment."""
     assert patterns.fault(pattern) == ""
-    started = time.monotonic()
+    started = time.process_time()
 
     re.compile(pattern, re.IGNORECASE).search("A" * 64)
 
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS

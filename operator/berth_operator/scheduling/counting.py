@@ -21,10 +21,11 @@ def take(row: Row, hold: Hold, sign: int) -> None:
             row.used[share.uuid] = new
         else:
             del row.used[share.uuid]
-        if share.function and sign > 0:
-            row.functions[share.function] = hold.uid
-        elif share.function:
-            row.functions.pop(share.function, None)
+        if share.function:
+            # Damaged records may name one function twice; it is free when the last of them is gone.
+            row.functions[share.function] = row.functions.get(share.function, 0) + sign
+            if not row.functions[share.function]:
+                del row.functions[share.function]
 
 
 def refresh(table: columns.Columns, row: Row, hold: Hold) -> None:

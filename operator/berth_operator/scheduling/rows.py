@@ -28,7 +28,7 @@ class Row:
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)
     used: dict[str, views.Usage] = dataclasses.field(default_factory=dict)
-    functions: dict[str, str] = dataclasses.field(default_factory=dict)  # Bus id to the pod's uid.
+    functions: dict[str, int] = dataclasses.field(default_factory=dict)  # By bus id, how many hold it.
     slots: dict[str, int] = dataclasses.field(default_factory=dict)  # Uuid of a plain card to its slot.
     plain: bool = True  # Whether all devices are GPUs that are given out whole or by shares.
 

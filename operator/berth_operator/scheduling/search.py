@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import columns, decisions, inventory, policy, strategies
-from berth_operator.scheduling.devices import allocator, conditions, requests, views
+from berth_operator.scheduling.devices import allocator, conditions, requests, scopes, views
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.strategies import looks
 
@@ -82,15 +82,15 @@ class Search:
         rules: policy.Policy,
         effort: allocator.Effort | None = None,
     ) -> decisions.Placement | None:
-        """Find the best node and devices; a preferred scope is tried as a condition first.
+        """Find the best node and devices; a preferred scope is tried as a condition first, then wider ones.
 
         Where `effort` is spent, nodes are left that were not looked at: the next time goes on with them.
         """
         effort = allocator.Effort() if effort is None else effort
-        manner = request.manner
-        if manner.scope is not None and not manner.required:
-            strict = dataclasses.replace(request, manner=dataclasses.replace(manner, required=True))
-            found = self._place(strict, demand, rules, effort)
+        *narrow, _ = scopes.ladder(request.manner)
+        for scope in narrow:
+            manner = dataclasses.replace(request.manner, scope=scope, required=True)
+            found = self._place(dataclasses.replace(request, manner=manner), demand, rules, effort)
             if found is not None:
                 return found
         return self._place(request, demand, rules, effort)

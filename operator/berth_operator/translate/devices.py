@@ -14,6 +14,10 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import boards, facts
 
 # A source that is not configured has no condition; only one that says so is down.
+NEARNESS: Final = {
+    Scope.PCIE: boards.PCIE_WORTH[LinkKind.PCIE_SWITCH],
+    Scope.NUMA: boards.PCIE_WORTH[LinkKind.NUMA],
+}
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
@@ -116,12 +120,30 @@ def _shared_board(
     groups: tuple[tuple[Scope, tuple[int, ...]], ...],
     partitions: tuple[boards.Partition, ...],
 ) -> boards.Board:
-    matrix = [[0] * size for _ in range(size)]
+    links = [[0] * size for _ in range(size)]
     for a, row in enumerate(worths):
         for b, worth in row:
             # Either end may have told of the link; the better word counts.
-            matrix[a][b] = matrix[b][a] = max(matrix[a][b], worth)
-    return boards.Board(size, tuple(map(tuple, matrix)), groups, partitions)
+            links[a][b] = links[b][a] = max(links[a][b], worth)
+    matrix = tuple(
+        tuple(_pair(link, _nearness(groups, a, b)) if a != b else 0 for b, link in enumerate(row))
+        for a, row in enumerate(links)
+    )
+    return boards.Board(size, matrix, groups, partitions)
+
+
+def _pair(link: int, nearness: int) -> int:
+    """Say what a pair is worth: by PCIe the better of what is known, and beside NVLink that as well."""
+    return link + nearness if link >= boards.NVLINK_WORTH else max(link, nearness)
+
+
+def _nearness(groups: tuple[tuple[Scope, tuple[int, ...]], ...], a: int, b: int) -> int:
+    """Say what the places of two cards are worth, of whose path through PCIe nobody may have told."""
+    both = 1 << a | 1 << b
+    return max(
+        (NEARNESS.get(scope, 0) for scope, masks in groups if any(mask & both == both for mask in masks)),
+        default=0,
+    )
 
 
 def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int]]:

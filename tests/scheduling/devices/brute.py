@@ -315,7 +315,7 @@ def in_scope(view: views.View, request: requests.Request, way: Way) -> bool:
 def linked(board: boards.Board, a: int, b: int) -> bool:
     """Tell whether two slots are joined by NVLink."""
     ring = any(part.mask >> a & part.mask >> b & 1 for part in board.partitions)
-    return ring or board.worth[a][b] >= 100
+    return ring or board.worth[a][b] >= boards.NVLINK_WORTH
 
 
 def whole_count(request: requests.Request) -> int:

@@ -17,6 +17,7 @@ MODELS = ("Tesla T4", "NVIDIA A30")
 PROFILES = ("1g.6gb", "2g.12gb")
 MEMORIES = (16, 10, 10, 7, 16, 10, 0)
 LABEL = (("fabric", "a"),)
+LINK = boards.NVLINK_WORTH
 WELL_MOSTLY = st.sampled_from((None,) * 9 + (Reason.UNHEALTHY,))
 
 
@@ -71,7 +72,7 @@ def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> boards.Board:
     worth = [[0] * size for _ in range(size)]
     for a in range(size):
         for b in range(a):
-            worth[a][b] = worth[b][a] = draw(st.sampled_from((100, 200, 50, 10, 0)))
+            worth[a][b] = worth[b][a] = draw(st.sampled_from((LINK, 2 * LINK, 50, 10, 0)))
     groups = (
         (Scope.NUMA, build.masks(card.numa for card in made)),
         (Scope.PCIE, build.masks(card.root for card in made)),

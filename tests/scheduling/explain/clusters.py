@@ -110,7 +110,7 @@ def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> boards.Board:
     worth = [[0] * size for _ in range(size)]
     for a in range(size):
         for b in range(a):
-            worth[a][b] = worth[b][a] = dice.choice((10, 50, 100))
+            worth[a][b] = worth[b][a] = dice.choice((10, 50, boards.NVLINK_WORTH))
     groups = (
         (Scope.NUMA, _masks(card.numa for card in made)),
         (Scope.PCIE, _masks(card.root for card in made)),

@@ -110,7 +110,7 @@ def test_first_reason(
 
 
 def test_closer_look_speaks_last() -> None:
-    """What only a closer look showed is the reason of a node that has no other."""
+    """What only a closer look showed is the reason of a node that has no other; the rest had no look."""
     picture, pod = scenes.picture(*scenes.several(2)), scenes.cards(3)
     fits = scenes.cards(1)
     closer = {0: (Reason.NO_ROOT, "")}
@@ -120,4 +120,5 @@ def test_closer_look_speaks_last() -> None:
     )
     assert tally.tally(picture, search.ask(fits.request, fits.demand), closer) == (
         Count(Reason.NO_ROOT, "", 1),
+        Count(Reason.UNDECIDED, "", 1),
     )

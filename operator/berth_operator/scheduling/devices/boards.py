@@ -14,9 +14,9 @@ from typing import Final
 
 from berth_crds.vocabulary import LinkKind, Scope
 
-# What one link of each kind is worth between two cards. One NVLink outweighs any path
-# through PCIe, and each further NVLink counts again.
-NVLINK_WORTH: Final = 100
+# What one link of each kind is worth between two cards. One NVLink outweighs all paths
+# through PCIe between the cards of a set, and each further NVLink counts again.
+NVLINK_WORTH: Final = 10_000
 PCIE_WORTH: Final[Mapping[str, int]] = {
     LinkKind.PCIE_SWITCH: 50,
     LinkKind.PCIE_HOST: 30,

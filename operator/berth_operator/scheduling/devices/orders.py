@@ -61,15 +61,18 @@ def shares(taste: Taste, needs: Mapping[int, Room]) -> Arrange:
     return _sorted_by(key)
 
 
-def replicas(taste: Taste, *, spread: bool) -> Arrange:
-    """Order cards for one replica: the least used first, different ones for one container if possible."""
+def replicas(taste: Taste, count: int, *, spread: bool) -> Arrange:
+    """Order cards for one of so many replicas: spread over different ones, or packed on as few as will do."""
 
     def key(state: State, mine: tuple[int, ...], at: int) -> tuple[object, ...]:
         spot, load = taste.spots[at], state.loads[at]
-        used = packing.load_in(load, taste.phases)[0] - spot.room[0] + spot.card.replicas
+        free = spot.room[0] - packing.load_in(load, taste.phases)[0]
+        used = spot.card.replicas - free
         if spread:
             return mine.count(at), _unborrowed(taste, load), used, spot.device
-        return _unborrowed(taste, load), -used, spot.device
+        missing = count - sum(1 for one in mine if taste.spots[one].card.replicas > 1)
+        fits = free >= missing
+        return _unborrowed(taste, load), at not in mine, not fits, -used if fits else used, spot.device
 
     return _sorted_by(key)
 

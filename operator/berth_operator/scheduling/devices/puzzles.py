@@ -289,7 +289,7 @@ def _arrange(
         case requests.Instances():
             return orders.instances(taste, _slices_in_use(desk))
         case requests.Replicas():
-            return orders.replicas(taste, spread=desk.request.manner.spread_replicas)
+            return orders.replicas(taste, ask.count, spread=desk.request.manner.spread_replicas)
     return orders.shares(taste, needs)
 
 
