@@ -1,11 +1,11 @@
 """The operator's pages and metrics, of a real operator on a real API server, and who may read them."""
 
+import asyncio
 import contextlib
 import http.client
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,11 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
+def door() -> Door:
     """Lend a port."""
     reservation = ports.Reservation()
     reservation.release()
-    yield Door(reservation.port)
+    return Door(reservation.port)
 
 
 async def waiting_pod(stage: stages.Stage, door: Door) -> None:
@@ -88,13 +88,13 @@ async def test_a_waiting_pod_is_explained(stage: stages.Stage, door: Door) -> No
     condition = stages.scheduled((await stage.pods())["large"])
 
     text = door.read(f"/debug/explain?pod={title}")
-    (waiting,) = json.loads(door.read("/debug/backlog"))
+    waiting = next(one for one in json.loads(door.read("/debug/backlog")) if one["pod"] == title)
     held = json.loads(door.read(f"/debug/ledger?node={stage.namespace}-n1"))
     newest = json.loads(door.read("/debug/decisions"))
 
     assert text.splitlines()[0] == f"{title}: {condition['message']}"
     assert "in use" in text
-    assert (waiting["pod"], waiting["reason"]) == (title, condition["message"])
+    assert (waiting["state"], waiting["reason"]) == ("needs-change", condition["message"])
     assert [one["title"] for one in held["holds"]] == [f"{stage.namespace}/fits"]
     assert {one["answer"]["kind"] for one in newest} == {"Bind", "Wait"}
 
@@ -108,6 +108,16 @@ async def test_a_snapshot_gives_the_same_refusal_elsewhere(
     where = tmp_path / "snapshot.yaml"
     where.write_text(door.read("/debug/snapshot?format=yaml"))
 
+    found = await asyncio.to_thread(simulated, where)
+
+    again = found[f"{stage.namespace}/large"]
+    assert again["node"] is None
+    assert cards_refused(again["refusals"], "message") == cards_refused(explained["refusals"], "detail")
+    assert f"{stage.namespace}/fits" not in found
+
+
+def simulated(where: Path) -> dict[str, Any]:
+    """Place what a file has waiting, and give what became of each pod."""
     ended = subprocess.run(
         [sys.executable, "-m", "berth_operator.simulation", "place", "-o", "json", str(where)],
         capture_output=True,
@@ -115,19 +125,12 @@ async def test_a_snapshot_gives_the_same_refusal_elsewhere(
         check=True,
         timeout=60,
     )
-
-    found = {one["pod"]: one for one in map(json.loads, ended.stdout.splitlines())}
-    again = found[f"{stage.namespace}/large"]
-    assert again["node"] is None
-    assert cards_refused(again["refusals"], "message") == cards_refused(explained["refusals"], "detail")
-    assert f"{stage.namespace}/fits" not in found
+    return {one["pod"]: one for one in map(json.loads, ended.stdout.splitlines())}
 
 
-def cards_refused(refusals: list[dict[str, Any]], words: str) -> set[tuple[str, str, str]]:
+def cards_refused(refusals: list[dict[str, Any]], words: str) -> set[tuple[str, str, str, str]]:
     """Give the refusals of cards."""
-    return {
-        (one["node"], one["device"], f"{one['reason']}: {one[words]}") for one in refusals if one["device"]
-    }
+    return {(one["node"], one["device"], one["reason"], one[words]) for one in refusals if one["device"]}
 
 
 async def test_rights_decide_at_an_open_address(stage: stages.Stage, door: Door) -> None:
