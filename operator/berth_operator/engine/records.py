@@ -9,8 +9,9 @@ only worked out when somebody reads it.
 import collections
 import dataclasses
 import datetime as dt
+import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, assert_never
 
 from berth_operator import metrics
@@ -38,7 +39,8 @@ class Decided:
         return {"inventory": self.version, "lesson": digest(self.lesson), "request": digest(asked)}
 
 
-def digest(value: object) -> str:
+@functools.lru_cache(maxsize=MOST_KEPT)
+def digest(value: Hashable) -> str:
     """Give a short name to a frozen value; equal values have the same, in every process."""
     return hashlib.sha256(repr(_plain(value)).encode()).hexdigest()[:DIGITS]
 

@@ -14,7 +14,7 @@ def take(book: ledger.Ledger, now: float) -> metrics.Stock:
     free = np.maximum(0, columns.count(table.whole[rows]) - table.withheld[rows])
     return metrics.Stock(
         nodes=int(table.known[rows].sum()),
-        cards=sum(len(row.device.cards) for row in picture.each() if row.device is not None),
+        cards=sum(len(row.device.cards) for row in picture.rows if row and row.device),
         free=int(free.sum()),
         backlog=book.waiting.standings(now) | {backlog.Standing.GATED: len(book.gated)},
     )

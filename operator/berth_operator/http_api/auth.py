@@ -11,12 +11,15 @@ import dataclasses
 import hashlib
 import http
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from aiohttp import web
 
 from berth_crds.client import errors
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -96,6 +99,7 @@ class Guard:
         if not allowed:
             sentence = f"{user} may not get {path}: no role of theirs has it among its nonResourceURLs."
             return Refusal(http.HTTPStatus.FORBIDDEN, sentence)
+        log.info("%s reads %s", user, path)
         return None
 
     def _remember(self, key: tuple[str, str], known: _Known) -> None:

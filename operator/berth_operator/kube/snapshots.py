@@ -6,6 +6,7 @@ cards they take are taken in the copy too. What placement never reads and might 
 secret (environments, arguments, what was once applied) is left out.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -31,9 +32,14 @@ class Snapshots:
     def __init__(self, session: api.Api, book: ledger.Ledger) -> None:
         self._session = session
         self._book = book
+        self._turn = asyncio.Lock()  # However many people ask: the API server lists one after the other.
 
     async def take(self) -> Thing:
         """Give everything as one List, pods last."""
+        async with self._turn:
+            return {"apiVersion": "v1", "kind": "List", "items": await self._everything()}
+
+    async def _everything(self) -> list[Thing]:
         items: list[Thing] = []
         for resource in (resources.NODES, resources.DEVICES, resources.POLICIES, resources.PRIORITY_CLASSES):
             items += await self._list(resource)
@@ -46,8 +52,7 @@ class Snapshots:
             for uid, placement in (before | self._placements()).items()
             if self._book.state(uid) is not ledger.State.FREE
         }
-        items += [pod(one, open_binds.get(one["metadata"].get("uid", ""))) for one in listed]
-        return {"apiVersion": "v1", "kind": "List", "items": items}
+        return items + [pod(one, open_binds.get(one["metadata"].get("uid", ""))) for one in listed]
 
     def _placements(self) -> dict[str, decisions.Placement]:
         return {uid: one.placement for uid, one in self._book.assumed.items()}
