@@ -204,7 +204,8 @@ class Metrics:
         self.leadership = Leadership(self.registry)
         self._drift = prometheus.Gauge(
             f"{PREFIX}_ledger_drift",
-            "Nodes, Devices and holds in which the ledger differs from one rebuilt from the API: always 0.",
+            "Nodes, Devices, holds and asks of pods in which the ledger differs from one that was rebuilt "
+            "from the API: always 0.",
             registry=self.registry,
         )
 

@@ -201,14 +201,21 @@ def test_equal_ledgers_have_no_drift() -> None:
 
 
 def test_drift_names_what_differs() -> None:
-    """A lost event shows as the node, the Device or the hold that it was about."""
+    """A lost event shows as the node, the Device, the hold or the ask that it was about."""
     book, fresh = books.of(2), books.of(1)
     book.pod_bound(builders.hold("lost", "n1", [0]))
     fresh.device_seen(builders.device("n1", 8))
+    books.wait(fresh, "unheard")
 
     found = [(one.what, one.name) for one in drift.drift(book, fresh)]
 
-    assert found == [("Node", "n2"), ("Device", "n1"), ("Device", "n2"), ("hold", "uid-lost")]
+    assert found == [
+        ("Node", "n2"),
+        ("Device", "n1"),
+        ("Device", "n2"),
+        ("hold", "uid-lost"),
+        ("sample", "uid-unheard"),
+    ]
 
 
 def test_a_bind_under_way_is_no_drift() -> None:

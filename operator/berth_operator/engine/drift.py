@@ -37,12 +37,13 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
     )
 
 
-def _told(picture: inventory.Inventory) -> dict[str, dict[str, Any]]:
+def _told(picture: inventory.Inventory) -> dict[str, Mapping[str, Any]]:
     found = list(picture.each())
     return {
         "Node": {row.name: row.node for row in found if row.node is not None},
         "Device": {row.name: row.device for row in found if row.device is not None},
         "hold": {uid: hold for row in found for uid, hold in row.holds.items()},
+        "sample": picture.workload.samples,
     }
 
 
