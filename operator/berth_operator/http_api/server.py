@@ -14,6 +14,7 @@ from berth_operator import metrics
 from berth_operator.http_api import auth
 
 METRICS: Final = "/metrics"
+GOODBYE_SECONDS: Final = 1.0  # Whoever waits for a long page must not keep the process from ending.
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +30,8 @@ async def serve(
         yield
         return
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(ready=ready, state=state, more=more), access_log=None)
+    app = application(ready=ready, state=state, more=more)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_SECONDS)
     await runner.setup()
     try:
         await web.TCPSite(runner, host.strip("[]"), int(port)).start()
