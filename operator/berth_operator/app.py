@@ -18,11 +18,25 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from aiohttp import web
+
 from berth_crds.client import api
+from berth_operator import metrics
 from berth_operator import settings as settings_
-from berth_operator.engine import audits, ledger, loop, summaries, watchdog
-from berth_operator.http_api import server
-from berth_operator.kube import elector, events, feeds, login, reconciler, tellers, writer
+from berth_operator.engine import audits, ledger, loop, records, stock, summaries, watchdog
+from berth_operator.http_api import auth, pages, server
+from berth_operator.kube import (
+    elector,
+    events,
+    feeds,
+    login,
+    reconciler,
+    reviews,
+    snapshots,
+    tellers,
+    writer,
+)
+from berth_operator.scheduling import backlog
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +55,7 @@ def wall() -> dt.datetime:
 class Operator:
     """All parts of one operator, and their life."""
 
-    def __init__(self, session: api.Api, chosen: settings_.Settings) -> None:
+    def __init__(self, session: api.Api, chosen: settings_.Settings, measured: metrics.Metrics) -> None:
         clock = time.monotonic
         identity = f"{chosen.name}_{secrets.token_hex(4)}"
         timing = elector.Timing(chosen.lease_duration, chosen.renew_deadline, chosen.retry_period)
@@ -54,14 +68,23 @@ class Operator:
         self._teller = tellers.Teller(session, self._events, wall=wall)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._teller)
         self._elector = elector.Elector(session, identity, clock=clock, wall=wall, timing=timing)
-        self._reconciler = reconciler.Reconciler(session.link, agent=AGENT, wall=wall)
+        self._reconciler = reconciler.Reconciler(session.link, agent=AGENT, wall=wall, tally=measured.writes)
+        self._measured = measured
+        self._notes = records.Records(measured.scheduling, wall=wall)
+        self._rounds: loop.Loop | None = None
+        measured.watch(lambda: stock.take(self._book, clock()))
         self._leading = False
         self._settled = False  # Whether surely no bind of any term is under way.
 
     async def run(self, stop: asyncio.Event) -> None:
         """Live until stopped."""
         async with (
-            server.serve(self._chosen.listen, ready=lambda: self._feeds.synced, state=self.state),
+            server.serve(
+                self._chosen.listen,
+                ready=lambda: self._feeds.synced,
+                state=self.state,
+                more=self._routes(),
+            ),
             tasks(self._feeds.run(), self._dog.run(), self._events.run(), self._teller.run()) as background,
         ):
             await until(stop, self._feeds.wait_synced(), *background)
@@ -73,6 +96,26 @@ class Operator:
         """Tell the state in words."""
         role = "leading" if self._leading else "standing by"
         return f"{role}; {self._book!r}"
+
+    def _routes(self) -> list[web.RouteDef]:
+        """Give what is served beside the probes."""
+        guard = auth.Guard(
+            reviews.Reviews(self._session), clock=self._clock, local=auth.loopback(self._chosen.listen)
+        )
+        sources = pages.Sources(
+            book=self._book,
+            notes=self._notes,
+            clock=self._clock,
+            ready=lambda: self._feeds.synced,
+            said=self._said,
+            snapshot=snapshots.Snapshots(self._session, self._book).take,
+        )
+        wary = guard if self._chosen.metrics_auth == "token" else None
+        return [server.metrics_route(self._measured, wary), *pages.routes(sources, guard)]
+
+    def _said(self, candidate: backlog.Candidate) -> str:
+        """Repeat why a pod waits; who does not lead has told nobody anything."""
+        return self._rounds.reasons.said(candidate) if self._rounds is not None else ""
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
         async with tasks(self._elector.campaign()) as campaign:
@@ -86,6 +129,7 @@ class Operator:
     ) -> None:
         log.info("leading, term %s", term.name)
         self._settled = term.clean
+        self._measured.leadership.won(term.transitions)
         async with tasks(self._elector.hold()) as holding:
             with exit_when_lost(holding[0]):
                 await until(stop, self._take_over(term), *holding, *background)
@@ -109,9 +153,12 @@ class Operator:
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
         limits = loop.Limits(binds_at_once=self._chosen.binds_at_once, bind_deadline=writer.SERVER_SECONDS)
         hand = writer.Writer(self._session, term=term.name, leads=self._elector.leads)
-        rounds = loop.Loop(self._book, hand, self._teller, clock=self._clock, limits=limits)
+        rounds = self._rounds = loop.Loop(
+            self._book, hand, self._teller, clock=self._clock, limits=limits, notes=self._notes
+        )
         self._reconciler.start()
         self._leading, self._settled = True, False
+        self._measured.leadership.leads(now=True)
         async with tasks(rounds.run(), self._summarise()) as deciding:
             log.info("deciding: %r", self._book)
             await until(stop, *deciding, *others)
@@ -129,6 +176,7 @@ class Operator:
 
     async def _step_down(self) -> None:
         self._leading = False
+        self._measured.leadership.leads(now=False)
         await self._events.drain(1.0)
         await asyncio.to_thread(self._reconciler.stop)
         if self._settled:
@@ -187,6 +235,7 @@ async def main(chosen: settings_.Settings) -> None:
         running.add_signal_handler(number, stop.set)
     link = await login.connect(chosen.kubeconfig, context=chosen.context)
     log.info("talking to %s (%s)", link.server, link.origin)
-    async with api.Api(link, agent=AGENT) as session:
-        await Operator(session, chosen).run(stop)
+    measured = metrics.Metrics()
+    async with api.Api(link, agent=AGENT, tally=measured.writes) as session:
+        await Operator(session, chosen, measured).run(stop)
     log.info("stopped")

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+METRICS_AUTH: Final = ("open", "token")
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -22,6 +23,7 @@ class Settings:
     context: str | None = None
     name: str = "berth-operator"
     listen: str = ""
+    metrics_auth: str = "open"
     lease_duration: float = 6.0
     renew_deadline: float = 4.0
     retry_period: float = 1.0
@@ -83,6 +85,12 @@ def _level(text: str) -> str:
     return text.lower()
 
 
+def _metrics_auth(text: str) -> str:
+    if text.lower() not in METRICS_AUTH:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(METRICS_AUTH)}")
+    return text.lower()
+
+
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if text and not (colon and port.isdecimal() and int(port) < 1 << 16):
@@ -104,7 +112,23 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
         socket.gethostname(),
         "this replica's name in the leader's Lease; in a pod, the pod's name",
     ),
-    ("listen", _address, "", "serve /healthz and /readyz at HOST:PORT; nothing is served by default"),
+    (
+        "listen",
+        _address,
+        "",
+        (
+            "serve /healthz, /readyz, /metrics, and under /debug/ backlog, ledger, explain, decisions and "
+            "snapshot, at HOST:PORT; nothing is served by default. At a loopback address /debug is open to "
+            "this machine; at any other it takes a bearer token of somebody who may `get` the path, as the "
+            "ClusterRole berth-debug allows"
+        ),
+    ),
+    (
+        "metrics-auth",
+        _metrics_auth,
+        "open",
+        "who may read /metrics, which names no pod: open (whoever reaches the port) or token (as for /debug)",
+    ),
     ("lease-duration", _seconds, 6.0, "seconds after which a silent leader may be replaced"),
     ("renew-deadline", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
     ("retry-period", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),

@@ -56,6 +56,25 @@ async def test_a_reset_after_the_request_is_ambiguous_and_not_repeated() -> None
     assert len(server.requests) == 1
 
 
+async def test_every_answer_is_counted_and_so_is_silence() -> None:
+    """Whoever wants to count is told method, path and status of each request, or that no answer came."""
+    seen: list[tuple[str, str, int]] = []
+
+    def tally(method: str, path: str, status: int) -> None:
+        seen.append((method, path, status))
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test", tally=tally) as session:
+        server.on("POST", PATH, stub.thing({}, code=201), stub.status(409, "no", reason="Conflict"))
+        await session.send("POST", PATH, body=b"{}")
+        with pytest.raises(errors.Conflict):
+            await session.send("POST", PATH, body=b"{}")
+    async with api.Api(await refused_connection(), agent="test", tally=tally) as session:
+        with pytest.raises(errors.Unreachable):
+            await session.send("POST", PATH, body=b"{}")
+
+    assert seen == [("POST", PATH, 201), ("POST", PATH, 409), ("POST", PATH, api.NO_ANSWER)]
+
+
 async def test_a_redirect_is_an_error() -> None:
     """A redirect comes from somebody else: following it would turn a POST into a GET that succeeds."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:

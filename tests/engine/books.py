@@ -14,7 +14,7 @@ def told(book: ledger.Ledger) -> dict[str, Any]:
         "picture": pictures.told(book.picture),
         "workload": pictures.learned(book.picture),
         "waiting": {uid: entry.candidate for uid, entry in book.waiting._entries.items()},
-        "assumed": {uid: candidate for uid, (candidate, _) in book._assumed.items()},
+        "assumed": {uid: one.candidate for uid, one in book.assumed.items()},
         "states": dict(book._states),
         "rules": book.rules,
     }

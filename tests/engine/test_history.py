@@ -247,7 +247,7 @@ class History(stateful.RuleBasedStateMachine):
         heard = [(name, pod) for name, pod in self.server.delivered.items() if pod is not None]
         fresh = self.afresh(heard)
         placements = self.landed | {one.candidate.uid: one.placement for one in self.flights.values()}
-        for uid in self.book._assumed:
+        for uid in self.book.assumed:
             fresh.assume(decisions.Bind(uid, placements[uid]))
         assert books.told(self.book) == books.told(fresh)
 

@@ -207,6 +207,34 @@ def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
     assert book.waiting.get("uid-p") == edited
 
 
+def test_gated_pod_is_known_until_it_is_over() -> None:
+    """A pod behind gates does not wait, is remembered as gated, and is forgotten with its end."""
+    book = books.of()
+    book.pod_waiting(builders.candidate(), gated=True)
+    during = list(book.gated), len(book.waiting), book.since("uid-p")
+    book.pod_over("uid-p")
+
+    assert during == (["uid-p"], 0, None)
+    assert book.gated == {}
+
+
+def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
+    """Since when a pod asks is told until it is placed; an edit asks anew."""
+    now = clock.Clock()
+    book = books.of(now=now)
+    books.wait(book)
+    first = book.since("uid-p")
+    books.assume(book)
+    now.advance(5)
+    book.forget("uid-p")
+    books.wait(book)
+    after_failure = book.since("uid-p")
+    books.wait(book, cards=2)
+
+    assert after_failure == first
+    assert book.since("uid-p") == now.now
+
+
 def test_bound_elsewhere_than_assumed() -> None:
     """What the watch says holds; what was assumed instead is free, and whoever waits for it is told."""
     book = books.of(2)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from berth_operator.http_api import server
 
@@ -46,6 +47,25 @@ async def test_it_ends_with_the_block() -> None:
 
     with pytest.raises(aiohttp.ClientConnectorError):
         await ask(port, "/healthz")
+
+
+async def test_a_long_page_does_not_keep_it_from_ending() -> None:
+    """Whoever still waits for an answer at the end gets none, and the end comes soon."""
+    port, begun = free_port(), asyncio.Event()
+
+    async def endless(_: web.Request) -> web.Response:
+        begun.set()
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    address, more = f"127.0.0.1:{port}", [web.get("/long", endless)]
+    async with asyncio.timeout(server.GOODBYE_SECONDS + 10):
+        async with server.serve(address, ready=lambda: True, state=str, more=more):
+            asked = asyncio.ensure_future(ask(port, "/long"))
+            await begun.wait()
+
+    with pytest.raises(aiohttp.ClientError):
+        await asked
 
 
 async def test_without_an_address_nothing_is_served() -> None:

@@ -97,6 +97,16 @@ def test_a_bad_variable_is_told_like_a_bad_flag(capsys: pytest.CaptureFixture[st
     assert "argument --binds-at-once: 'few' is not a whole number" in capsys.readouterr().err
 
 
+def test_metrics_are_open_or_behind_a_token(capsys: pytest.CaptureFixture[str]) -> None:
+    """The metrics are open unless chosen otherwise, and there are only these two choices."""
+    assert parse().metrics_auth == "open"
+    assert parse(BERTH_METRICS_AUTH="Token").metrics_auth == "token"
+    with pytest.raises(SystemExit):
+        parse("--metrics-auth", "maybe")
+
+    assert "argument --metrics-auth: 'maybe' is not one of open, token" in capsys.readouterr().err
+
+
 def test_help_names_every_variable(capsys: pytest.CaptureFixture[str]) -> None:
     """--help ends well and tells each flag with its variable."""
     with pytest.raises(SystemExit) as ended:

@@ -6,7 +6,7 @@ Every request has a deadline of its own.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -27,14 +27,21 @@ LINGER_SECONDS: Final = 0.05
 FIRST_ERROR_CODE: Final = 300  # A redirect is none of the API server's answers, and is not followed.
 
 T = TypeVar("T")
+Tally = Callable[[str, str, int], None]  # Method, path and status; no status where no answer came.
+NO_ANSWER: Final = 0
+
+
+def uncounted(_method: str, _path: str, _status: int) -> None:
+    """Count nothing."""
 
 
 class Api:
     """A pool of connections to one API server under one identity."""
 
-    def __init__(self, link: connection.Connection, *, agent: str) -> None:
+    def __init__(self, link: connection.Connection, *, agent: str, tally: Tally = uncounted) -> None:
         self.link = link
         self._agent = agent
+        self._tally = tally
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -96,13 +103,17 @@ class Api:
             async with self._session.request(
                 method, url, params=params, headers=headers, allow_redirects=False, **rest
             ) as answer:
+                self._tally(method, path, answer.status)
                 if answer.status >= FIRST_ERROR_CODE:
                     hint = answer.headers.get("Retry-After")
                     raise errors.from_answer(answer.status, await answer.read(), retry_after=hint)
                 yield answer
         except aiohttp.ClientConnectorError as error:
+            self._tally(method, path, NO_ANSWER)
             raise errors.Unreachable(f"{url}: {error}", ambiguous=False) from error
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            # A body may also break off after the answer was counted: that is both.
+            self._tally(method, path, NO_ANSWER)
             what = str(error) or type(error).__name__
             raise errors.Unreachable(f"{url}: {what}", ambiguous=True) from error
 

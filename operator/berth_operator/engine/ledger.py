@@ -57,6 +57,15 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assumed:
+    """A pod whose Binding is under way: what was decided for it, and how often it had been tried."""
+
+    candidate: backlog.Candidate
+    attempts: int
+    placement: decisions.Placement
+
+
 class IllegalStep(Exception):
     """A hold was asked to do what its state does not allow."""
 
@@ -73,17 +82,22 @@ class Ledger:
         self.touched: set[str] = set()  # Nodes whose summary may have changed.
         self._clock = clock
         self._states: dict[str, State] = {}
-        self._assumed: dict[str, tuple[backlog.Candidate, int]] = {}  # With the attempts so far.
-        self._gated: set[str] = set()
+        self.assumed: dict[str, Assumed] = {}
+        self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
+        self._since: dict[str, float] = {}
 
     def __repr__(self) -> str:
         """Tell the state in words."""
-        assumed, held = len(self._assumed), len(self._states)
+        assumed, held = len(self.assumed), len(self._states)
         return f"<Ledger: {self.picture!r}, {self.waiting!r}, {held - assumed} confirmed, {assumed} assumed>"
 
     def state(self, uid: str) -> State:
         """Tell where the hold of a pod stands."""
         return self._states.get(uid, State.FREE)
+
+    def since(self, uid: str) -> float | None:
+        """Tell since when a pod asks for what it asks now and may be tried; None once it is placed."""
+        return self._since.get(uid)
 
     # ------------------------------------------------------------ the life of a hold
 
@@ -95,16 +109,16 @@ class Ledger:
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
-        self._assumed[decision.uid] = candidate, attempts
+        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement)
         self._charge(cycle.hold_for(candidate, decision.placement))
         return candidate
 
     def forget(self, uid: str) -> None:
         """Take an assumed hold back: the pod surely is not bound by it, and waits again."""
         self._step(uid, Step.FORGET)
-        candidate, attempts = self._assumed.pop(uid)
+        taken_back = self.assumed.pop(uid)
         self._release(uid)
-        self.waiting.restore(candidate, attempts=attempts, now=self._clock())
+        self.waiting.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
         self.wake.set()
 
     def _step(self, uid: str, step: Step) -> None:
@@ -137,16 +151,25 @@ class Ledger:
         uid = candidate.uid
         self.picture.workload.see(uid, workload.sample(candidate.request, candidate.demand))
         if self.state(uid) is State.ASSUMED:
-            self._assumed[uid] = candidate, self._assumed[uid][1]
+            self.assumed[uid] = dataclasses.replace(self.assumed[uid], candidate=candidate)
             return
         if self.state(uid) is State.CONFIRMED:
             # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
             self.pod_over(uid)
         if gated:
-            self.waiting.remove(uid)
+            self._forget_waiting(uid)
+            self.gated[uid] = candidate
         else:
+            self.gated.pop(uid, None)
+            if self.waiting.get(uid) != candidate:
+                self._since[uid] = self._clock()
             self.waiting.push(candidate)
             self.wake.set()
+
+    def _forget_waiting(self, uid: str) -> None:
+        self.waiting.remove(uid)
+        self.gated.pop(uid, None)
+        self._since.pop(uid, None)
 
     def pod_bound(self, hold: holds.Hold, teaches: workload.Sample | None = None) -> None:
         """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it."""
@@ -158,8 +181,8 @@ class Ledger:
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
-        self.waiting.remove(hold.uid)
-        self._assumed.pop(hold.uid, None)
+        self._forget_waiting(hold.uid)
+        self.assumed.pop(hold.uid, None)
         if known == hold:
             return
         if known is not None:
@@ -169,11 +192,11 @@ class Ledger:
     def pod_over(self, uid: str) -> None:
         """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
         self.picture.workload.forget(uid)
-        self.waiting.remove(uid)
+        self._forget_waiting(uid)
         if self.state(uid) is State.FREE:
             return
         self._step(uid, Step.RELEASE)
-        self._assumed.pop(uid, None)
+        self.assumed.pop(uid, None)
         self._release(uid)
 
     # ------------------------------------------------------------ what events say of nodes

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, assert_never
 
-from berth_operator.engine import ledger, ports, reasons
+from berth_operator.engine import ledger, ports, reasons, records
 from berth_operator.scheduling import backlog, cycle, decisions
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ class Loop:
         *,
         clock: ports.Clock,
         limits: Limits = Limits(),
+        notes: records.Records | None = None,
     ) -> None:
         self._book = book
         self._writer = writer
@@ -49,7 +50,8 @@ class Loop:
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.binds_at_once)
         self._flying: set[asyncio.Task[None]] = set()
-        self._reasons = reasons.Reasons(book)
+        self._notes = notes or records.unread()
+        self.reasons = reasons.Reasons(book)
 
     async def run(self) -> None:
         """Decide for ever."""
@@ -59,10 +61,11 @@ class Loop:
 
     def round(self) -> None:
         """Make one round of decisions and start to act on them."""
-        book = self._book
-        answers = cycle.decide(book.places, book.waiting, self._clock(), book.rules)
+        book, started = self._book, self._clock()
+        answers = cycle.decide(book.places, book.waiting, started, book.rules)
+        self._notes.round_made(book, answers, started=started, ended=self._clock())
         # All binds are assumed before anything is said: words describe what is left after them.
-        self._reasons.new_round()
+        self.reasons.new_round()
         for answer in sorted(answers, key=lambda answer: not isinstance(answer, decisions.Bind)):
             self._act(answer)
         if answers:
@@ -112,7 +115,7 @@ class Loop:
         if candidate is not None:
             self._book.waiting.put_off(answer.uid, now=self._clock(), wants=wants)
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
-            self._teller.refused(candidate, self._reasons.sentence(candidate, answer), fault=word)
+            self._teller.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
 
     def _start(self, work: Coroutine[Any, Any, None], candidate: backlog.Candidate) -> None:
         task = asyncio.create_task(work, name=f"bind {candidate.title}")
@@ -124,15 +127,19 @@ class Loop:
         if not task.cancelled() and (error := task.exception()) is not None:
             # The hold stays assumed: cards too many withheld, never given out twice.
             log.error("%s failed", task.get_name(), exc_info=error)
+            self._notes.failed()
 
     async def _bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        since = self._book.since(candidate.uid)
         async with self._slots:
+            sent = self._clock()
             outcome = await self._writer.bind(candidate, placement)
         if isinstance(outcome, ports.Unknown):
             log.warning("%s: no clear answer to the bind: %s", candidate.title, outcome.message)
             # The server counts from when the bind reached it, which may have been only just now.
             pause = self._limits.bind_deadline if outcome.open else 0.0
             outcome = await self._look(candidate, pause=pause)
+        self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
         self._conclude(candidate, placement, outcome)
 
     async def _look(self, candidate: backlog.Candidate, *, pause: float) -> ports.Outcome:

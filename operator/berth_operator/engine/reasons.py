@@ -38,6 +38,13 @@ class Reasons:
         if len(self._said) > 2 * len(self._book.waiting) + 64:
             self._said = {uid: said for uid, said in self._said.items() if uid in self._book.waiting}
 
+    def said(self, candidate: backlog.Candidate) -> str:
+        """Repeat what was last said of a pod; nothing if it was not decided for yet."""
+        if candidate.faults:
+            return explain.sentence(decisions.Reject(candidate.uid, candidate.faults), candidate)
+        said = self._said.get(candidate.uid)
+        return said.message if said is not None else ""
+
     def sentence(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
         """Say why a pod does not fit."""
         if isinstance(answer, decisions.Reject):

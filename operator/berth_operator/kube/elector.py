@@ -47,6 +47,11 @@ class Term:
     name: str
     clean: bool
 
+    @property
+    def transitions(self) -> int:
+        """Its number, as the Lease counts."""
+        return int(self.name.rpartition("/")[2])
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sight:

@@ -34,9 +34,17 @@ GOODBYE_SECONDS: Final = 0.1
 class Reconciler:
     """Runs Kopf beside the engine."""
 
-    def __init__(self, link: connection.Connection, *, agent: str, wall: Callable[[], dt.datetime]) -> None:
+    def __init__(
+        self,
+        link: connection.Connection,
+        *,
+        agent: str,
+        wall: Callable[[], dt.datetime],
+        tally: api.Tally = api.uncounted,
+    ) -> None:
         self._link = link
         self._agent = agent
+        self._tally = tally
         self._wall = wall
         self._thread = threading.Thread(target=self._main, name="reconciler", daemon=True)
         self._ready = threading.Event()
@@ -71,7 +79,7 @@ class Reconciler:
         asyncio.run(self._work())
 
     async def _work(self) -> None:
-        async with api.Api(self._link, agent=self._agent) as session:
+        async with api.Api(self._link, agent=self._agent, tally=self._tally) as session:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             self._desk = statuses.Statuses(session, wall=self._wall)
             # Before Kopf starts: it cancels every task of its loop that is younger than itself.

@@ -7,6 +7,7 @@ comes in as a number; nothing here reads a clock.
 """
 
 import dataclasses
+import enum
 from collections.abc import Iterable
 from typing import Final
 
@@ -42,6 +43,15 @@ class Candidate:
         return -self.priority, self.created, self.namespace, self.name
 
 
+class Standing(enum.StrEnum):
+    """How a waiting pod stands; a gated one is not in the backlog at all."""
+
+    READY = "ready"
+    BACKING_OFF = "backing-off"
+    NEEDS_CHANGE = "needs-change"
+    GATED = "gated"
+
+
 @dataclasses.dataclass(slots=True)
 class Entry:
     """One waiting pod and what it waits for."""
@@ -50,6 +60,12 @@ class Entry:
     attempts: int = 0
     not_before: float = 0.0
     wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
+
+    def standing(self, now: float) -> Standing:
+        """Tell what keeps the pod from being tried."""
+        if self.wants is not None:
+            return Standing.NEEDS_CHANGE
+        return Standing.READY if self.not_before <= now else Standing.BACKING_OFF
 
 
 class Backlog:
@@ -73,6 +89,17 @@ class Backlog:
         """Look a pod up."""
         entry = self._entries.get(uid)
         return entry.candidate if entry else None
+
+    def each(self) -> Iterable[Entry]:
+        """Go through all pods, in the order in which they would be taken."""
+        return sorted(self._entries.values(), key=lambda entry: entry.candidate.order)
+
+    def standings(self, now: float) -> dict[Standing, int]:
+        """Count the pods by how they stand."""
+        counts = dict.fromkeys(Standing, 0)
+        for entry in self._entries.values():
+            counts[entry.standing(now)] += 1
+        return counts
 
     def attempts(self, uid: str) -> int:
         """Tell how often a pod was tried."""

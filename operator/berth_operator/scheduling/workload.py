@@ -8,7 +8,7 @@ into a lesson by `lessons`.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -70,6 +70,11 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    @property
+    def samples(self) -> Mapping[str, Sample]:
+        """What each pod was seen to ask, by uid."""
+        return self._known
 
     def see(self, uid: str, one: Sample | None) -> None:
         """Count a pod, or count it anew when what it asks has changed."""

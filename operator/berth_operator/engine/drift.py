@@ -1,0 +1,53 @@
+"""Whether the ledger still is what the API says: the check of invariant I8.
+
+The memory that events feed must equal the one that is made anew from pods, nodes and
+Devices. Where it does not, an event was lost or misread; nobody would notice until a card
+is given out twice or never again.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from berth_operator.engine import ledger
+from berth_operator.scheduling import inventory
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is known differently: what it is, and which one."""
+
+    what: str
+    name: str
+
+
+def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
+    """Name what the ledger knows otherwise than one that was just rebuilt.
+
+    A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
+    is not compared. The silence of agents is a matter of time and not of records.
+    """
+    open_holds = {*book.assumed, *fresh.assumed}
+    mine, theirs = _told(book.picture), _told(fresh.picture)
+    return tuple(
+        difference
+        for what in mine
+        for difference in _between(what, mine[what], theirs[what])
+        if difference.name not in open_holds
+    )
+
+
+def _told(picture: inventory.Inventory) -> dict[str, Mapping[str, Any]]:
+    found = list(picture.each())
+    return {
+        "Node": {row.name: row.node for row in found if row.node is not None},
+        "Device": {row.name: row.device for row in found if row.device is not None},
+        "hold": {uid: hold for row in found for uid, hold in row.holds.items()},
+        "sample": picture.workload.samples,
+    }
+
+
+def _between(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
+    for name in sorted({*mine, *theirs}):
+        if mine.get(name) != theirs.get(name):
+            yield Difference(what, name)

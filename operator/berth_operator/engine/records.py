@@ -1,0 +1,112 @@
+"""What the loop leaves behind: numbers for the metrics, and the last decisions for people.
+
+Of each decision the inputs are kept as a digest: two decisions with the same version of
+the inventory, the same lesson and the same request were made on the same picture. The
+values behind it are frozen, so keeping them costs a reference, and the digest itself is
+only worked out when somebody reads it.
+"""
+
+import collections
+import dataclasses
+import datetime as dt
+import functools
+import hashlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, assert_never
+
+from berth_operator import metrics
+from berth_operator.engine import ledger, ports
+from berth_operator.scheduling import backlog, decisions, lessons
+
+MOST_KEPT: Final = 1000
+DIGITS: Final = 12
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decided:
+    """One decision, when it was made and on what; `version` is the inventory's before the round."""
+
+    moment: dt.datetime
+    candidate: backlog.Candidate
+    answer: decisions.Decision
+    version: int
+    lesson: lessons.Lesson
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Digest what was decided on."""
+        asked = self.candidate.request, self.candidate.demand
+        return {"inventory": self.version, "lesson": digest(self.lesson), "request": digest(asked)}
+
+
+@functools.lru_cache(maxsize=MOST_KEPT)
+def digest(value: Hashable) -> str:
+    """Give a short name to a frozen value; equal values have the same, in every process."""
+    return hashlib.sha256(repr(_plain(value)).encode()).hexdigest()[:DIGITS]
+
+
+def _plain(value: Any) -> Any:
+    """Write a value without what has no order of its own."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inside = [(one.name, _plain(getattr(value, one.name))) for one in dataclasses.fields(value)]
+        return (type(value).__name__, *inside)
+    if isinstance(value, set | frozenset):
+        return sorted(repr(_plain(one)) for one in value)
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value
+
+
+class Records:
+    """Takes note of rounds and of what became of binds."""
+
+    def __init__(self, counts: metrics.Scheduling, *, wall: Callable[[], dt.datetime]) -> None:
+        self._counts = counts
+        self._wall = wall
+        self.decisions: collections.deque[Decided] = collections.deque(maxlen=MOST_KEPT)
+
+    def round_made(
+        self, book: ledger.Ledger, answers: Sequence[decisions.Decision], *, started: float, ended: float
+    ) -> None:
+        """Take note of a round before anybody acts on it, while all its pods still wait."""
+        if not answers:
+            return
+        self._counts.round_made(len(answers), ended - started)
+        moment, picture = self._wall(), book.picture
+        version, lesson = picture.columns.version, picture.lesson()
+        for answer in answers:
+            candidate = book.waiting.get(answer.uid)
+            if candidate is not None:
+                self.decisions.append(Decided(moment, candidate, answer, version, lesson))
+                self._count(book, answer, ended)
+
+    def _count(self, book: ledger.Ledger, answer: decisions.Decision, now: float) -> None:
+        since = book.since(answer.uid)
+        if since is not None and not book.waiting.attempts(answer.uid):
+            self._counts.waited(now - since)
+        if not isinstance(answer, decisions.Bind):
+            self._counts.put_off(answer)
+
+    def concluded(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
+        """Take note of what became of a bind."""
+        match outcome:
+            case ports.Bound():
+                whole = now - since if since is not None else None
+                self._counts.bound(bind=now - sent, whole=whole)
+            case ports.Gone():
+                self._counts.ended(metrics.Result.GONE)
+            case ports.Refused():
+                self._counts.ended(metrics.Result.ERROR)
+            case ports.Unknown():
+                raise AssertionError("looking goes on until the answer is clear")
+            case _:
+                assert_never(outcome)
+
+    def failed(self) -> None:
+        """Take note of a bind that came to no end, which is a bug of ours."""
+        self._counts.ended(metrics.Result.ERROR)
+
+
+def unread() -> Records:
+    """Give records that nobody reads: for a loop in a test or a simulation."""
+    return Records(metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC))

@@ -1,0 +1,20 @@
+"""How much there is: what the metrics show of the ledger, counted when somebody asks."""
+
+import numpy as np
+
+from berth_operator import metrics
+from berth_operator.engine import ledger
+from berth_operator.scheduling import backlog, columns
+
+
+def take(book: ledger.Ledger, now: float) -> metrics.Stock:
+    """Count nodes, cards, and pods that are not placed."""
+    picture = book.picture
+    table, rows = picture.columns, picture.everything
+    free = np.maximum(0, columns.count(table.whole[rows]) - table.withheld[rows])
+    return metrics.Stock(
+        nodes=int(table.known[rows].sum()),
+        cards=sum(len(row.device.cards) for row in picture.rows if row and row.device),
+        free=int(free.sum()),
+        backlog=book.waiting.standings(now) | {backlog.Standing.GATED: len(book.gated)},
+    )

@@ -1,0 +1,170 @@
+"""What there is to see of the ledger, as plain values: who waits and why, who holds what, what was decided.
+
+Everything is read between two awaits and copied, so that it may be written out in another
+thread while the ledger goes on.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from berth_operator.engine import ledger, records
+from berth_operator.scheduling import backlog, decisions, explain, rows
+from berth_operator.scheduling.devices import facts, views
+
+# Up to so many nodes every card is looked at: that takes milliseconds, in which no pod is bound.
+FEW_NODES: Final = 128
+EDIT: Final = "an edit of the pod"
+
+Fields = dict[str, Any]
+Said = Callable[[backlog.Candidate], str]
+
+
+# ---------------------------------------------------------------- who waits
+
+
+def waiting(book: ledger.Ledger, now: float, said: Said) -> list[Fields]:
+    """Tell of each pod that is not placed why, how often it was tried and what it waits for, in order."""
+    tried = [_tried(entry, now, said(entry.candidate)) for entry in book.waiting.each()]
+    gated = sorted(book.gated.values(), key=lambda candidate: candidate.order)
+    return [*tried, *(_pod(one, backlog.Standing.GATED) for one in gated)]
+
+
+def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
+    wants = sorted(map(str, entry.wants or ()))
+    if entry.wants is not None and not wants:
+        wants = [EDIT]
+    return _pod(entry.candidate, entry.standing(now)) | {
+        "reason": reason or None,
+        "attempts": entry.attempts,
+        "notBeforeSeconds": round(max(0.0, entry.not_before - now), 3),
+        "waitsFor": wants,
+    }
+
+
+def _pod(candidate: backlog.Candidate, standing: backlog.Standing) -> Fields:
+    return {
+        "pod": candidate.title,
+        "uid": candidate.uid,
+        "priority": candidate.priority,
+        "created": candidate.created,
+        "state": str(standing),
+    }
+
+
+def find(book: ledger.Ledger, title: str) -> backlog.Candidate | None:
+    """Look a pod up that is not placed."""
+    everybody = (*(entry.candidate for entry in book.waiting.each()), *book.gated.values())
+    return next((one for one in everybody if one.title == title), None)
+
+
+def whereabouts(book: ledger.Ledger, title: str) -> str:
+    """Say of a pod that does not wait where it is, as far as that is known."""
+    for row in book.picture.each():
+        if any(hold.title == title for hold in row.holds.values()):
+            return f"Pod {title} does not wait: it has its place on {row.name}."
+    return f"There is no pod {title} that waits for this scheduler."
+
+
+# ---------------------------------------------------------------- who holds what
+
+
+def node(book: ledger.Ledger, row: rows.Row) -> Fields:
+    """Tell what a node has and who holds it."""
+    view, published = row.view(), row.device is not None
+    return {
+        "node": row.name,
+        "known": row.node is not None,
+        "published": published,
+        "open": row.open,
+        "silent": row.silent,
+        "failed": view.device.failed or None,
+        "withheld": row.withheld,
+        "devices": [_device(view, card) for card in (*view.device.cards, *view.device.others)],
+        "holds": [
+            {"state": book.state(hold.uid).value, **_plain(hold)}
+            for hold in sorted(row.holds.values(), key=lambda hold: hold.title)
+        ],
+    }
+
+
+def _device(view: views.View, card: facts.Card) -> Fields:
+    return {
+        "uuid": card.uuid,
+        "type": card.type,
+        "minor": card.minor,
+        "model": card.model,
+        "memory": card.memory,
+        "trouble": card.trouble,
+        "used": _plain(view.used.get(card.uuid, views.UNUSED)),
+        "instances": [one.uuid for one in card.instances],
+        "replicas": card.replicas,
+    }
+
+
+# ---------------------------------------------------------------- what was decided
+
+
+def decided(notes: records.Records) -> list[Fields]:
+    """Tell of the last decisions, the newest first."""
+    return [
+        {
+            "time": one.moment.isoformat(timespec="milliseconds"),
+            "pod": one.candidate.title,
+            "uid": one.candidate.uid,
+            "answer": answer(one.answer, one.candidate),
+            "inputs": one.inputs,
+        }
+        for one in reversed(notes.decisions)
+    ]
+
+
+def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:
+    """Tell what was decided for a pod."""
+    match given:
+        case decisions.Bind(_, placement):
+            return {"kind": "Bind", **_plain(placement)}
+        case decisions.Wait(_, counts):
+            reason = explain.brief(counts, candidate)
+            return {"kind": "Wait", "reason": reason, "counts": _plain(counts)}
+        case decisions.Reject():
+            return {"kind": "Reject", "reason": explain.sentence(given, candidate)}
+
+
+# ---------------------------------------------------------------- why not
+
+
+def why(book: ledger.Ledger, candidate: backlog.Candidate) -> explain.Explanation | decisions.Reject:
+    """Explain on the picture as it is now why a pod does not fit, if it does not."""
+    if candidate.faults:
+        return decisions.Reject(candidate.uid, candidate.faults)
+    few = len(book.picture.index) <= FEW_NODES
+    return explain.explain(book.places, candidate, rules=book.rules, whole=few)
+
+
+def why_in_text(told: explain.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:
+    """Lay an explanation out for people."""
+    said = f"{candidate.title}: {explain.sentence(told, candidate)}\n"
+    return said if isinstance(told, decisions.Reject) else f"{said}\n{explain.table(told)}"
+
+
+def why_in_fields(told: explain.Explanation | decisions.Reject, candidate: backlog.Candidate) -> Fields:
+    """Give an explanation to programs."""
+    said: Fields = {"pod": candidate.title, "sentence": explain.sentence(told, candidate)}
+    if isinstance(told, decisions.Reject):
+        return said | {"faults": _plain(told.refusals)}
+    return said | {
+        "total": told.total,
+        "fits": told.fits,
+        "counts": _plain(told.counts),
+        "refusals": _plain(explain.refusals(told, candidate)),
+        "nearest": explain.nearest(told.nearest) if told.nearest else None,
+        "changes": [explain.would_fit(change) for change in told.changes],
+        "nodes": _plain(told.nodes),
+    }
+
+
+def _plain(value: object) -> Any:
+    """Turn frozen values into what JSON and YAML have; sets get an order."""
+    return msgspec.to_builtins(value, order="deterministic")

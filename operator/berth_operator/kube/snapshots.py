@@ -1,0 +1,105 @@
+"""The cluster as manifests: all that a decision depends on, to be placed anew somewhere else.
+
+Everything is listed from the API when somebody asks, for the ledger keeps only what it
+read. Binds under way are not in the API yet; they are added as they will be, so that the
+cards they take are taken in the copy too. What placement never reads and might be a
+secret (environments, arguments, what was once applied) is left out.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from berth_crds import names
+from berth_crds.client import api, resources
+from berth_operator.engine import ledger
+from berth_operator.kube import feeds, writer
+from berth_operator.scheduling import decisions
+
+Thing = dict[str, Any]
+
+PAGE: Final = 500
+DEADLINE_SECONDS: Final = 30.0
+TERM: Final = "assumed"  # Stands where the leader's term will, in pods that are about to be bound.
+APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+OF_CONTAINERS: Final = frozenset({"name", "image", "resources", "restartPolicy", "ports"})
+
+
+class Snapshots:
+    """Lists the cluster."""
+
+    def __init__(self, session: api.Api, book: ledger.Ledger) -> None:
+        self._session = session
+        self._book = book
+        self._turn = asyncio.Lock()  # However many people ask: the API server lists one after the other.
+
+    async def take(self) -> Thing:
+        """Give everything as one List, pods last."""
+        async with self._turn:
+            return {"apiVersion": "v1", "kind": "List", "items": await self._everything()}
+
+    async def _everything(self) -> list[Thing]:
+        items: list[Thing] = []
+        for resource in (resources.NODES, resources.DEVICES, resources.POLICIES, resources.PRIORITY_CLASSES):
+            items += await self._list(resource)
+        items += await self._list(resources.LEASES, namespace=names.NODES_NAMESPACE)
+        before = self._placements()
+        listed = await self._list(resources.PODS, fields=feeds.UNFINISHED)
+        # Whoever was assumed before the list may be confirmed by now, and in it still without a node.
+        open_binds = {
+            uid: placement
+            for uid, placement in (before | self._placements()).items()
+            if self._book.state(uid) is not ledger.State.FREE
+        }
+        return items + [pod(one, open_binds.get(one["metadata"].get("uid", ""))) for one in listed]
+
+    def _placements(self) -> dict[str, decisions.Placement]:
+        return {uid: one.placement for uid, one in self._book.assumed.items()}
+
+    async def _list(
+        self, resource: resources.Resource, *, namespace: str = "", fields: str = ""
+    ) -> list[Thing]:
+        found: list[Thing] = []
+        path, going_on = resource.path(namespace=namespace), ""
+        while True:
+            asked = {"limit": str(PAGE), "continue": going_on, "fieldSelector": fields}
+            body = await self._session.send(
+                "GET",
+                path,
+                params={name: value for name, value in asked.items() if value},
+                deadline=DEADLINE_SECONDS,
+            )
+            page = api.decode(body, dict, path=path)
+            found += _named(resource, page.get("items") or [])
+            going_on = page.get("metadata", {}).get("continue", "")
+            if not going_on:
+                return found
+
+
+def _named(resource: resources.Resource, items: list[Thing]) -> Iterator[Thing]:
+    """Give the objects of a list the kind that only the list told, without the ledger of their writers."""
+    for one in items:
+        meta = {key: value for key, value in one["metadata"].items() if key != "managedFields"}
+        notes = {key: value for key, value in (meta.get("annotations") or {}).items() if key != APPLIED}
+        meta |= {"annotations": notes} if notes else {}
+        if not notes:
+            meta.pop("annotations", None)
+        yield {"apiVersion": resource.api_version, "kind": resource.kind, **one, "metadata": meta}
+
+
+def pod(one: Thing, placement: decisions.Placement | None) -> Thing:
+    """Give a pod as placement sees it; one that is about to be bound, as it will be."""
+    spec = dict(one.get("spec") or {})
+    for part in CONTAINERS:
+        if part in spec:
+            spec[part] = [_bare(container) for container in spec[part] or ()]
+    if placement is None or spec.get("nodeName"):
+        return {**one, "spec": spec}
+    meta = dict(one["metadata"])
+    meta["annotations"] = {**meta.get("annotations", {}), **writer.annotations(placement, term=TERM)}
+    return {**one, "metadata": meta, "spec": {**spec, "nodeName": placement.node}}
+
+
+def _bare(container: Mapping[str, Any]) -> Thing:
+    return {key: value for key, value in container.items() if key in OF_CONTAINERS}

@@ -1,0 +1,238 @@
+"""What is measured, for Prometheus: names, help and buckets, in a registry of our own.
+
+Nothing here is global: `app` makes one Metrics and hands its parts to those who count.
+Every series that can be is made at the start, so that counting is one lookup in a dict,
+a zero is shown before the first event, and no label can grow without bound. What is only
+a state (who waits, how many cards are free) is not counted along but read when somebody
+asks. Pods are never labels; what became of one pod is what `/debug` tells.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import prometheus_client as prometheus
+from prometheus_client import core, registry
+
+from berth_operator.scheduling import backlog, decisions
+
+PREFIX: Final = "berth"
+CONTENT_TYPE: Final = prometheus.CONTENT_TYPE_LATEST
+
+# From ten microseconds for one pod to a round that would keep the leader from renewing its Lease.
+DECISION_BUCKETS: Final = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.1, 1.0)
+ROUND_BUCKETS: Final = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 4.0)
+BIND_BUCKETS: Final = (1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+# A pod may be placed at once, or wait for days until somebody gives up a card.
+WAIT_BUCKETS: Final = (
+    *(1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+    *(30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0),
+)
+VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Result(enum.StrEnum):
+    """How an attempt to place a pod ended."""
+
+    BOUND = "bound"
+    UNSCHEDULABLE = "unschedulable"
+    REJECTED = "rejected"
+    ERROR = "error"
+    GONE = "gone"
+
+
+class Scheduling:
+    """What the loop measures of itself."""
+
+    def __init__(self, into: registry.CollectorRegistry) -> None:
+        attempts = prometheus.Counter(
+            f"{PREFIX}_scheduling_attempts",
+            "Attempts to place a pod: bound, unschedulable (no node fits now), rejected (only an edit of the "
+            "pod can help), error (the bind was refused or failed), gone (the pod was deleted meanwhile).",
+            ["result"],
+            registry=into,
+        )
+        refusals = prometheus.Counter(
+            f"{PREFIX}_refusals",
+            "Refusals by reason; a refused attempt counts once for each reason that any node gave.",
+            ["reason"],
+            registry=into,
+        )
+        self._attempts = {result: attempts.labels(result) for result in Result}
+        self._refusals = {reason: refusals.labels(reason) for reason in decisions.Reason}
+        self._round = _seconds(
+            "decision_round", "Time one round of decisions took.", ROUND_BUCKETS, into=into
+        )
+        self._pod = _seconds(
+            "decision", "Time of a round for each pod decided in it.", DECISION_BUCKETS, into=into
+        )
+        self._wait = _seconds(
+            "queue_wait", "Time from first seeing a pod to its first decision.", WAIT_BUCKETS, into=into
+        )
+        self._bind = _seconds(
+            "bind", "Time from sending a Binding until it was sure to be accepted.", BIND_BUCKETS, into=into
+        )
+        self._placement = _seconds(
+            "placement", "Time from first seeing a pod until it was bound.", WAIT_BUCKETS, into=into
+        )
+
+    def round_made(self, pods: int, seconds: float) -> None:
+        """Measure a round that decided for so many pods."""
+        self._round.observe(seconds)
+        for _ in range(pods):
+            self._pod.observe(seconds / pods)
+
+    def waited(self, seconds: float) -> None:
+        """Measure how long a pod waited for its first decision."""
+        self._wait.observe(seconds)
+
+    def put_off(self, answer: decisions.Wait | decisions.Reject) -> None:
+        """Count a pod that is not placed, and why."""
+        if isinstance(answer, decisions.Wait):
+            self.ended(Result.UNSCHEDULABLE)
+            reasons = {count.reason for count in answer.counts}
+        else:
+            self.ended(Result.REJECTED)
+            reasons = {refusal.reason for refusal in answer.refusals}
+        for reason in reasons:
+            self._refusals[reason].inc()
+
+    def bound(self, *, bind: float, whole: float | None) -> None:
+        """Count a bound pod, how long its bind took, and all of its way where that is known."""
+        self.ended(Result.BOUND)
+        self._bind.observe(bind)
+        if whole is not None:
+            self._placement.observe(whole)
+
+    def ended(self, result: Result) -> None:
+        """Count how an attempt ended."""
+        self._attempts[result].inc()
+
+
+class Writes:
+    """Counts writes to the API server; several threads may, for the counters lock."""
+
+    def __init__(self, into: registry.CollectorRegistry) -> None:
+        self._counter = prometheus.Counter(
+            f"{PREFIX}_api_writes",
+            "Writes to the API server by verb, resource and class of the answer's code; "
+            "`none` where no answer came.",
+            ["verb", "resource", "code"],
+            registry=into,
+        )
+        self._known: dict[tuple[str, str, int], prometheus.Counter] = {}
+
+    def __call__(self, method: str, path: str, status: int) -> None:
+        """Count an answer, if it was to a write."""
+        if method not in VERBS:
+            return
+        key = method, resource_of(path), status // 100
+        child = self._known.get(key)
+        if child is None:
+            code = f"{key[2]}xx" if status else "none"
+            child = self._known[key] = self._counter.labels(VERBS[method], key[1], code)
+        child.inc()
+
+
+class Leadership:
+    """Whether this process leads, and in which term."""
+
+    def __init__(self, into: registry.CollectorRegistry) -> None:
+        self._leader = prometheus.Gauge(
+            f"{PREFIX}_leader", "1 while this process leads and decides, else 0.", registry=into
+        )
+        self._term = prometheus.Gauge(
+            f"{PREFIX}_leader_transitions",
+            "The leaseTransitions of the last term this process led; 0 before the first.",
+            registry=into,
+        )
+
+    def won(self, transitions: int) -> None:
+        """Note a term."""
+        self._term.set(transitions)
+
+    def leads(self, *, now: bool) -> None:
+        """Note whether this process leads."""
+        self._leader.set(now)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stock:
+    """What there is at one moment: nodes, cards, and pods that are not placed."""
+
+    nodes: int
+    cards: int
+    free: int
+    backlog: Mapping[backlog.Standing, int]
+
+
+class _Shelf(registry.Collector):
+    """Reads the stock when somebody asks."""
+
+    def __init__(self, take: Callable[[], Stock]) -> None:
+        self._take = take
+
+    def collect(self) -> Iterable[core.Metric]:
+        """Give the numbers as they are now."""
+        found = self._take()
+        yield core.GaugeMetricFamily(f"{PREFIX}_nodes", "Nodes that are known.", found.nodes)
+        yield core.GaugeMetricFamily(f"{PREFIX}_cards", "GPUs that agents publish.", found.cards)
+        yield core.GaugeMetricFamily(
+            f"{PREFIX}_cards_free", "GPUs of which a pod could get the whole now.", found.free
+        )
+        waiting = core.GaugeMetricFamily(
+            f"{PREFIX}_backlog_pods",
+            "Pods that are not placed: ready, backing-off (a pause must end), "
+            "needs-change (something must change before it is tried again), gated.",
+            labels=["state"],
+        )
+        for state, count in found.backlog.items():
+            waiting.add_metric([state], count)
+        yield waiting
+
+
+class Metrics:
+    """All that is measured, and the registry it is read from."""
+
+    def __init__(self) -> None:
+        self.registry = registry.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self.registry)
+        prometheus.PlatformCollector(registry=self.registry)
+        self.scheduling = Scheduling(self.registry)
+        self.writes = Writes(self.registry)
+        self.leadership = Leadership(self.registry)
+        self._drift = prometheus.Gauge(
+            f"{PREFIX}_ledger_drift",
+            "Nodes, Devices, holds and asks of pods in which the ledger differs from one that was rebuilt "
+            "from the API: always 0.",
+            registry=self.registry,
+        )
+
+    def drifted(self, differences: int) -> None:
+        """Note in how many things the ledger was found to differ from one that was rebuilt."""
+        self._drift.set(differences)
+
+    def watch(self, take: Callable[[], Stock]) -> None:
+        """Show the stock, as this tells it whenever somebody asks."""
+        self.registry.register(_Shelf(take))
+
+    def text(self) -> bytes:
+        """Write everything as Prometheus reads it."""
+        return prometheus.generate_latest(self.registry)
+
+
+def resource_of(path: str) -> str:
+    """Name the resource of an API path as RBAC does, with its subresource and without any name."""
+    group, *parts = path.strip("/").split("/")
+    parts = parts[1:] if group == "api" else parts[2:]
+    if parts[0] == "namespaces" and len(parts) > 2:  # noqa: PLR2004  a Namespace itself has two
+        parts = parts[2:]
+    return "/".join((parts[0], *parts[2:]))
+
+
+def _seconds(
+    name: str, text: str, buckets: tuple[float, ...], *, into: registry.CollectorRegistry
+) -> prometheus.Histogram:
+    full = f"{PREFIX}_{name}_seconds" if name == "queue_wait" else f"{PREFIX}_{name}_duration_seconds"
+    return prometheus.Histogram(full, text, buckets=buckets, registry=into)

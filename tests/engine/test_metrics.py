@@ -1,0 +1,258 @@
+"""The metrics: counted by the loop, bounded in number, and read from a registry of their own."""
+
+import datetime as dt
+
+import pytest
+from prometheus_client import parser
+
+from berth_operator import metrics
+from berth_operator.engine import drift, ledger, loop, ports, records, stock
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.decisions import Reason, Refusal
+from engine import books
+from support import builders, hands, timeless
+from support.hands import Reply
+
+NOON = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
+
+
+class Counted:
+    """A ledger, a loop that counts, and what it counted."""
+
+    def __init__(self, *, cards: int = 1) -> None:
+        clock = timeless.clock()
+        self.measured = metrics.Metrics()
+        self.book = ledger.Ledger(clock)
+        self.book.node_seen(builders.node("n1"))
+        self.book.device_seen(builders.device("n1", cards))
+        self.book.agent_silent("n1", silent=False)
+        self.writer = hands.Writer(clock)
+        self.notes = records.Records(self.measured.scheduling, wall=lambda: NOON)
+        self.loop = loop.Loop(self.book, self.writer, hands.Teller(), clock=clock, notes=self.notes)
+
+    async def run(self, seconds: float = 0.1) -> None:
+        """Decide for a while."""
+        async with timeless.beside(self.loop.run()):
+            await timeless.at(timeless.clock()() + seconds)
+            await self.loop.drain()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Read a sample."""
+        return self.measured.registry.get_sample_value(f"berth_{name}", labels)
+
+
+@timeless.scenario
+async def test_a_bound_and_a_refused_pod_are_counted() -> None:
+    """Each attempt counts by its result, and a refusal by its reason."""
+    case = Counted(cards=1)
+    books.wait(case.book, "fits")
+    books.wait(case.book, "large", 2)
+
+    await case.run()
+
+    assert case.value("scheduling_attempts_total", result="bound") == 1
+    assert case.value("scheduling_attempts_total", result="unschedulable") == 1
+    assert case.value("refusals_total", reason=Reason.TOO_FEW_CARDS) == 1
+    assert case.value("refusals_total", reason=Reason.FULL) == 0
+    assert case.value("decision_duration_seconds_count") == 2
+    assert case.value("decision_round_duration_seconds_count") == 1
+
+
+@timeless.scenario
+async def test_times_are_measured_from_first_sight() -> None:
+    """A pod's whole way counts from when it was first seen, its bind from when it was sent."""
+    case = Counted()
+    case.writer.when_bound("p", Reply(takes=0.5))
+    books.wait(case.book)
+    await timeless.at(2.0)
+
+    await case.run(1.0)
+
+    assert case.value("queue_wait_seconds_sum") == pytest.approx(2.0, abs=0.02)
+    assert case.value("bind_duration_seconds_sum") == pytest.approx(0.5)
+    assert case.value("placement_duration_seconds_sum") == pytest.approx(2.5, abs=0.02)
+
+
+@timeless.scenario
+async def test_a_wait_behind_a_gate_is_not_ours() -> None:
+    """The clock of a gated pod starts when its gates are gone."""
+    case = Counted()
+    candidate = builders.candidate()
+    case.book.pod_waiting(candidate, gated=True)
+    await timeless.at(100.0)
+    case.book.pod_waiting(candidate, gated=False)
+
+    await case.run()
+
+    wait = case.value("queue_wait_seconds_sum")
+    assert wait is not None and wait < 1.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "result"),
+    [
+        (Reply(ports.Refused("no")), "error"),
+        (Reply(ports.Gone()), "gone"),
+        (Reply(ValueError("a bug")), "error"),
+    ],
+    ids=["refused by the server", "deleted meanwhile", "a bug"],
+)
+def test_binds_that_come_to_nothing_are_counted(reply: Reply, result: str) -> None:
+    """A bind that fails counts as what it was, and not as bound."""
+
+    @timeless.scenario
+    async def scenario() -> None:
+        case = Counted()
+        case.writer.when_bound("p", reply)
+        books.wait(case.book)
+        await case.run(0.05)
+        assert case.value("scheduling_attempts_total", result=result) == 1
+        assert case.value("scheduling_attempts_total", result="bound") == 0
+
+    scenario()
+
+
+def test_a_request_at_fault_counts_as_rejected() -> None:
+    """What only an edit can help is no lack of room."""
+    measured = metrics.Metrics()
+
+    measured.scheduling.put_off(decisions.Reject("u", (Refusal(Reason.INVALID_REQUEST),)))
+
+    read = measured.registry.get_sample_value
+    assert read("berth_scheduling_attempts_total", {"result": "rejected"}) == 1
+    assert read("berth_refusals_total", {"reason": "InvalidRequest"}) == 1
+
+
+PATHS = {
+    "/api/v1/namespaces/ml/pods/p/binding": "pods/binding",
+    "/api/v1/namespaces/ml/pods/p/status": "pods/status",
+    "/api/v1/namespaces/ml/events": "events",
+    "/api/v1/namespaces/ml": "namespaces",
+    "/apis/berth.dev/v1alpha1/devices/n1/status": "devices/status",
+    "/apis/coordination.k8s.io/v1/namespaces/berth-system/leases/berth-operator": "leases",
+    "/apis/authentication.k8s.io/v1/tokenreviews": "tokenreviews",
+}
+
+
+@pytest.mark.parametrize(("path", "resource"), PATHS.items(), ids=PATHS.values())
+def test_writes_are_told_apart_by_resource(path: str, resource: str) -> None:
+    """A path is counted as its resource, without the name that would make a series for each pod."""
+    measured = metrics.Metrics()
+
+    measured.writes("PATCH", path, 409)
+    measured.writes("POST", path, 0)
+    measured.writes("GET", path, 200)
+
+    text = measured.text().decode()
+    assert f'berth_api_writes_total{{code="4xx",resource="{resource}",verb="patch"}} 1.0' in text
+    assert f'berth_api_writes_total{{code="none",resource="{resource}",verb="create"}} 1.0' in text
+    assert text.count("berth_api_writes_total{") == 2
+
+
+def test_the_stock_is_read_when_asked() -> None:
+    """Nodes, cards and the backlog are those of this moment, whoever changed them last."""
+    measured, book = metrics.Metrics(), books.of(2, 4)
+    measured.watch(lambda: stock.take(book, 1000.0))
+    book.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(book, "ready")
+    books.wait(book, "asleep")
+    books.asleep(book, "asleep")
+    book.pod_waiting(builders.candidate("gated"), gated=True)
+
+    read = measured.registry.get_sample_value
+    backlog = {
+        state: read("berth_backlog_pods", {"state": state})
+        for state in ("ready", "backing-off", "needs-change", "gated")
+    }
+
+    assert backlog == {"ready": 1, "backing-off": 0, "needs-change": 1, "gated": 1}
+    assert (read("berth_nodes"), read("berth_cards"), read("berth_cards_free")) == (2, 8, 7)
+
+
+def test_all_is_named_and_explained() -> None:
+    """Every metric of ours has our prefix and a help text, and two operators share nothing."""
+    measured, other = metrics.Metrics(), metrics.Metrics()
+    measured.watch(lambda: stock.take(books.of(), 0.0))
+    measured.leadership.won(7)
+    measured.leadership.leads(now=True)
+    measured.drifted(2)
+
+    families = {one.name: one for one in parser.text_string_to_metric_families(measured.text().decode())}
+
+    assert all(one.documentation for one in families.values())
+    foreign = {name for name in families if not name.startswith(("berth_", "process_", "python_"))}
+    assert foreign == set()
+    assert families["berth_leader_transitions"].samples[0].value == 7
+    assert measured.registry.get_sample_value("berth_ledger_drift") == 2
+    assert other.registry.get_sample_value("berth_ledger_drift") == 0
+
+
+# ---------------------------------------------------------------- drift
+
+
+def test_equal_ledgers_have_no_drift() -> None:
+    """Two ledgers that were told the same differ in nothing, in whatever order they were told."""
+    one, two = books.of(2), books.of(2)
+    for book, names in ((one, "ab"), (two, "ba")):
+        for name in names:
+            book.pod_bound(builders.hold(name, "n1", [0 if name == "a" else 1]))
+
+    assert drift.drift(one, two) == ()
+
+
+def test_drift_names_what_differs() -> None:
+    """A lost event shows as the node, the Device, the hold or the ask that it was about."""
+    book, fresh = books.of(2), books.of(1)
+    book.pod_bound(builders.hold("lost", "n1", [0]))
+    fresh.device_seen(builders.device("n1", 8))
+    books.wait(fresh, "unheard")
+
+    found = [(one.what, one.name) for one in drift.drift(book, fresh)]
+
+    assert found == [
+        ("Node", "n2"),
+        ("Device", "n1"),
+        ("Device", "n2"),
+        ("hold", "uid-lost"),
+        ("sample", "uid-unheard"),
+    ]
+
+
+def test_a_bind_under_way_is_no_drift() -> None:
+    """What is assumed is not in the API yet, and must not raise an alarm."""
+    book, fresh = books.of(), books.of()
+    books.wait(book)
+    books.assume(book)
+
+    assert drift.drift(book, fresh) == ()
+
+
+# ---------------------------------------------------------------- the last decisions
+
+
+@timeless.scenario
+async def test_decisions_are_kept_with_what_they_were_made_on() -> None:
+    """Equal requests on an equal picture have equal digests; another request has another."""
+    case = Counted(cards=0)
+    for name, cards in (("one", 1), ("other", 1), ("large", 2)):
+        books.wait(case.book, name, cards)
+
+    await case.run(0.05)
+
+    kept = {one.candidate.name: one for one in case.notes.decisions}
+    assert kept["one"].inputs == kept["other"].inputs
+    assert kept["one"].inputs["request"] != kept["large"].inputs["request"]
+    assert {one.moment for one in kept.values()} == {NOON}
+
+
+@timeless.scenario
+async def test_only_the_last_decisions_are_kept() -> None:
+    """However many are made, memory is bounded."""
+    case = Counted(cards=0)
+    for number in range(records.MOST_KEPT + 50):
+        books.wait(case.book, f"p{number:04}")
+
+    await case.run(0.05)
+
+    assert len(case.notes.decisions) == records.MOST_KEPT
+    assert case.notes.decisions[-1].candidate.name == f"p{records.MOST_KEPT + 49}"

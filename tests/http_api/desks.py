@@ -1,0 +1,94 @@
+"""An operator's HTTP side in memory: a ledger, a reviewer that answers as told, and a client that asks."""
+
+import contextlib
+import dataclasses
+import datetime as dt
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import test_utils, web
+
+from berth_crds.client import errors
+from berth_operator import metrics
+from berth_operator.engine import ledger, loop, records
+from berth_operator.http_api import auth, pages, server
+from engine import books
+from support import clock, hands
+
+NOON = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
+
+
+class Reviewer:
+    """Knows some tokens, and what each may get."""
+
+    def __init__(self, **rights: set[str]) -> None:
+        self.rights = rights
+        self.asked: list[tuple[str, str]] = []
+        self.trouble: errors.ClientError | None = None
+
+    async def judge(self, token: str, path: str) -> tuple[str, bool] | None:
+        """Tell whose token it is and what they may."""
+        self.asked.append((token, path))
+        if self.trouble is not None:
+            raise self.trouble
+        found = self.rights.get(token)
+        return None if found is None else (f"user-{token}", path in found)
+
+
+@dataclasses.dataclass
+class Desk:
+    """What an operator would have behind its pages."""
+
+    book: ledger.Ledger
+    now: clock.Clock = dataclasses.field(default_factory=clock.Clock)
+    reviewer: Reviewer = dataclasses.field(default_factory=Reviewer)
+    measured: metrics.Metrics = dataclasses.field(default_factory=metrics.Metrics)
+    local: bool = True
+    ready: bool = True
+    metrics_guarded: bool = False
+    listed: dict[str, Any] | errors.ClientError = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the loop, which decides only when told to."""
+        self.notes = records.Records(self.measured.scheduling, wall=lambda: NOON)
+        writer = hands.Writer(self.now)
+        self.loop = loop.Loop(self.book, writer, hands.Teller(), clock=self.now, notes=self.notes)
+
+    def application(self) -> web.Application:
+        """Give all that is served."""
+        guard = auth.Guard(self.reviewer, clock=self.now, local=self.local)
+        sources = pages.Sources(
+            book=self.book,
+            notes=self.notes,
+            clock=self.now,
+            ready=lambda: self.ready,
+            said=self.loop.reasons.said,
+            snapshot=self.snapshot,
+        )
+        shown = server.metrics_route(self.measured, guard if self.metrics_guarded else None)
+        more = [shown, *pages.routes(sources, guard)]
+        return server.application(ready=lambda: self.ready, state=lambda: "leading", more=more)
+
+    async def snapshot(self) -> dict[str, Any]:
+        """List the cluster, or fail to."""
+        if isinstance(self.listed, errors.ClientError):
+            raise self.listed
+        return self.listed
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[test_utils.TestClient[web.Request, web.Application]]:
+        """Serve, and lend a client."""
+        async with test_utils.TestClient(test_utils.TestServer(self.application())) as client:
+            yield client
+
+    async def ask(self, path: str, *, token: str = "", **headers: str) -> tuple[int, str]:
+        """Ask once, and give the status and the text."""
+        given = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self.client() as client:
+            answer = await client.get(path, headers={**given, **headers})
+            return answer.status, await answer.text()
+
+
+def desk(nodes: int = 1, cards: int = 2, **fields: Any) -> Desk:
+    """Give a desk over a ledger with some nodes."""
+    return Desk(books.of(nodes, cards), **fields)

@@ -1,0 +1,222 @@
+"""The pages under /debug: what they tell, in which form, and what they say to questions without an answer."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from berth_crds.client import errors
+from berth_operator.http_api import pages
+from berth_operator.scheduling.decisions import Reason, Refusal
+from engine import books
+from http_api import desks
+from support import builders
+
+
+async def read(desk: desks.Desk, path: str) -> Any:
+    """Read a page as JSON."""
+    status, text = await desk.ask(path)
+    assert status == 200, text
+    return json.loads(text)
+
+
+async def test_the_backlog_tells_why_and_for_what() -> None:
+    """Of each waiting pod it says the reason, the attempts, the pause and what it waits for."""
+    desk = desks.desk(cards=2)
+    books.wait(desk.book, "large", 5)
+    fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
+    desk.book.pod_waiting(dataclasses.replace(builders.candidate("odd"), faults=(fault,)), gated=False)
+    desk.book.pod_waiting(builders.candidate("gated"), gated=True)
+    desk.loop.round()
+    books.wait(desk.book, "new", 1)
+
+    found = {one["pod"]: one for one in await read(desk, "/debug/backlog")}
+
+    assert found["ml/large"]["reason"].startswith("0/1 nodes fit: ")
+    assert found["ml/large"]["attempts"] == 1
+    assert found["ml/large"]["notBeforeSeconds"] == 0.1
+    assert found["ml/large"]["waitsFor"] == ["DeviceChanged", "NodeChanged"]
+    assert (found["ml/odd"]["reason"], found["ml/odd"]["waitsFor"]) == ("nonsense", ["an edit of the pod"])
+    assert (found["ml/new"]["state"], found["ml/new"]["reason"]) == ("ready", None)
+    assert found["ml/gated"]["state"] == "gated"
+
+
+async def test_the_ledger_tells_who_holds_what() -> None:
+    """Of a node it shows the devices, what is used of each, and every hold with its state."""
+    desk = desks.desk(nodes=2)
+    desk.book.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(desk.book, "coming", 2)
+    books.assume(desk.book, "coming")
+
+    one = await read(desk, "/debug/ledger?node=n1")
+    everything = await read(desk, "/debug/ledger")
+
+    assert [card["used"]["pods"] for card in one["devices"]] == [1, 0]
+    assert [(hold["title"], hold["state"]) for hold in one["holds"]] == [("ml/held", "confirmed")]
+    assert everything[0] == one
+    assert [(hold["title"], hold["state"]) for hold in everything[1]["holds"]] == [("ml/coming", "assumed")]
+
+
+async def test_many_nodes_are_all_told() -> None:
+    """However often others get their turn in between, every node is there once."""
+    desk = desks.desk(nodes=2 * pages.NODES_AT_ONCE + 1, cards=1)
+
+    found = await read(desk, "/debug/ledger")
+
+    assert len({node["node"] for node in found}) == len(found) == 2 * pages.NODES_AT_ONCE + 1
+
+
+async def test_an_explanation_is_a_table_for_people() -> None:
+    """Without a word on the form it is the sentence and the table of all cards."""
+    desk = desks.desk(cards=1)
+    desk.book.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(desk.book)
+
+    status, text = await desk.ask("/debug/explain?pod=ml/p")
+
+    sentence, _, head, *_ = text.splitlines()
+    assert status == 200
+    assert sentence == "ml/p: 0/1 nodes fit: 1 is full. Would fit if GPU-n1-0 of n1 were freed."
+    assert head.split() == ["NODE", "DEVICE", "UUID", "WHY", "NOT", "WANTED", "FREE"]
+    assert "GPU-n1-0" in text
+
+
+async def test_an_explanation_is_fields_for_programs() -> None:
+    """As JSON it has the sentence, the refusals and what would help."""
+    desk = desks.desk(cards=1)
+    desk.book.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(desk.book)
+
+    told = await read(desk, "/debug/explain?pod=ml/p&format=json")
+
+    assert (told["total"], told["fits"]) == (1, 0)
+    assert told["counts"] == [{"reason": "Full", "detail": "", "nodes": 1}]
+    assert [(one["device"], one["reason"]) for one in told["refusals"]] == [("GPU-n1-0", "InUse")]
+    assert told["changes"][0] == "would fit if GPU-n1-0 of n1 were freed"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_a_request_at_fault_is_explained_by_its_fault(form: str) -> None:
+    """A pod that no node was asked about is told what is wrong with it."""
+    desk = desks.desk()
+    fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
+    desk.book.pod_waiting(dataclasses.replace(builders.candidate(), faults=(fault,)), gated=False)
+
+    status, text = await desk.ask(f"/debug/explain?pod=ml/p&format={form}")
+
+    assert status == 200
+    assert "nonsense" in text
+
+
+async def test_a_gated_pod_is_explained_too() -> None:
+    """What would happen to a pod once its gates are gone can be asked before."""
+    desk = desks.desk()
+    desk.book.pod_waiting(builders.candidate(), gated=True)
+
+    status, text = await desk.ask("/debug/explain?pod=ml/p")
+
+    assert status == 200
+    assert "fits on 1 of 1 nodes" in text
+
+
+async def test_the_last_decisions_are_told_newest_first() -> None:
+    """Each with the moment, the answer and a digest of what it was made on."""
+    desk = desks.desk(cards=1)
+    books.wait(desk.book, "large", 5)
+    desk.loop.round()
+    desk.now.advance(60)
+    books.wait(desk.book, "odd", 3)
+    desk.loop.round()
+
+    last, first = await read(desk, "/debug/decisions")
+
+    assert (last["pod"], first["pod"]) == ("ml/odd", "ml/large")
+    assert first["time"] == "2025-01-01T12:00:00.000+00:00"
+    assert first["answer"]["kind"] == "Wait"
+    assert first["answer"]["counts"] == [{"reason": "TooFewCards", "detail": "", "nodes": 1}]
+    assert set(first["inputs"]) == {"inventory", "lesson", "request"}
+
+
+async def test_a_snapshot_is_handed_through() -> None:
+    """What was listed comes back as it is, as YAML for those who read it."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": [{"kind": "Node", "metadata": {"name": "ü"}}]}
+    desk = desks.desk(listed=listed)
+
+    assert await read(desk, "/debug/snapshot") == listed
+    assert yaml.safe_load((await desk.ask("/debug/snapshot?format=yaml"))[1]) == listed
+
+
+QUESTIONS = {
+    "an unknown node": ("/debug/ledger?node=n9", 404, "There is no node n9."),
+    "no pod": ("/debug/explain", 400, "Say which pod: /debug/explain?pod=NAMESPACE/NAME."),
+    "half a pod": ("/debug/explain?pod=p", 400, "Say which pod: /debug/explain?pod=NAMESPACE/NAME."),
+    "an unknown pod": (
+        "/debug/explain?pod=ml/x",
+        404,
+        "There is no pod ml/x that waits for this scheduler.",
+    ),
+    "a bound pod": (
+        "/debug/explain?pod=ml/held",
+        404,
+        "Pod ml/held does not wait: it has its place on n1.",
+    ),
+    "an unknown form": (
+        "/debug/backlog?format=xml",
+        400,
+        "There is no format xml: it is one of json, yaml.",
+    ),
+    "an unknown form of a table": (
+        "/debug/explain?pod=ml/x&format=xml",
+        400,
+        "There is no format xml: it is one of json, yaml, text.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "status", "sentence"), QUESTIONS.values(), ids=QUESTIONS.keys())
+async def test_a_mistake_is_one_sentence(path: str, status: int, sentence: str) -> None:
+    """A question that makes no sense is answered with what is wrong with it, and nothing else."""
+    desk = desks.desk()
+    desk.book.pod_bound(builders.hold("held", "n1", [0]))
+
+    assert await desk.ask(path) == (status, f"{sentence}\n")
+
+
+async def test_half_a_picture_is_not_shown() -> None:
+    """Before everything has been read no page pretends to know the cluster."""
+    desk = desks.desk(ready=False)
+
+    assert await desk.ask("/debug/ledger") == (503, "The picture of the cluster is not complete yet.\n")
+
+
+async def test_a_cluster_that_cannot_be_listed_is_said() -> None:
+    """A snapshot that fails is a sentence, and not half a list."""
+    desk = desks.desk(listed=errors.Unreachable("no route", ambiguous=True))
+
+    assert await desk.ask("/debug/snapshot") == (503, "The cluster cannot be listed: no route.\n")
+
+
+async def test_nothing_can_be_changed() -> None:
+    """The pages are for reading: nothing else is understood."""
+    desk = desks.desk()
+
+    async with desk.client() as client:
+        answers = [await client.request(method, "/debug/backlog") for method in ("POST", "PUT", "DELETE")]
+
+    assert [answer.status for answer in answers] == [405] * 3
+
+
+async def test_metrics_are_served_as_prometheus_reads_them() -> None:
+    """The metrics come as text with the version of its format."""
+    desk = desks.desk(cards=1)
+    books.wait(desk.book, "large", 5)
+    desk.loop.round()
+
+    async with desk.client() as client:
+        answer = await client.get("/metrics")
+        text = await answer.text()
+
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    assert 'berth_scheduling_attempts_total{result="unschedulable"} 1.0' in text
