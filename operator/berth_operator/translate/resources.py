@@ -170,7 +170,12 @@ def _on_pod(pod: raw.Pod) -> Mapping[str, Sequence[Figure]]:
 def _pod_figure(pod: raw.Pod, row: aliases.Amount) -> Figure | None:
     meta = pod.metadata
     text = (meta.labels if row.where is aliases.Where.LABEL else meta.annotations).get(row.key)
-    return None if text is None else _figure(f"{row.where} {row.key}", row.key, text, row)
+    if text is None:
+        return None
+    figure = _figure(f"{row.where} {row.key}", row.key, text, row)
+    if row.project == aliases.KAI and not figure.value:
+        refusals.refuse(f"{figure.place}: {figure.text} asks for nothing; write more than 0, or leave it out")
+    return figure
 
 
 def _meant(pod: raw.Pod, row: aliases.Amount, figure: Figure) -> list[str]:
@@ -262,17 +267,19 @@ def unfolded(container: str, figures: Sequence[Figure]) -> Sequence[Figure]:
     count = counts[0] if counts else _lone(container, way, each)
     rest = [one for one in figures if not one.slices and one.key != way.count]
     if not count.value:
-        return rest
+        refusals.refuse(
+            f"container {container} asks for {each[0]} of each card and for {count}; "
+            f"ask for at least one card, or leave both out"
+        )
     totals = [dataclasses.replace(one, value=one.value * count.value) for one in _exclusive(way, each, count)]
     return [*rest, dataclasses.replace(count, means=names.GPU_SHARED), *totals]
 
 
 def _lone(container: str, way: aliases.Slices, each: Sequence[Figure]) -> Figure:
-    """Take one card for granted where the project does."""
+    """Take one card for granted where the project does; people are told of the key that they wrote."""
     if not any(one.means in way.lone for one in each):
         refusals.refuse(f"container {container}: {each[0].key} needs {way.count} beside it")
-    one = fractions.Fraction(1)
-    return Figure(each[0].place, way.count, "1", names.GPU_SHARED, one)
+    return dataclasses.replace(each[0], means=names.GPU_SHARED, value=fractions.Fraction(1), slices="")
 
 
 def _exclusive(way: aliases.Slices, each: Sequence[Figure], count: Figure) -> Sequence[Figure]:
