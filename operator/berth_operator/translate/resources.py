@@ -142,6 +142,39 @@ def unserved_kinds(spec: raw.PodSpec) -> Iterator[Refusal]:
                 )
 
 
+def of_nothing(pod: raw.Pod) -> Iterator[Refusal]:
+    """Find shares of no card, or nothing of one: nobody means that, and a bound pod holds nothing by it."""
+    for row in aliases.ON_PODS:
+        text = pod.metadata.annotations.get(row.key) if row.project == aliases.KAI else None
+        if text is not None and _is_zero(text):
+            place = f"{row.where} {row.key}: {refusals.shown(text)}"
+            yield refusals.invalid(f"{place} asks for nothing; write more than 0, or leave it out")
+    for container, _ in each_container(pod.spec):
+        amounts = asked(container.resources)
+        for way in aliases.SLICES:
+            key = _of_no_card(way, amounts)
+            if key:
+                yield refusals.invalid(
+                    f"container {container.name} asks for {key}: {refusals.shown(amounts[key])} of each card "
+                    f"and for {way.count}: 0; ask for at least one card, or leave both out"
+                )
+
+
+def _of_no_card(way: aliases.Slices, amounts: Mapping[str, raw.Quantity]) -> str:
+    """Name what is asked of each card, where the number of cards is said to be zero."""
+    if way.count not in amounts or not _is_zero(amounts[way.count]):
+        return ""
+    of_each = (
+        name
+        for name, amount in sorted(amounts.items())
+        if name in aliases.RESOURCES
+        and aliases.RESOURCES[name].each
+        and aliases.RESOURCES[name].project == way.project
+        and not _is_zero(amount)
+    )
+    return next(of_each, "")
+
+
 def _is_zero(quantity: raw.Quantity) -> bool:
     try:
         return quantities.exact(str(quantity)) == 0
@@ -170,12 +203,7 @@ def _on_pod(pod: raw.Pod) -> Mapping[str, Sequence[Figure]]:
 def _pod_figure(pod: raw.Pod, row: aliases.Amount) -> Figure | None:
     meta = pod.metadata
     text = (meta.labels if row.where is aliases.Where.LABEL else meta.annotations).get(row.key)
-    if text is None:
-        return None
-    figure = _figure(f"{row.where} {row.key}", row.key, text, row)
-    if row.project == aliases.KAI and not figure.value:
-        refusals.refuse(f"{figure.place}: {figure.text} asks for nothing; write more than 0, or leave it out")
-    return figure
+    return None if text is None else _figure(f"{row.where} {row.key}", row.key, text, row)
 
 
 def _meant(pod: raw.Pod, row: aliases.Amount, figure: Figure) -> list[str]:
@@ -267,10 +295,7 @@ def unfolded(container: str, figures: Sequence[Figure]) -> Sequence[Figure]:
     count = counts[0] if counts else _lone(container, way, each)
     rest = [one for one in figures if not one.slices and one.key != way.count]
     if not count.value:
-        refusals.refuse(
-            f"container {container} asks for {each[0]} of each card and for {count}; "
-            f"ask for at least one card, or leave both out"
-        )
+        return rest
     totals = [dataclasses.replace(one, value=one.value * count.value) for one in _exclusive(way, each, count)]
     return [*rest, dataclasses.replace(count, means=names.GPU_SHARED), *totals]
 
