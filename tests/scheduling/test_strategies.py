@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, inventory, policy, search, strategies, workload
+from berth_operator.scheduling import backlog, decisions, inventory, policy, search, strategies, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.strategies import looks
@@ -156,8 +157,9 @@ def test_whole_card(strategy: Strategy, node: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "node"),
     [
-        pytest.param(Strategy.BINPACK, "n2", id="binpack: where cards are used already"),
-        pytest.param(Strategy.SPREAD, "n1", id="spread: where none is"),
+        pytest.param(Strategy.BINPACK, "n2", id="binpack"),
+        pytest.param(Strategy.SPREAD, "n2", id="spread"),
+        pytest.param(Strategy.WEIGHTED, "n2", id="weighted"),
     ],
 )
 def test_pod_without_cards(strategy: Strategy, node: str) -> None:
@@ -220,6 +222,47 @@ def test_policy_says_what_counts(strategy: Strategy, weights: policy.Weights, no
     picture = builders.picture(*builders.nodes(2, cards=1), *held)
 
     found, _ = place(picture, strategy, TENTH, weights=weights)
+
+    assert found == node
+
+
+@EVERY
+@pytest.mark.parametrize("kind", ["plain", "instances", "replicas"])
+def test_pod_without_cards_leaves_cards_alone(strategy: Strategy, kind: str) -> None:
+    """A node without any card comes first, also where the others' cards are cut or shared."""
+    kinds = {
+        "plain": builders.card(0),
+        "instances": builders.card(0, mig=True, instances=builders.instances("n1", 0, 7)),
+        "replicas": builders.card(0, replicas=4),
+    }
+    served = builders.device("n1", [kinds[kind]])
+    picture = builders.picture(builders.node("n1"), served, builders.node("n2"), busy("b", "n2", 6000))
+
+    found, _ = place(picture, strategy, None, cpu=1000)
+
+    assert found == "n2"
+
+
+@pytest.mark.parametrize("ask", [requests.Instances(builders.PROFILE, 1), requests.Replicas(1)], ids=str)
+@pytest.mark.parametrize(
+    ("strategy", "node"),
+    [
+        pytest.param(Strategy.BINPACK, "n2", id="binpack: the started one"),
+        pytest.param(Strategy.FRAGMENTATION, "n2", id="fragmentation: the started one"),
+        pytest.param(Strategy.SPREAD, "n1", id="spread: the other one"),
+    ],
+)
+def test_pieces_of_cut_cards(strategy: Strategy, node: str, ask: requests.Ask) -> None:
+    """MIG instances and replicas, too, come from where the strategy says."""
+    known: list[Any] = []
+    for at in ("n1", "n2"):
+        cut = builders.card(0, at=at, mig=True, instances=builders.instances(at, 0, 7))
+        known += [builders.node(at), builders.device(at, [cut, builders.card(1, at=at, replicas=4)])]
+    taken = decisions.Share(builders.instances("n2", 0, 7)[0].uuid, 0, 100, 1, profile=builders.PROFILE)
+    quarter = builders.share(1, at="n2", core=25, memory=builders.MEMORY // 4)
+    held = dataclasses.replace(builders.hold("a", "n2"), shares=(taken, quarter))
+
+    found, _ = place(builders.picture(*known, held), strategy, ask)
 
     assert found == node
 

@@ -5,6 +5,7 @@ the files anew; what they say then is for a person to judge.
 """
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +65,16 @@ def test_nothing_left_over() -> None:
     known = {*(path.stem for path in PODS), "all", "day"}
 
     assert {path.stem for path in GOLDEN.iterdir()} == known
+
+
+def test_command_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that the README gives places all examples."""
+    text = (desk.ROOT / "README.md").read_text()
+    (command,) = re.findall(r"^\S+ -m berth_operator\.simulation (.*)$", text, flags=re.MULTILINE)
+    monkeypatch.chdir(desk.ROOT)
+
+    sums = (GOLDEN / "all.txt").read_text().splitlines()[-1]
+    assert printed(*command.split()).splitlines()[-1] == sums
 
 
 def test_readme() -> None:

@@ -51,11 +51,15 @@ def test_typed_list() -> None:
 
 
 def test_folder(tmp_path: Path) -> None:
-    """A folder stands for the manifests that lie directly in it, by name; the rest is left alone."""
-    for name, one in zip(("1.yaml", "2.json", "3.yml", "4.yaml"), OBJECTS, strict=True):
+    """A folder stands for the manifests in it and in its folders, by name; the rest is left alone."""
+    (tmp_path / "deep" / "deeper").mkdir(parents=True)
+    names = "z.yaml", "deep/2.json", "deep/deeper/3.yml", "deep/deeper/1.yaml"
+    for name, one in zip(names, OBJECTS, strict=True):
         (tmp_path / name).write_text(json.dumps(one))
-    (tmp_path / "README.md").write_text("no manifest: [")
-    (tmp_path / "deeper").mkdir()
-    desk.save(tmp_path / "deeper" / "c.yaml", desk.pod("c"))
+    for name in ("README.md", "deep/trace.jsonl"):
+        (tmp_path / name).write_text("no manifest: [")
 
-    assert went(tmp_path) == EXPECTED
+    found = went(tmp_path)
+
+    assert found == EXPECTED
+    assert list(found) == ["ml/b", "ml/a"]

@@ -34,7 +34,25 @@ def device(*path: Any, to: Any) -> str:
     return json.dumps(changed(desk.device("n1", "2xT4"), *path, to=to))
 
 
+def node(field: str, **amounts: Any) -> str:
+    """Give a Node with these amounts in its status."""
+    return json.dumps(desk.node() | {"status": {field: amounts}})
+
+
+def asking(requests: Any, limits: Any) -> str:
+    """Give a pod with these requests and limits."""
+    return pod(*MAIN, "resources", to={"requests": requests, "limits": limits})
+
+
+def listed(**fields: Any) -> str:
+    """Give a list with other fields than it should have."""
+    return json.dumps({"apiVersion": "v1", "kind": "List"} | fields)
+
+
+MAIN: Final = ("spec", "containers", 0)
+TIME: Final = "expected a time such as 2026-03-02T08:00:00Z, found"
 CARD: Final = desk.device("n1", "2xT4")["spec"]["devices"][0]
+INSTANCE: Final = {"uuid": "MIG-1", "profile": "1g.5gb", "memory": 5 * 2**30}
 POLICY: Final = {
     "apiVersion": "berth.dev/v1alpha1",
     "kind": "PlacementPolicy",
@@ -46,7 +64,6 @@ DEPLOYMENT: Final = {
     "metadata": {"name": "web", "namespace": "ml"},
     "spec": {"template": {"spec": {"containers": []}}},
 }
-MAIN: Final = ("spec", "containers", 0)
 
 CASES: Final = {
     "no YAML": ("a: [", "line 1: not YAML: did not find expected node content"),
@@ -61,6 +78,16 @@ CASES: Final = {
     "an item that is none": (
         '{"apiVersion": "v1", "kind": "List", "items": [3]}',
         "item 1: expected an object, found 3",
+    ),
+    "a list whose items are none": (
+        listed(items={"a": "b"}),
+        "List: items: expected a list, found an object",
+    ),
+    "a list whose items are null": (listed(items=None), "List: items: expected a list, found nothing"),
+    "a list without items": (listed(), "List: items: expected a list, found nothing"),
+    "a list of pods without items": (
+        listed(kind="PodList"),
+        "PodList: items: expected a list, found nothing",
     ),
     "another version": (
         device("apiVersion", to="berth.dev/v2"),
@@ -104,6 +131,68 @@ CASES: Final = {
             "expected a whole number or a number or a string, found a list"
         ),
     ),
+    "less overhead than none": (
+        pod("spec", "overhead", to={"cpu": -1}),
+        "Pod ml/p: spec.overhead.cpu: expected no less than 0, found -1",
+    ),
+    "a request of cards that is not their limit": (
+        asking({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": "2"}),
+        (
+            "Pod ml/p: spec.containers[0].resources.requests.nvidia.com/gpu: 1 differs from the limit, '2'; "
+            "the API server wants them to be equal"
+        ),
+    ),
+    "a request of cards without a limit": (
+        asking({"nvidia.com/gpu": 1}, {}),
+        (
+            "Pod ml/p: spec.containers[0].resources.requests.nvidia.com/gpu: 1 stands there without a limit; "
+            "the API server wants an equal limit of nvidia.com/gpu"
+        ),
+    ),
+    "a request above the limit": (
+        asking({"cpu": 2}, {"cpu": "1500m"}),
+        "Pod ml/p: spec.containers[0].resources.requests.cpu: 2 is more than the limit, '1500m'",
+    ),
+    "capacity in words": (
+        node("capacity", cpu="lots"),
+        "Node n1: status.capacity.cpu: 'lots' is not a quantity",
+    ),
+    "capacity that is a list": (
+        node("capacity", cpu=[1]),
+        ("Node n1: status.capacity.cpu: expected a whole number or a number or a string, found a list"),
+    ),
+    "less capacity than none": (
+        node("capacity", cpu=-3),
+        "Node n1: status.capacity.cpu: expected no less than 0, found -3",
+    ),
+    "less to give than nothing": (
+        node("allocatable", cpu="-5"),
+        "Node n1: status.allocatable.cpu: expected no less than 0, found '-5'",
+    ),
+    "a priority beyond all bounds": (
+        pod("spec", "priority", to=2**31),
+        "Pod ml/p: spec.priority: expected a whole number of 32 bits, found 2147483648",
+    ),
+    "a class beyond all bounds": (
+        json.dumps(desk.priority("low", -(2**31) - 1)),
+        "PriorityClass low: value: expected a whole number of 32 bits, found -2147483649",
+    ),
+    "a renewal that is no time": (
+        json.dumps(desk.lease("n1", "yesterday")),
+        f"Lease berth-nodes/n1: spec.renewTime: {TIME} 'yesterday'",
+    ),
+    "a renewal without a zone": (
+        json.dumps(desk.lease("n1", "2026-03-02T08:00:00")),
+        f"Lease berth-nodes/n1: spec.renewTime: {TIME} '2026-03-02T08:00:00'",
+    ),
+    "a deletion that is no time": (
+        pod("metadata", "deletionTimestamp", to="x"),
+        f"Pod ml/p: metadata.deletionTimestamp: {TIME} 'x'",
+    ),
+    "a creation on no day": (
+        pod("metadata", "creationTimestamp", to="2026-02-30T08:00:00Z"),
+        f"Pod ml/p: metadata.creationTimestamp: {TIME} '2026-02-30T08:00:00Z'",
+    ),
     "a priority that is text": (
         pod("spec", "priority", to="high"),
         "Pod ml/p: spec.priority: expected a whole number, found 'high'",
@@ -118,6 +207,20 @@ CASES: Final = {
     ),
     "a card given twice": (
         device("spec", "devices", to=[CARD, CARD | {"minor": 1, "links": []}]),
+        f"Device n1: spec.devices: the uuid {CARD['uuid']} is given twice",
+    ),
+    "a MIG instance given twice": (
+        device("spec", "devices", 0, "mig", to={"enabled": True, "instances": [INSTANCE, INSTANCE]}),
+        "Device n1: spec.devices: the uuid MIG-1 is given twice",
+    ),
+    "a MIG instance named like a card": (
+        device(
+            "spec",
+            "devices",
+            0,
+            "mig",
+            to={"enabled": True, "instances": [INSTANCE | {"uuid": CARD["uuid"]}]},
+        ),
         f"Device n1: spec.devices: the uuid {CARD['uuid']} is given twice",
     ),
     "a minor given twice": (
@@ -223,6 +326,15 @@ GOOD: Final = {
         "metadata": {"name": "n1"},
     },
     "another kind without a name": {"apiVersion": "v1", "kind": "Secret"},
+    "another kind that is named List": {"apiVersion": "example.com/v1", "kind": "AllowList"},
+    "a request below its limit": desk.pod(
+        containers=[{"name": "a", "resources": {"requests": {"cpu": 1}, "limits": {"cpu": 2}}}]
+    ),
+    "a request in other digits": desk.pod(
+        containers=[
+            {"name": "a", "resources": {"requests": {"berth.dev/gpu": "50"}, "limits": {"berth.dev/gpu": 50}}}
+        ]
+    ),
 }
 
 

@@ -96,6 +96,18 @@ def test_withheld() -> None:
     assert "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation" in answer.notes
 
 
+def test_not_there() -> None:
+    """Where a bound pod's record names a device that is not there, a note says so."""
+    one, before = desk.device(), desk.device(shape="8xT4")
+    swapped = desk.pod("swapped", annotations=record(before, 7), nodeName="n1", phase="Running")
+    answer = desk.run("place", "-", stdin=desk.written(desk.node(), one, swapped))
+
+    assert answer.notes == (
+        f"berth-simulation: stdin: Pod ml/swapped: its allocation names {desk.cards(before)[7]}, "
+        f"which the Device n1 does not have\n"
+    )
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_finished(phase: str) -> None:
     """A finished pod holds nothing and is not spoken of."""

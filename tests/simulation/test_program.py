@@ -115,6 +115,50 @@ def test_interrupted() -> None:
     assert (child.returncode, out, told) == (130, b"", b"")
 
 
+def test_interrupted_at_once(tmp_path: Path) -> None:
+    """Ctrl-C ends the program without a word while it still reads its own modules, too."""
+    (tmp_path / "msgspec.py").write_text("print('reading', flush=True)\nimport time\ntime.sleep(60)\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    child = subprocess.Popen(
+        [*WORDS, "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"reading\n"
+    child.send_signal(signal.SIGINT)
+    out, told = child.communicate(timeout=30)
+
+    assert (child.returncode, out, told) == (130, b"", b"")
+
+
+CLOSED: Final = {
+    "output": (">&-", "pod.json", 1, "berth-simulation: the output cannot be written: it is closed\n"),
+    "input": ("<&-", "-", 2, "berth-simulation: standard input is closed\n"),
+    "the place for notes": ("2>&-", "alone.json", 0, ""),
+    "the place for notes, after a mistake": ("2>&-", "nothing.json", 2, ""),
+}
+
+
+@pytest.mark.parametrize(("closed", "file", "code", "said"), CLOSED.values(), ids=CLOSED.keys())
+def test_closed(tmp_path: Path, closed: str, file: str, code: int, said: str) -> None:
+    """A stream that was closed before the program started costs one line, or nothing."""
+    desk.save(tmp_path / "pod.json", *desk.both(), desk.pod())
+    desk.save(tmp_path / "alone.json", desk.device(), desk.pod())
+    answer = subprocess.run(
+        ["sh", "-c", f'exec "$0" "$@" {closed}', *WORDS, "place", "-o", "json", file],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=tmp_path,
+        check=False,
+    )
+
+    assert (answer.returncode, answer.stderr) == (code, said)
+    assert bool(answer.stdout) == (code == 0)
+
+
 def _wait_until_it_reads(child: subprocess.Popen[bytes]) -> None:
     """Wait until the child sleeps in a read of its standard input."""
     wait, call = Path(f"/proc/{child.pid}/wchan"), Path(f"/proc/{child.pid}/syscall")

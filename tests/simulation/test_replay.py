@@ -147,6 +147,16 @@ def test_node_joins_and_leaves() -> None:
     ]
 
 
+def test_device_goes_with_its_node() -> None:
+    """A Device is gone with its Node; a trace of a cluster, which tells of both, is no mistake."""
+    told = replay(
+        {"at": 1, "remove": {"kind": "Node", "name": "n1"}},
+        {"at": 2, "remove": {"kind": "Device", "name": "n1"}},
+    )
+
+    assert brief(told) == [(1, "removed", "n1")]
+
+
 def test_agent_falls_silent() -> None:
     """Without its Lease an agent is silent, and its node gets no pod until the Lease is back."""
     told = replay(
@@ -274,6 +284,14 @@ BAD: Final[dict[str, tuple[Any, str]]] = {
         {"at": 0, "remove": {"kind": "Secret", "name": "a"}},
         "remove: 'Secret' is none of Node, Device, Lease, PlacementPolicy, PriorityClass",
     ),
+    "removing a Node that is not there": (
+        {"at": 0, "remove": {"kind": "Node", "name": "zz"}},
+        "there is no Node zz at this time",
+    ),
+    "removing a Lease that is not there": (
+        {"at": 0, "remove": {"kind": "Lease", "name": "zz"}},
+        "there is no Lease zz at this time",
+    ),
     "removing without a name": (
         {"at": 0, "remove": "n1"},
         'remove: expected {"kind": ..., "name": ...}, found \'n1\'',
@@ -288,6 +306,14 @@ def test_mistakes(event: Any, said: str) -> None:
     answer = desk.run("replay", "-", stdin=f"{json.dumps({'at': 0, 'apply': desk.node()})}\n\n{line}\n")
 
     assert answer == (2, "", f"berth-simulation: stdin: line 3: {said}\n")
+
+
+def test_removed_twice() -> None:
+    """What was removed is not there any more."""
+    node = {"kind": "Node", "name": "n1"}
+    answer = run(*({"at": at, "remove": node} for at in range(2)), given=(desk.node(),))
+
+    assert answer == (2, "", "berth-simulation: stdin: line 3: there is no Node n1 at this time\n")
 
 
 def test_twice() -> None:

@@ -36,7 +36,7 @@ RESOURCES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "slices of HAMi and whole cards of another": (
         {"nvidia.com/gpumem": 1, "alpha.gpu/numgpu": 1},
-        " asks for both alpha.gpu/numgpu and nvidia.com/gpu; ask in one way only",
+        " asks for both alpha.gpu/numgpu and nvidia.com/gpumem; ask in one way only",
     ),
     "HAMi: memory in MiB and in percent": (
         {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1, "nvidia.com/gpumem-percentage": 1},
@@ -49,6 +49,13 @@ RESOURCES: dict[str, tuple[dict[str, object], str]] = {
     "HAMi: more than all memory of two cards": (
         {"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 101},
         ": nvidia.com/gpumem-percentage: 101 is more than 100 percent of each of 2 cards",
+    ),
+    "HAMi: memory of no card": (
+        {"nvidia.com/gpu": 0, "nvidia.com/gpumem": 3000},
+        (
+            " asks for nvidia.com/gpumem: 3000 of each card and for nvidia.com/gpu: 0; "
+            "ask for at least one card, or leave both out"
+        ),
     ),
     "HAMi: half a slice": (
         {"nvidia.com/gpu": "0.5", "nvidia.com/gpumem": 10},
@@ -145,7 +152,25 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "KAI: a fraction and whole cards": (
         {"annotations": {"gpu-fraction": "0.5"}, "gpus": 1},
         INVALID,
-        "container main asks for both nvidia.com/gpu and gpu-fraction-num-devices; ask in one way only",
+        "container main asks for both nvidia.com/gpu and gpu-fraction; ask in one way only",
+    ),
+    "KAI: a fraction of one card, and two cards": (
+        {
+            "annotations": {"gpu-fraction": "0.5"},
+            "containers": [manifests.asking("main", {names.GPU_SHARED: 2})],
+        },
+        INVALID,
+        f"container main: berth.dev/gpu.shared: 2 and gpu-fraction: 0.5 {DISAGREE}",
+    ),
+    "KAI: no fraction": (
+        {"annotations": {"gpu-fraction": "0"}},
+        INVALID,
+        "annotation gpu-fraction: 0 asks for nothing; write more than 0, or leave it out",
+    ),
+    "KAI: a fraction of no card": (
+        {"annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"}},
+        INVALID,
+        "annotation gpu-fraction-num-devices: 0 asks for nothing; write more than 0, or leave it out",
     ),
     "KAI: a fraction, and whole cards elsewhere": (
         {

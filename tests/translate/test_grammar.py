@@ -144,6 +144,13 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
         {CORE: 300, RATIO: 200},
         "berth.dev/gpu-core: 300 is more than 100 percent of each of 2 cards",
     ),
+    "compute of one card and a half": (
+        {CORE: 150, RATIO: 200},
+        (
+            "berth.dev/gpu-core: 150 is neither a part of one card nor whole cards; write 1 to 100 or a "
+            "multiple of 100, or add berth.dev/gpu.shared: 2 to divide it among 2 cards"
+        ),
+    ),
     "more ratio than the cards have": (
         {SHARED: 2, RATIO: 300},
         "berth.dev/gpu-memory-ratio: 300 is more than 100 percent of each of 2 cards",
@@ -326,10 +333,9 @@ def second_opinion(asked: Mapping[str, int]) -> Gpus | None:
         return None
     count = given.get(SHARED, 0)
     if not count:
-        ratio = given.get(RATIO, 0)
-        if ratio > 100 and ratio % 100:
+        if any(given.get(name, 0) > 100 and given.get(name, 0) % 100 for name in (CORE, RATIO)):
             return None
-        count = max(1, ratio // 100)
+        count = max(1, given.get(RATIO, 0) // 100)
     if any(given.get(name, 0) % count or given.get(name, 0) // count > 100 for name in (CORE, RATIO)):
         return None
     core, ratio, memory = (given.get(name, 0) for name in (CORE, RATIO, MEMORY))

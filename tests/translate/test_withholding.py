@@ -204,6 +204,8 @@ NOTHING: dict[str, raw.Pod] = {
     "asks for no cards, with a record of another node": manifests.pod(
         annotations=manifests.record("n2", main=[0]), **ON_NODE
     ),
+    "asks for shares of no card": manifests.one({"nvidia.com/gpu": 0, "nvidia.com/gpumem": 3000}, **ON_NODE),
+    "asks for nothing of a card": manifests.pod(annotations={"gpu-fraction": "0"}, **ON_NODE),
     "asks for another maker's card": manifests.one({"amd.com/gpu": 1}, **ON_NODE),
 }
 

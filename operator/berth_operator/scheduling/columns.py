@@ -123,6 +123,7 @@ class Columns:
         # Of each node: cards withheld without a name, replicas, MIG instances and other devices left.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
         self.replicas: Numbers = np.zeros(ROWS, dtype=np.int64)
+        self.pieces: Numbers = np.zeros(ROWS, dtype=np.int64)  # Replicas and instances, taken ones too.
         self.instances: Numbers = _matrix(1)
         self.others: Numbers = _matrix(1)
         self.log: list[int] = []
@@ -157,7 +158,7 @@ class Columns:
         """Make room for so many rows."""
         while count > len(self.known):
             more = len(self.known)
-            for name in ("known", "withheld", "replicas"):
+            for name in ("known", "withheld", "replicas", "pieces"):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
             for name in (*CARD_TABLES, "instances", "others"):
@@ -202,7 +203,7 @@ class Columns:
         for name in (*CARD_TABLES, "instances", "others"):
             getattr(self, name)[at] = 0
         self.model[at] = ABSENT
-        self.replicas[at] = 0
+        self.replicas[at] = self.pieces[at] = 0
 
     def clear(self, at: int) -> None:
         """Empty a row for its next node."""

@@ -51,7 +51,7 @@ def recount(table: columns.Columns, row: Row) -> None:
     table.state[at] = _state(row)
     for name in ("core", "memory", "ratio", "space", "open", "whole", "trouble", "instances", "others"):
         getattr(table, name)[at] = 0
-    table.replicas[at] = 0
+    table.replicas[at] = table.pieces[at] = 0
     for slot, card in enumerate(cards):
         table.trouble[at, slot] = _trouble(card)
         if view.open and shared(card):
@@ -94,7 +94,9 @@ def _recount_rest(table: columns.Columns, row: Row, view: views.View) -> None:
     for card in view.device.cards:
         if card.trouble is None and card.replicas > 1:
             table.replicas[at] += verdicts.free_replicas(view, card)
+            table.pieces[at] += card.replicas
         for one in card.instances if card.trouble is None else ():
+            table.pieces[at] += 1
             column = table.profile(one.profile)
             table.instances[at, column] += view.usage(one.uuid) == views.UNUSED
     for other in view.device.others:

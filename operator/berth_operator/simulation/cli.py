@@ -34,7 +34,8 @@ Place the pods of FILEs that have no node yet: by priority, then in the order gi
 on what those before it left. Pods that have a node keep what their annotation
 {names.ALLOCATION} says. FILEs are manifests as people write them or as
 `kubectl get -o yaml` prints them: Node, Device, Pod, PlacementPolicy, PriorityClass,
-Lease; other kinds are passed over. A FILE may be a folder, or - for standard input.
+Lease; other kinds are passed over. A FILE may be a folder, which stands for all *.yaml,
+*.yml and *.json in it and in its folders, or - for standard input.
 """
 EXAMPLES_PLACE: Final = f"""\
 examples:
@@ -236,5 +237,5 @@ def read(chosen: Chosen) -> scenario.Scenario:
 
 def tell(chosen: Chosen, notes: Sequence[str]) -> None:
     """Write notes beside the output."""
-    if not chosen.quiet:
+    if not chosen.quiet and sys.stderr is not None:
         sys.stderr.writelines(f"{PROGRAM}: {one_line(note)}\n" for note in notes)

@@ -15,7 +15,7 @@ from berth_crds.client import lease
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ledger
 from berth_operator.scheduling import cycle, decisions, inventory, policy, search
-from berth_operator.simulation import defaults, manifests
+from berth_operator.simulation import defaults, manifests, moments
 from berth_operator.translate import devices, nodes, policies, raw
 
 
@@ -106,11 +106,7 @@ class Cluster:
 
 def renewal(thing: lease.Lease) -> dt.datetime | None:
     """Read when a Lease was renewed; None where it does not say so."""
-    try:
-        moment = dt.datetime.fromisoformat(thing.spec.renew_time or "")
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return moments.read(thing.spec.renew_time or "")
 
 
 def condemned(thing: wire.Device) -> bool:

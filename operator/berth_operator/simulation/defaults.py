@@ -7,7 +7,7 @@ that it is the same in every run.
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -52,17 +52,9 @@ def class_name(thing: manifests.Thing) -> str:
 
 def node(thing: manifests.Thing) -> raw.Node:
     """Give a node as the kubelet would report it; without allocatable its whole capacity counts."""
-    given: raw.Node = thing.value
+    given: kinds.Node = thing.value
     allocatable = given.status.allocatable
     if allocatable is None:
-        allocatable = _capacity(thing.body)
-    status = raw.NodeStatus(allocatable={PODS: MOST_PODS, **allocatable})
+        allocatable = given.status.capacity or {}
+    status = kinds.NodeStatus(allocatable={PODS: MOST_PODS, **allocatable})
     return msgspec.structs.replace(given, status=status)
-
-
-def _capacity(body: Mapping[str, Any]) -> raw.Resources:
-    status = body.get("status")
-    capacity = status.get("capacity") if isinstance(status, dict) else None
-    if not isinstance(capacity, dict):
-        return {}
-    return {name: value for name, value in capacity.items() if isinstance(value, str | int | float)}

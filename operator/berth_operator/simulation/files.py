@@ -1,12 +1,13 @@
 """Files, folders and standard input: where manifests and traces come from.
 
 A file may hold YAML or JSON, several documents one after the other, whatever its name
-ends in; a folder stands for the manifests that lie directly in it, as for kubectl. Each
-document remembers where it came from, for the sake of the sentence that may be needed.
+ends in; a folder stands for all manifests in it and in its folders. Each document
+remembers where it came from, for the sake of the sentence that may be needed.
 """
 
 import dataclasses
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -45,17 +46,25 @@ def read(names: Sequence[str]) -> Iterator[Document]:
 
 
 def expand(name: str) -> list[str]:
-    """Give the manifests of a folder by name; a file stands for itself."""
+    """Give the manifests of a folder and of its folders, by name; a file stands for itself."""
     if name == STDIN or not Path(name).is_dir():
         return [name]
-    found = sorted(str(path) for path in Path(name).iterdir() if path.suffix in ENDINGS and path.is_file())
+    walk = os.walk(name, onerror=_unreadable)
+    paths = (Path(folder, file) for folder, _, files in walk for file in files)
+    found = sorted(path for path in paths if path.suffix in ENDINGS and path.is_file())
     if not found:
         raise Mistake(f"{name}: there are no manifests in this folder")
-    return found
+    return [str(path) for path in found]
+
+
+def _unreadable(error: OSError) -> None:
+    raise Mistake(f"{error.filename}: {error.strerror}")
 
 
 def text(name: str) -> str:
     """Read a whole file, or all of standard input."""
+    if name == STDIN and sys.stdin is None:
+        raise Mistake("standard input is closed")
     try:
         raw = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
         return raw.decode("utf-8-sig")

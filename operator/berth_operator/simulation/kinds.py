@@ -8,6 +8,7 @@ ledger relies are repeated here.
 
 import collections
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -17,7 +18,7 @@ import pydantic
 
 from berth_crds import device, gpupod, names, policy, wire
 from berth_crds.client import lease
-from berth_operator.simulation import mistakes
+from berth_operator.simulation import mistakes, moments
 from berth_operator.simulation.mistakes import Mistake
 from berth_operator.translate import policies, quantities, raw
 
@@ -32,6 +33,18 @@ class PriorityClass(wire.Struct, frozen=True):
     metadata: wire.Meta
     value: int
     global_default: bool = False
+
+
+class NodeStatus(raw.NodeStatus, frozen=True):
+    """What a node can give, and what it has, which people write who leave the former out."""
+
+    capacity: raw.Resources | None = None
+
+
+class Node(raw.Node, frozen=True):
+    """One node."""
+
+    status: NodeStatus = NodeStatus()
 
 
 Body = dict[str, Any]
@@ -63,7 +76,7 @@ class Kind:
             thing = self._read_strictly(body)
         if self.model is not None:
             _validate(self.model, body)
-        for fault in self.faults(thing):
+        for fault in itertools.chain(_of_meta(thing.metadata), self.faults(thing)):
             raise Mistake(fault)
         return thing
 
@@ -106,11 +119,34 @@ def _validate(model: type[pydantic.BaseModel], body: Body) -> None:
 # ---------------------------------------------------------------- what the schema cannot say
 
 
+def _of_meta(meta: wire.Meta) -> Iterator[str]:
+    yield from _moment("metadata.creationTimestamp", meta.creation_timestamp or None)
+    yield from _moment("metadata.deletionTimestamp", meta.deletion_timestamp)
+
+
+def _moment(place: str, text: str | None) -> Iterator[str]:
+    if text is not None and moments.read(text) is None:
+        yield f"{place}: expected a time such as 2026-03-02T08:00:00Z, found {mistakes.shown(text)}"
+
+
+def _of_lease(thing: lease.Lease) -> Iterator[str]:
+    yield from _moment("spec.renewTime", thing.spec.renew_time)
+
+
+def _of_class(thing: PriorityClass) -> Iterator[str]:
+    yield from _in_32_bits("value", thing.value)
+
+
+def _in_32_bits(place: str, value: int | None) -> Iterator[str]:
+    if value is not None and not -(2**31) <= value < 2**31:
+        yield f"{place}: expected a whole number of 32 bits, found {mistakes.shown(value)}"
+
+
 def _of_device(thing: wire.Device) -> Iterator[str]:
     if thing.spec.node != thing.metadata.name:
         yield f"spec.node must be the name of the Device, found {mistakes.shown(thing.spec.node)}"
     for what, seen in (
-        ("the uuid {}", [card.uuid for card in thing.spec.devices]),
+        ("the uuid {}", [uuid for card in thing.spec.devices for uuid in _uuids(card)]),
         ("the minor {} of type {}", [(card.minor, card.type) for card in thing.spec.devices]),
     ):
         for one in _twice(seen):
@@ -119,6 +155,10 @@ def _of_device(thing: wire.Device) -> Iterator[str]:
     for card in thing.spec.devices:
         if card.type == "gpu" and not card.memory:
             yield f"spec.devices: {card.uuid}: memory must be given for a device of type gpu"
+
+
+def _uuids(card: wire.Card) -> list[str]:
+    return [card.uuid, *(one.uuid for one in (card.mig.instances if card.mig else ()))]
 
 
 def _twice(values: list[Any]) -> list[Any]:
@@ -131,12 +171,14 @@ def _of_policy(thing: wire.PlacementPolicy) -> Iterator[str]:
         yield rules
 
 
-def _of_node(thing: raw.Node) -> Iterator[str]:
+def _of_node(thing: Node) -> Iterator[str]:
+    yield from _quantities("status.capacity", thing.status.capacity)
     yield from _quantities("status.allocatable", thing.status.allocatable)
 
 
 def _of_pod(thing: raw.Pod) -> Iterator[str]:
     spec = thing.spec
+    yield from _in_32_bits("spec.priority", spec.priority)
     if not spec.containers:
         yield "spec.containers is missing or empty"
     both = (("initContainers", spec.init_containers or ()), ("containers", spec.containers))
@@ -153,6 +195,29 @@ def _of_container(place: str, container: raw.Container) -> Iterator[str]:
     if not container.name:
         yield f"{place}.name is missing"
     yield from _of_resources(f"{place}.resources", container.resources)
+    if container.resources is not None:
+        limits, requests = container.resources.limits or {}, container.resources.requests or {}
+        for name, request in requests.items():
+            yield from _within(f"{place}.resources", name, request, limits.get(name))
+
+
+def _within(place: str, name: str, request: raw.Quantity, limit: raw.Quantity | None) -> Iterator[str]:
+    """Compare a request with its limit as the API server does: what cannot be overcommitted must be equal."""
+    at, strict = f"{place}.requests.{name}: {mistakes.shown(request)}", not _overcommitted(name)
+    if limit is None:
+        if strict:
+            yield f"{at} stands there without a limit; the API server wants an equal limit of {name}"
+        return
+    asked, most = quantities.exact(str(request)), quantities.exact(str(limit))
+    if strict and asked != most:
+        yield f"{at} differs from the limit, {mistakes.shown(limit)}; the API server wants them to be equal"
+    elif asked > most:
+        yield f"{at} is more than the limit, {mistakes.shown(limit)}"
+
+
+def _overcommitted(name: str) -> bool:
+    """Tell whether less may be requested than the limit: of Kubernetes' own resources but for huge pages."""
+    return ("/" not in name or "kubernetes.io/" in name) and not name.startswith("hugepages-")
 
 
 def _of_resources(place: str, resources: raw.ContainerResources | None) -> Iterator[str]:
@@ -164,16 +229,19 @@ def _of_resources(place: str, resources: raw.ContainerResources | None) -> Itera
 def _quantities(place: str, amounts: Mapping[str, raw.Quantity] | None) -> Iterator[str]:
     for name, value in (amounts or {}).items():
         try:
-            quantities.exact(str(value))
+            amount = quantities.exact(str(value))
         except ValueError:
             yield f"{place}.{name}: {mistakes.shown(value)} is not a quantity"
+            continue
+        if amount < 0:
+            yield f"{place}.{name}: expected no less than 0, found {mistakes.shown(value)}"
 
 
 KINDS: Final = (
-    Kind("Node", "v1", raw.Node, faults=_of_node),
+    Kind("Node", "v1", Node, faults=_of_node),
     Kind("Pod", "v1", raw.Pod, namespaced=True, faults=_of_pod),
-    Kind("PriorityClass", "scheduling.k8s.io/v1", PriorityClass),
-    Kind("Lease", "coordination.k8s.io/v1", lease.Lease, namespaced=True),
+    Kind("PriorityClass", "scheduling.k8s.io/v1", PriorityClass, faults=_of_class),
+    Kind("Lease", "coordination.k8s.io/v1", lease.Lease, namespaced=True, faults=_of_lease),
     Kind("Device", names.API_VERSION, wire.Device, model=device.Device, faults=_of_device),
     Kind("GpuPod", names.API_VERSION, wire.GpuPod, namespaced=True, model=gpupod.GpuPod),
     Kind(

@@ -99,9 +99,14 @@ class Reader:
 
 def unfolded(body: Any, at: str) -> Iterator[tuple[str, Any]]:
     """Give the objects of a list, and of lists in it; an object stands for itself."""
-    items = body.get("items") if isinstance(body, dict) else None
     kind = body.get("kind") if isinstance(body, dict) else None
-    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
+    if not isinstance(kind, str) or not kind.endswith("List"):
+        yield at, body
+        return
+    items = body.get("items")
+    if not isinstance(items, list):
+        if _surely_list(body):
+            raise Mistake(f"{at}: {kind}: items: expected a list, found {mistakes.shown(items)}")
         yield at, body
         return
     common = (
@@ -110,6 +115,12 @@ def unfolded(body: Any, at: str) -> Iterator[tuple[str, Any]]:
     for number, item in enumerate(items, start=1):
         whole = {**common, **item} if isinstance(item, dict) else item
         yield from unfolded(whole, f"{at}: item {number}")
+
+
+def _surely_list(body: kinds.Body) -> bool:
+    """Tell a list of objects from an object of a kind whose name happens to end in List."""
+    version, of = body.get("apiVersion"), body["kind"].removesuffix("List")
+    return not of or (isinstance(version, str) and (version.rpartition("/")[0], of) in kinds.READ)
 
 
 def about(body: kinds.Body) -> str:

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 import msgspec
 
 from berth_crds import names
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import backlog, decisions, holds
 from berth_operator.simulation import cluster, manifests, records, scenario, usage, whys
 from berth_operator.translate import pods, raw
 
@@ -109,6 +109,12 @@ def take(
             paper.book.pod_bound(hold, teaches)
             if fault:
                 notes.append(f"{thing.file}: Pod {thing.title} withholds cards of {hold.node}: {fault}")
+            missing = ", ".join(_missing(paper, hold))
+            if missing:
+                notes.append(
+                    f"{thing.file}: Pod {thing.title}: its allocation names {missing}, "
+                    f"which the Device {hold.node} does not have"
+                )
         case pods.Waiting(candidate, gated):
             paper.pending[candidate.uid] = pod
             paper.book.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
@@ -118,6 +124,19 @@ def take(
         case pods.Over():
             return _left_alone(thing, pod)
     return None
+
+
+def _missing(paper: cluster.Cluster, hold: holds.Hold) -> list[str]:
+    """Name the devices that a pod is said to hold and that are not there, if it is known what is there."""
+    row = paper.picture.row(hold.node)
+    if row is None or row.device is None:
+        return []
+    there = {
+        uuid
+        for one in (*row.device.cards, *row.device.others)
+        for uuid in (one.uuid, *(instance.uuid for instance in one.instances))
+    }
+    return [share.uuid for share in hold.shares if share.uuid not in there]
 
 
 def _left_alone(thing: manifests.Thing, pod: raw.Pod) -> Aside | None:

@@ -150,11 +150,17 @@ class Replay:
                 for thing in things:
                     yield from self._apply(thing)
             case traces.Remove(kind, namespace, name):
-                yield from self._remove(kind, namespace, name)
+                yield from self._go(event, (kind, namespace, name))
             case traces.Finish(key) | traces.Delete(key):
                 yield from self._leave(event, key)
             case _:
                 assert_never(event.act)
+
+    def _go(self, event: traces.Event, key: scenario.Key) -> Iterator[Told]:
+        if key in self._given.things:
+            yield from self._remove(*key)
+        elif key not in self._lost:
+            raise Mistake(f"{event.place}: there is no {key[0]} {key[2]} at this time")
 
     def _leave(self, event: traces.Event, key: scenario.Key) -> Iterator[Told]:
         if key not in self._pods and key not in self._lost:
@@ -209,7 +215,7 @@ class Replay:
             yield from self._come(thing, None)
 
     def _remove(self, kind: str, namespace: str, name: str) -> Iterator[Told]:
-        self._given.things.pop((kind, namespace, name), None)
+        del self._given.things[kind, namespace, name]
         yield self._told(News("removed", kind, name))
         if kind == "Node":
             row = self._paper.picture.row(name)
@@ -217,8 +223,10 @@ class Replay:
                 self._lost.add(self._keys[uid])
                 yield from self._delete(self._keys[uid], "deleted with its node")
             # The Device is owned by the Node.
-            self._given.things.pop(("Device", "", name), None)
-            self._paper.remove("Device", "", name)
+            device = "Device", "", name
+            if self._given.things.pop(device, None) is not None:
+                self._lost.add(device)
+            self._paper.remove(*device)
         self._paper.remove(kind, namespace, name)
         self._paper.book.touched.add(name)
 

@@ -26,6 +26,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Read the request of a whole pod, and all that is wrong with it."""
     wishes, faults = annotations.read(pod)
     containers, wrong = _containers(pod, wishes)
+    wrong += resources.of_nothing(pod)
     faults += _odd_annotations(pod, frozenset(one.name for one in containers))
     if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
         return requests.NO_DEVICES, (*resources.unserved_kinds(pod.spec), *_constraints(pod.spec))

@@ -135,6 +135,11 @@ def _evenly(figures: Figures, means: str, count: int) -> int:
     total = _count(figure, "a whole number of percent")
     if total > count * WHOLE:
         _too_much(figure, -(-total // WHOLE), 0 if count == 1 and SHARED not in figures else count)
+    if total > WHOLE and total % WHOLE and SHARED not in figures:
+        refusals.refuse(
+            f"{figure.place}: {figure.text} is neither a part of one card nor whole cards; write 1 to 100 or "
+            f"a multiple of 100, or add {SHARED}: {count} to divide it among {count} cards"
+        )
     if total % count:
         refusals.refuse(f"{figure.place}: {figure.text} cannot be divided evenly among {count} cards")
     return total // count

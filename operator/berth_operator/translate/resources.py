@@ -142,6 +142,39 @@ def unserved_kinds(spec: raw.PodSpec) -> Iterator[Refusal]:
                 )
 
 
+def of_nothing(pod: raw.Pod) -> Iterator[Refusal]:
+    """Find shares of no card, or nothing of one: nobody means that, and a bound pod holds nothing by it."""
+    for row in aliases.ON_PODS:
+        text = pod.metadata.annotations.get(row.key) if row.project == aliases.KAI else None
+        if text is not None and _is_zero(text):
+            place = f"{row.where} {row.key}: {refusals.shown(text)}"
+            yield refusals.invalid(f"{place} asks for nothing; write more than 0, or leave it out")
+    for container, _ in each_container(pod.spec):
+        amounts = asked(container.resources)
+        for way in aliases.SLICES:
+            key = _of_no_card(way, amounts)
+            if key:
+                yield refusals.invalid(
+                    f"container {container.name} asks for {key}: {refusals.shown(amounts[key])} of each card "
+                    f"and for {way.count}: 0; ask for at least one card, or leave both out"
+                )
+
+
+def _of_no_card(way: aliases.Slices, amounts: Mapping[str, raw.Quantity]) -> str:
+    """Name what is asked of each card, where the number of cards is said to be zero."""
+    if way.count not in amounts or not _is_zero(amounts[way.count]):
+        return ""
+    of_each = (
+        name
+        for name, amount in sorted(amounts.items())
+        if name in aliases.RESOURCES
+        and aliases.RESOURCES[name].each
+        and aliases.RESOURCES[name].project == way.project
+        and not _is_zero(amount)
+    )
+    return next(of_each, "")
+
+
 def _is_zero(quantity: raw.Quantity) -> bool:
     try:
         return quantities.exact(str(quantity)) == 0
@@ -268,11 +301,10 @@ def unfolded(container: str, figures: Sequence[Figure]) -> Sequence[Figure]:
 
 
 def _lone(container: str, way: aliases.Slices, each: Sequence[Figure]) -> Figure:
-    """Take one card for granted where the project does."""
+    """Take one card for granted where the project does; people are told of the key that they wrote."""
     if not any(one.means in way.lone for one in each):
         refusals.refuse(f"container {container}: {each[0].key} needs {way.count} beside it")
-    one = fractions.Fraction(1)
-    return Figure(each[0].place, way.count, "1", names.GPU_SHARED, one)
+    return dataclasses.replace(each[0], means=names.GPU_SHARED, value=fractions.Fraction(1), slices="")
 
 
 def _exclusive(way: aliases.Slices, each: Sequence[Figure], count: Figure) -> Sequence[Figure]:

@@ -296,7 +296,9 @@ def test_rings_are_the_largest_sets_with_every_pair_joined(case: tuple[boards.Bo
 
 def test_more_sets_than_can_be_compared_still_give_a_good_one() -> None:
     """On a board of twenty cards in two halves, ten cards come from one half."""
-    worth = tuple(tuple(boards.NVLINK_WORTH if a != b and a % 2 == b % 2 else 0 for b in range(20)) for a in range(20))
+    worth = tuple(
+        tuple(boards.NVLINK_WORTH if a != b and a % 2 == b % 2 else 0 for b in range(20)) for a in range(20)
+    )
     board = boards.Board(20, worth)
 
     best = topology.best_set(board, (1 << 20) - 1, 10)

@@ -3,8 +3,8 @@
 The usable rest of a node is its free card space, but no more than its free cpu and memory
 will feed, by what the workload has taught (`lessons`). A placement costs what that falls
 by. Among nodes that lose equally, a share goes to the card whose remaining space is then
-worth most; among equal ones, to the fullest card (whole cards: to the node with the
-fewest); then to the node that has the least cpu and memory to spare beyond its cards.
+worth most; among equal ones, to the fullest card (whole cards, replicas and instances: to
+the node with the fewest left); then to the node that has the least cpu and memory to spare beyond its cards.
 These are compared strictly in this order, never added up: mixing them was tried, and is
 worse. One number holds them all: a whole one of 50 bits, so that it is exact and no
 node's score depends on another's.
@@ -38,8 +38,9 @@ def fragmentation(look: looks.Look) -> looks.Ranking:
         key += np.minimum(middle, _top(CARD + FULL)) * float(1 << SPARE)
         key += np.minimum(np.maximum(spare, 0.0), _top(SPARE))
     else:
-        # A pod without cards goes where cpu and memory feed least after it: the others stay able.
-        key += np.minimum(np.rint(feeds_after * 16), _top(CARD + FULL + SPARE))
+        # A pod without cards goes where there is none, then where cpu and memory feed least after it.
+        bits = CARD + FULL + SPARE - 1
+        key += np.minimum(np.rint(feeds_after * 16), _top(bits)) + look.served * float(1 << bits)
     return looks.Ranking(looks.BEST - key * (looks.BEST / (1 << ALL)), slot)
 
 
@@ -63,8 +64,9 @@ def _cards(
 ) -> tuple[columns.Numbers, columns.Numbers | None, columns.Numbers | int]:
     """Give what comes after the loss, the slot of a simple share, and the space that is taken."""
     if look.fit is None or look.share is None:
-        whole = columns.count(look.whole)
-        return whole, None, look.taken_core() * MILLI
+        # Of cut cards those go first that are nearly given out.
+        rest = look.pieces_left if look.taken_pieces() else columns.count(look.whole)
+        return rest, None, look.taken_core() * MILLI
     # Cost and slot in one number: so the cheapest card of each node is one minimum over columns.
     bits = look.fit.shape[1].bit_length()
     cost = (_costs(look, look.share) << bits) + np.arange(look.fit.shape[1])

@@ -78,6 +78,25 @@ class Look:
         """Bytes that each node has left."""
         return self._left(facts.MEMORY)
 
+    @property
+    def pieces(self) -> columns.Numbers:
+        """Replicas and MIG instances that each node has."""
+        return self.table.pieces[self.rows]
+
+    @property
+    def pieces_left(self) -> columns.Numbers:
+        """Those of them that nobody has."""
+        left: columns.Numbers = self.table.replicas[self.rows] + columns.total(
+            self.table.instances[self.rows]
+        )
+        return left
+
+    @property
+    def served(self) -> columns.Mask:
+        """Nodes with anything that pods without cards had better leave to others."""
+        served: columns.Mask = self.open.any(axis=1) | (self.pieces > 0)
+        return served
+
     def _left(self, name: str) -> columns.Numbers:
         return self.table.left[:, self.table.resources.of[name]][self.rows]
 
@@ -103,6 +122,10 @@ class Look:
         by_memory = percent_of(self.memory - ask.memory, self.total)
         left: columns.Numbers = np.minimum(self.core - ask.core, by_memory)
         return left
+
+    def taken_pieces(self) -> int:
+        """Say how many replicas and instances the pod would take."""
+        return self.need.replicas + sum(ask.count for ask in self.need.instances)
 
     def taken_core(self) -> int:
         """Say how much compute the pod would take of the node's cards, in percent."""
