@@ -144,6 +144,13 @@ DETAILED = {
     "no instances": (Count(Reason.FULL, "MIG 1g.10gb", 2), "2 have too few free MIG 1g.10gb instances"),
     "no other devices": (Count(Reason.FULL, "rdma", 1), "1 has too few free rdma devices"),
     "few other devices": (Count(Reason.TOO_FEW_CARDS, "rdma", 1), "1 has too few rdma devices"),
+    "cordoned devices": (Count(Reason.CORDONED, "fpga", 2), "2 have cordoned fpga devices"),
+    "unhealthy instances": (
+        Count(Reason.UNHEALTHY, "MIG 1g.10gb", 1),
+        "1 has too few healthy MIG 1g.10gb instances",
+    ),
+    "occupied devices": (Count(Reason.OCCUPIED, "rdma", 1), "1 has rdma devices occupied by strangers"),
+    "too few replicas": (Count(Reason.TOO_FEW_CARDS, "replicas", 1), "1 has too few replicas"),
     "none at all": (Count(Reason.NO_DEVICE, "fpga", 1), "1 has no fpga devices"),
     "a nameless source": (Count(Reason.SOURCE_FAILED, "", 1), "1 cannot read its cards"),
     "a name too long": (
