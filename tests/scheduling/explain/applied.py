@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Iterable
 from typing import assert_never
 
-from berth_operator.scheduling import backlog, inventory
+from berth_operator.scheduling import backlog, explain, inventory
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.explain import findings
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
-from scheduling.explain import clusters
+from scheduling.explain import clusters, spoken
 
 
 def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Change) -> bool:
@@ -20,11 +20,14 @@ def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings
             counted = len(able) == change.edit.nodes if change.edit.exact else len(able) >= change.edit.nodes
             return counted and change.edit.example in able
         case findings.MakeRoom():
-            return clusters.takes(_with_room(picture, change), pod)
+            done = spoken.done(picture, explain.would_fit(change))
+            return clusters.takes(_with_room(picture, change), pod) and clusters.takes(done, pod)
         case findings.EndPods():
-            return clusters.takes(without(picture, change.node, change.pods), pod)
+            ended = clusters.takes(without(picture, change.node, change.pods), pod)
+            return ended and clusters.takes(spoken.done(picture, explain.would_fit(change)), pod)
         case findings.FreeResource():
-            return clusters.takes(_with_resource(picture, change), pod)
+            done = spoken.done(picture, explain.would_fit(change))
+            return clusters.takes(_with_resource(picture, change), pod) and clusters.takes(done, pod)
         case findings.Mend():
             return clusters.takes(_mended(picture, change), pod)
     assert_never(change)

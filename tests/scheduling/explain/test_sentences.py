@@ -96,6 +96,33 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.cards(cpu=4000),
         "0/2 nodes fit: 2 lack cpu (nearest: n2 has 3 of 4 cpu free). Would fit if 1 cpu were freed on n2.",
     ),
+    "cpu that pods with cards hold": (
+        scenes.picture(
+            scenes.node(cpu=4000),
+            scenes.device(cards=8),
+            *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(4)),
+        ),
+        scenes.cards(cpu=2000),
+        "0/1 nodes fit: 1 lacks cpu. Would fit if 2 cpu were freed on n1.",
+    ),
+    "cpu and cards": (
+        scenes.picture(
+            scenes.node(cpu=2000),
+            scenes.device(),
+            *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(2)),
+        ),
+        scenes.cards(cpu=1000),
+        "0/1 nodes fit: 1 is full. Would fit if ml/a0 ended on n1.",
+    ),
+    "room for pods": (
+        scenes.picture(
+            nodes.Node("n1", allocatable=((nodes.CPU, 8000), (nodes.PODS, 1))),
+            scenes.device(),
+            scenes.hold("a", scenes.share(0)),
+        ),
+        scenes.cards(),
+        "0/1 nodes fit: 1 has no room for another pod. Would fit if 1 pod ended on n1.",
+    ),
     "more cpu than there is": (
         scenes.picture(*scenes.several(2)),
         scenes.cards(cpu=9000),

@@ -6,6 +6,7 @@ from typing import Final, assert_never
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.explain import closely, findings, words
 from berth_operator.scheduling.explain.findings import Condition, Unit
+from berth_operator.scheduling.nodes import facts
 
 DROPPED: Final[Mapping[Condition, str]] = {
     Condition.MODELS: "the condition on models were dropped",
@@ -46,6 +47,9 @@ def clause(change: findings.Change) -> str:
             return _room(change)
         case findings.EndPods():
             return _ended(change)
+        case findings.FreeResource(node, measure) if measure.name == facts.PODS:
+            pods = "1 pod" if measure.missing == 1 else f"{measure.missing} pods"
+            return f"{pods} ended on {words.short(node)}"
         case findings.FreeResource(node, measure):
             freed = words.amount(measure.unit, measure.missing)
             return f"{freed} {words.short(measure.name)} were freed on {words.short(node)}"

@@ -145,7 +145,11 @@ class MakeRoom:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndPods:
-    """These pods of a node end; `devices` are those of theirs that this pod would then get."""
+    """These pods of a node end.
+
+    `devices` are those of theirs that this pod would then get, if giving back these and
+    nothing else were enough; else there are none, and it takes the pods with all they hold.
+    """
 
     node: str
     pods: tuple[str, ...]
@@ -196,7 +200,7 @@ class Mend:
 Change = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
 
 # Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
-ORDER: Final = (MakeRoom, EndPods, FreeResource, Mend, AskLess, Drop)
+ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, Drop)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
 
 
