@@ -244,6 +244,14 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
             "Would fit if GPU-n1-0 of n1 were freed."
         ),
     ),
+    "a scope that no card of the node has": (
+        scenes.picture(scenes.node(), scenes.device(cards=8)),
+        scenes.cards(4, manner=requests.Manner(scope=Scope.NVLINK, required=True)),
+        (
+            f"0/1 nodes fit: 1 has too few free cards within one NVLink group. {NEVER} "
+            "Would fit on 1 node if the condition on scope were dropped."
+        ),
+    ),
     "a MIG instance": (
         one_instance(),
         scenes.pod(requests.Instances("1g.5gb", 1)),

@@ -202,6 +202,10 @@ Change = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
 # Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
 ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, Drop)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
+WISH_SIZE: Final = 0.5  # The size of giving up a wish: which devices rather than others, or how near each other.
+WISHES: Final = frozenset(
+    {Condition.SCOPE, Condition.JOINT, Condition.AVOID_MODELS, Condition.AVOID_UUIDS}
+)
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
@@ -209,7 +213,8 @@ def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
 
     The size of a change is the part of the pod's own ask that it is about: 2 of 8 GiB are
     smaller than 1 of 2 cards. A whole node that comes back and a whole condition that goes
-    are as large as all of it. What is equal keeps the order in which it was found.
+    are as large as all of it; a wish that leaves the pod all it asks for comes before the
+    loss of more than half. What is equal keeps the order in which it was found.
     """
     return tuple(sorted(changes, key=lambda one: (round(one.size, 6), ORDER.index(type(one)))))
 
