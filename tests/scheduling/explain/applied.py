@@ -30,6 +30,33 @@ def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings
             return clusters.takes(_with_resource(picture, change), pod) and clusters.takes(done, pod)
         case findings.Mend():
             return clusters.takes(_mended(picture, change), pod)
+        case findings.Pair():
+            return _both(picture, pod, change)
+    assert_never(change)
+
+
+def _both(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Pair) -> bool:
+    """Tell whether the pod fits after both changes."""
+    edits = [one.edit for one in change.changes if isinstance(one, findings.Drop | findings.AskLess)]
+    assert len(set(map(id, edits))) <= 1
+    done = clusters.alone(picture, change.node)
+    for one in change.changes:
+        done = _done(done, one)
+    return clusters.takes(done, edited(pod, edits[0]) if edits else pod)
+
+
+def _done(picture: inventory.Inventory, change: findings.Single) -> inventory.Inventory:
+    match change:
+        case findings.MakeRoom():
+            return _with_room(picture, change)
+        case findings.EndPods():
+            return without(picture, change.node, change.pods)
+        case findings.FreeResource():
+            return _with_resource(picture, change)
+        case findings.Mend():
+            return _mended(picture, change)
+        case findings.Drop() | findings.AskLess():
+            return picture
     assert_never(change)
 
 

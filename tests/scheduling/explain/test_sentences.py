@@ -149,7 +149,10 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
     "two taints": (
         scenes.picture(scenes.node(taints=(TAINT, nodes.Taint("b", "", "NoExecute"))), scenes.device()),
         scenes.cards(),
-        "0/1 nodes fit: 1 has the untolerated taint gpu",
+        (
+            "0/1 nodes fit: 1 has the untolerated taint gpu (nearest: n1: taint b and taint gpu). "
+            "Would fit on at least 1 node if the taint b were tolerated and the taint gpu=yes were tolerated."
+        ),
     ),
     "a selector": (
         scenes.picture(*scenes.several(3)),
@@ -207,7 +210,35 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
     "two conditions at once": (
         scenes.picture(*scenes.several(1)),
         scenes.cards(models=frozenset({"T4"}), memory_at_least=80 * scenes.GIB),
-        f"0/1 nodes fit: 1 has too few cards of model T4. {NEVER}",
+        (
+            f"0/1 nodes fit: 1 has too few cards of model T4. {NEVER} Would fit on at least 1 node "
+            "if the condition on models were dropped and the condition on memory were dropped."
+        ),
+    ),
+    "a cordoned node of another model": (
+        scenes.picture(scenes.node(unschedulable=True), scenes.device()),
+        scenes.cards(models=frozenset({"T4"})),
+        (
+            f"0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned and other model). {NEVER} "
+            "Would fit if n1 were uncordoned and the condition on models were dropped."
+        ),
+    ),
+    "a cordoned node that is full": (
+        scenes.picture(
+            scenes.node(unschedulable=True),
+            scenes.device(),
+            *(scenes.hold(f"a{at}", scenes.share(at)) for at in range(2)),
+        ),
+        scenes.cards(),
+        (
+            "0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned and full). "
+            "Would fit if n1 were uncordoned and ml/a0 ended on n1."
+        ),
+    ),
+    "three things at once": (
+        scenes.picture(scenes.node(unschedulable=True, taints=(TAINT,)), scenes.device()),
+        scenes.cards(models=frozenset({"T4"})),
+        f"0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned, taint gpu and other model). {NEVER}",
     ),
     "a cordoned card": (
         troubled(Reason.CORDONED),

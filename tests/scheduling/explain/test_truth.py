@@ -212,11 +212,41 @@ def test_figures_of_the_nearest_are_true(picture: inventory.Inventory, pod: back
     if nearest is None or row is None:
         return
     view = row.view()
-    assert 0 < nearest.lack < 1
+    assert 0 < nearest.lack < 1 or (nearest.whys and not nearest.measures)
     for card in (*view.device.cards, *view.device.others):
         if card.uuid == nearest.device:
             free = {findings.Unit.PERCENT: view.free_core(card), findings.Unit.BYTES: view.free_memory(card)}
             assert all(one.free == free[one.unit] < one.wanted for one in nearest.measures)
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_nobody_is_left_without_a_word(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """Where no change helps, the nearest is told, unless all nodes refuse for the same one thing."""
+    told = asked(picture, pod)
+    hypothesis.assume(told.total and not told.fits and not told.changes)
+
+    assert told.nearest is not None or len(told.counts) == 1
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_all_that_is_in_the_way_is_true(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """Of the things in the way of the nearest node each is so, and one of them is the node's reason."""
+    nearest = asked(picture, pod).nearest
+    hypothesis.assume(nearest is not None and nearest.whys)
+    assert nearest is not None
+    row = picture.row(nearest.node)
+    assert row is not None
+    assert row.node is not None
+
+    told = {reason for reason, _ in nearest.whys}
+
+    place = rows.refused_place(row.node, pod.demand.where)
+    assert bool(told & hearing.PLACES) == (place is not None)
+    # The taint of a cordoned node is called what it means.
+    assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT
+    assert (Reason.SILENT in told) == bool(pod.request and row.device is not None and row.silent)
 
 
 # ---------------------------------------------------------------- and nothing happens

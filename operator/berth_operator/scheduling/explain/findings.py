@@ -70,7 +70,10 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nearest:
-    """The node that comes closest, and its card where a single one does; `measures` are what is missing."""
+    """The node that comes closest, and its card where a single one does; `measures` are what is missing.
+
+    Where nothing is nearly enough, or not that alone, `whys` are all the things in the way.
+    """
 
     node: str
     reason: decisions.Reason
@@ -79,11 +82,12 @@ class Nearest:
     device: str = ""
     minor: int = NOBODY
     type: str = ""
+    whys: tuple[tuple[decisions.Reason, str], ...] = ()
 
     @property
     def lack(self) -> float:
         """What part is missing of what is missing most."""
-        return max(one.lack for one in self.measures)
+        return max((one.lack for one in self.measures), default=1.0)
 
 
 # ---------------------------------------------------------------- changes
@@ -197,15 +201,27 @@ class Mend:
     size: float
 
 
-Change = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
+Single = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    """Two changes that together let the pod in on a node; both edits have what it then asks."""
+
+    node: str
+    changes: tuple[Single, Single]
+    size: float
+
+
+Change = Single | Pair
 
 # Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
-ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, Drop)
+ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, Drop, Pair)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
-WISH_SIZE: Final = 0.5  # The size of giving up a wish: which devices rather than others, or how near each other.
-WISHES: Final = frozenset(
-    {Condition.SCOPE, Condition.JOINT, Condition.AVOID_MODELS, Condition.AVOID_UUIDS}
+WISH_SIZE: Final = (
+    0.5  # The size of giving up a wish: which devices rather than others, or how near each other.
 )
+WISHES: Final = frozenset({Condition.SCOPE, Condition.JOINT, Condition.AVOID_MODELS, Condition.AVOID_UUIDS})
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
