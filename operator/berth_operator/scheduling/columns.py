@@ -24,6 +24,12 @@ BASE: Final = (facts.CPU, facts.MEMORY, facts.PODS)
 ROWS: Final = 16
 SLOTS: Final = 8
 LOG_KEPT: Final = 1 << 16
+# Of replicas, and of each profile and type: what is left, what is well, and all there is, used or not;
+# and the first trouble of those that are not well, as a number of TROUBLES.
+PILES: Final = ("", "_well", "_in_all", "_trouble")
+REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in PILES)
+INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PILES)
+OTHER_TABLES: Final = tuple(f"others{one}" for one in PILES)
 CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whole", "trouble")
 
 
@@ -120,12 +126,16 @@ class Columns:
         self.trouble: Numbers = _matrix(SLOTS)
         # Of each node: why none of its devices is given out, as a number of STATES.
         self.state: Numbers = np.ones(ROWS, dtype=np.int64)
-        # Of each node: cards withheld without a name, replicas, MIG instances and other devices left.
+        # Of each node: cards withheld without a name.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
-        self.replicas: Numbers = np.zeros(ROWS, dtype=np.int64)
-        self.pieces: Numbers = np.zeros(ROWS, dtype=np.int64)  # Replicas and instances, taken ones too.
-        self.instances: Numbers = _matrix(1)
-        self.others: Numbers = _matrix(1)
+        # Of each node, the piles: replicas, MIG instances by profile, other devices by type.
+        self.replicas, self.replicas_well, self.replicas_in_all, self.replicas_trouble = (
+            np.zeros(ROWS, dtype=np.int64) for _ in PILES
+        )
+        self.instances, self.instances_well, self.instances_in_all, self.instances_trouble = (
+            _matrix(1) for _ in PILES
+        )
+        self.others, self.others_well, self.others_in_all, self.others_trouble = (_matrix(1) for _ in PILES)
         self.log: list[int] = []
         self.logged = 0  # How many entries were dropped from the front of the log.
 
@@ -158,10 +168,10 @@ class Columns:
         """Make room for so many rows."""
         while count > len(self.known):
             more = len(self.known)
-            for name in ("known", "withheld", "replicas", "pieces"):
+            for name in ("known", "withheld", *REPLICA_TABLES):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
-            for name in (*CARD_TABLES, "instances", "others"):
+            for name in (*CARD_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
                 setattr(self, name, _grown(getattr(self, name), rows=more))
             for name in ("allocatable", "left", "model"):
                 setattr(self, name, _grown(getattr(self, name), rows=more, fill=ABSENT))
@@ -186,24 +196,27 @@ class Columns:
         """Find a MIG profile's column, or make one."""
         at = self.profiles.add(name)
         if at >= self.instances.shape[1]:
-            self.instances = _grown(self.instances, slots=1)
+            self._widen(INSTANCE_TABLES)
         return at
 
     def type(self, name: str) -> int:
         """Find another device type's column, or make one."""
         at = self.types.add(name)
         if at >= self.others.shape[1]:
-            self.others = _grown(self.others, slots=1)
+            self._widen(OTHER_TABLES)
         return at
+
+    def _widen(self, tables: tuple[str, ...]) -> None:
+        for name in tables:
+            setattr(self, name, _grown(getattr(self, name), slots=1))
 
     # ------------------------------------------------------------ emptying
 
     def clear_cards(self, at: int) -> None:
         """Take all cards from a row."""
-        for name in (*CARD_TABLES, "instances", "others"):
+        for name in (*CARD_TABLES, *REPLICA_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
             getattr(self, name)[at] = 0
         self.model[at] = ABSENT
-        self.replicas[at] = self.pieces[at] = 0
 
     def clear(self, at: int) -> None:
         """Empty a row for its next node."""

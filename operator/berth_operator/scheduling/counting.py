@@ -5,11 +5,18 @@ anew from what the pods hold, for a whole node when its Device changed, or for t
 that a hold names.
 """
 
+import collections
+import dataclasses
+from typing import Final
+
 from berth_operator.scheduling import columns
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts, requests, verdicts, views
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.rows import Row
+
+# What of each card is worked out anew; its size and model are written once.
+OF_CARDS: Final = ("core", "memory", "ratio", "space", "open", "whole", "trouble")
 
 
 def take(row: Row, hold: Hold, sign: int) -> None:
@@ -49,15 +56,14 @@ def recount(table: columns.Columns, row: Row) -> None:
     row.plain = len(row.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
     table.state[at] = _state(row)
-    for name in ("core", "memory", "ratio", "space", "open", "whole", "trouble", "instances", "others"):
+    for name in (*OF_CARDS, *columns.REPLICA_TABLES, *columns.INSTANCE_TABLES, *columns.OTHER_TABLES):
         getattr(table, name)[at] = 0
-    table.replicas[at] = table.pieces[at] = 0
     for slot, card in enumerate(cards):
         table.trouble[at, slot] = _trouble(card)
         if view.open and shared(card):
             table.open[at, slot] = True
             _write_slot(table, row, slot, card)
-    if view.open and not row.plain:
+    if not row.plain:
         _recount_rest(table, row, view)
     table.touch(at)
 
@@ -89,19 +95,51 @@ def space(core: int, memory: int, total: int) -> int:
     return min(core, (memory * views.FULL_CORE + total // 2) // total) if total else core
 
 
+@dataclasses.dataclass(slots=True)
+class _Pile:
+    """Pieces that are alike, in the order of `columns.PILES`."""
+
+    left: int = 0
+    well: int = 0
+    in_all: int = 0
+    trouble: int = 0
+
+    def add(self, holder: facts.Card, count: int, left: int) -> None:
+        """Add the pieces of one device."""
+        self.in_all += count
+        if holder.trouble is None:
+            self.well += count
+            self.left += left
+        else:
+            code = columns.TROUBLES.index(holder.trouble) if holder.trouble in columns.TROUBLES else 0
+            self.trouble = min(self.trouble or code, code)
+
+
 def _recount_rest(table: columns.Columns, row: Row, view: views.View) -> None:
-    at = row.at
+    """Count what is left of a node's replicas, instances and other devices, and how many there are at all."""
+    replicas = _Pile()
+    instances: dict[str, _Pile] = collections.defaultdict(_Pile)
+    others: dict[str, _Pile] = collections.defaultdict(_Pile)
     for card in view.device.cards:
-        if card.trouble is None and card.replicas > 1:
-            table.replicas[at] += verdicts.free_replicas(view, card)
-            table.pieces[at] += card.replicas
-        for one in card.instances if card.trouble is None else ():
-            table.pieces[at] += 1
-            column = table.profile(one.profile)
-            table.instances[at, column] += view.usage(one.uuid) == views.UNUSED
+        if card.replicas > 1:
+            left = verdicts.free_replicas(view, card) if view.open and card.trouble is None else 0
+            replicas.add(card, card.replicas, left)
+        for one in card.instances:
+            instances[one.profile].add(card, 1, view.open and view.usage(one.uuid) == views.UNUSED)
     for other in view.device.others:
-        column = table.type(other.type)
-        table.others[at, column] += other.trouble is None and view.free_core(other) > 0
+        others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
+    _write_pile(table, columns.REPLICA_TABLES, row.at, replicas)
+    for profile, pile in instances.items():
+        _write_pile(table, columns.INSTANCE_TABLES, (row.at, table.profile(profile)), pile)
+    for kind, pile in others.items():
+        _write_pile(table, columns.OTHER_TABLES, (row.at, table.type(kind)), pile)
+
+
+def _write_pile(
+    table: columns.Columns, names: tuple[str, ...], at: int | tuple[int, int], pile: _Pile
+) -> None:
+    for name, count in zip(names, (pile.left, pile.well, pile.in_all, pile.trouble), strict=True):
+        getattr(table, name)[at] = count
 
 
 def shared(card: facts.Card) -> bool:

@@ -4,9 +4,10 @@ Each node gives its first reason, in a fixed order: its place, its devices as a 
 cards, its other resources, and last what only a closer look showed. Which card of which
 node, and what would have to change, is told by `explain`, which looks at each.
 
-About its cards a node is asked ever more closely: whether there are enough of them at
+About its devices a node is asked ever more closely: whether there are enough of them at
 all, enough that meet the conditions, enough that are large enough, enough that are well,
-enough that are free. So what no patience can cure is said before what it can.
+enough that are free. So what no patience can cure is said before what it can, and a node
+that could never take the pod never says that it is full.
 """
 
 import copy
@@ -19,6 +20,7 @@ import numpy as np
 from berth_operator.scheduling import columns, inventory, search
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
 
 Why = tuple[Reason, str]
 OF_CARDS: Final = tuple(reason for reason in columns.TROUBLES if reason is not None)
@@ -29,6 +31,19 @@ CONDITIONS: Final = (
     (Reason.EXCLUDED, ("avoid_uuids",)),
     (Reason.TOO_SMALL, ("memory_at_least",)),
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pile:
+    """Devices counted in pieces, and how many are asked: by node, in the order of `columns.PILES`."""
+
+    wanted: int
+    detail: str
+    none: Why  # What is said where there are too few of them, used or not.
+    left: columns.Numbers
+    well: columns.Numbers
+    in_all: columns.Numbers
+    trouble: columns.Numbers
 
 
 class Sheet:
@@ -77,6 +92,9 @@ def judge(picture: inventory.Inventory, question: search.Question, closer: Mappi
     rows = picture.everything
     _about_place(sheet, picture, question)
     if question.need.asked:
+        _about_states(sheet, picture, rows)
+    _about_never(sheet, picture, rows, question)
+    if question.need.asked:
         _about_devices(sheet, picture, rows, question)
     _about_resources(sheet, picture, rows, question)
     for at, why in closer.items():
@@ -91,25 +109,13 @@ def _about_place(sheet: Sheet, picture: inventory.Inventory, question: search.Qu
         sheet.mark(places.code == at, why)
 
 
-def _about_devices(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
-) -> None:
-    table, need = picture.columns, question.need
+def _about_states(sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows) -> None:
+    state = picture.columns.state[rows]
     for at, reason in enumerate(columns.STATES):
         if reason is Reason.SOURCE_FAILED:
-            _about_sources(sheet, picture, table.state[rows] == at)
+            _about_sources(sheet, picture, state == at)
         elif reason is not None:
-            sheet.mark(table.state[rows] == at, (reason, ""))
-    if need.whole or need.shares:
-        _about_cards(sheet, picture, rows, question)
-    if need.replicas:
-        sheet.mark(table.replicas[rows] < need.replicas, (Reason.FULL, "replicas"))
-    for instances in need.instances:
-        left = columns.known_of(table.profiles, instances.profile, table.instances, rows)
-        sheet.mark(left < instances.count, (Reason.FULL, f"MIG {instances.profile}"))
-    for name in need.parts:
-        some = columns.known_of(table.types, name, table.others, rows)
-        sheet.mark(some == 0, (Reason.FULL, name))  # Or there is none at all: these sums cannot tell.
+            sheet.mark(state == at, (reason, ""))
 
 
 def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.Mask) -> None:
@@ -117,6 +123,83 @@ def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.M
     for at in np.flatnonzero(failed).tolist():
         device = picture.device_at(at)
         sheet.note(at, (Reason.SOURCE_FAILED, device.failed if device else ""))
+
+
+# ---------------------------------------------------------------- what there is at all
+
+
+def _about_never(
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+) -> None:
+    """Say what a node has too little of even with nothing used and nothing wrong."""
+    if counted_asks(question.need):
+        _about_kinds_of_cards(sheet, picture, rows, question)
+    for pile in piles(picture.columns, rows, question.need):
+        sheet.mark(pile.in_all < pile.wanted, pile.none)
+    for name, short in never_enough(picture.columns, rows, question.demand):
+        sheet.mark(short, (Reason.INSUFFICIENT_RESOURCE, name))
+
+
+def piles(table: columns.Columns, rows: columns.Rows, need: requests.Need) -> Iterator[Pile]:
+    """Count what is asked in pieces: replicas, MIG instances, and other devices of each type."""
+    if need.replicas:
+        counts = [getattr(table, name)[rows] for name in columns.REPLICA_TABLES]
+        yield Pile(need.replicas, "replicas", (Reason.TOO_FEW_CARDS, "replicas"), *counts)
+    for one in need.instances:
+        counts = _counts(table, rows, columns.INSTANCE_TABLES, table.profiles.get(one.profile))
+        yield Pile(one.count, f"MIG {one.profile}", (Reason.PROFILE_MISMATCH, one.profile), *counts)
+    for name in need.parts:
+        counts = _counts(table, rows, columns.OTHER_TABLES, table.types.get(name))
+        yield Pile(1, name, (Reason.NO_DEVICE, name), *counts)
+
+
+def _counts(
+    table: columns.Columns, rows: columns.Rows, names: tuple[str, ...], at: int | None
+) -> list[columns.Numbers]:
+    if at is None:
+        return [np.zeros(table.height(rows), dtype=np.int64) for _ in names]
+    return [getattr(table, name)[rows, at] for name in names]
+
+
+def never_enough(
+    table: columns.Columns, rows: columns.Rows, demand: facts.Demand
+) -> Iterator[tuple[str, columns.Mask]]:
+    """Tell of each resource which nodes have less in all than is asked."""
+    for name, amount in demand.amounts:
+        yield name, allocatable(table, rows, name) < amount
+    for name, amount in demand.served:
+        given = allocatable(table, rows, name)
+        yield name, (given != columns.ABSENT) & (given < amount)
+
+
+def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.Numbers:
+    """Say how much of a resource nodes have in all; ABSENT where they do not advertise it."""
+    column = table.resources.get(name)
+    if column is None:
+        return np.full(table.height(at), columns.ABSENT, dtype=np.int64)
+    given: columns.Numbers = table.allocatable[at, column]
+    return given
+
+
+# ---------------------------------------------------------------- what is well, and what is left
+
+
+def _about_devices(
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+) -> None:
+    counted = list(piles(picture.columns, rows, question.need))
+    for pile in counted:
+        _about_ill(sheet, pile)
+    if counted_asks(question.need):
+        _about_cards(sheet, picture, rows, question)
+    for pile in counted:
+        sheet.mark(pile.left < pile.wanted, (Reason.FULL, pile.detail))
+
+
+def _about_ill(sheet: Sheet, pile: Pile) -> None:
+    few = pile.well < pile.wanted
+    for reason in OF_CARDS if few.any() else ():
+        sheet.mark(few & (pile.trouble == columns.TROUBLES.index(reason)), (reason, pile.detail))
 
 
 # ---------------------------------------------------------------- cards
@@ -154,18 +237,25 @@ def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) 
     return large
 
 
-def _about_cards(
+def _about_kinds_of_cards(
     sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
 ) -> None:
     table, asks = picture.columns, counted_asks(question.need)
     most = max(ask.count for ask in asks)
     for reason, right in fitting_cards(picture, rows, question.conditions):
         sheet.mark(columns.count(right) < most, (reason, ""))
-    large = [(ask, right & large_cards(table, rows, ask)) for ask in asks]
-    for ask, cards in large:
-        sheet.mark(columns.count(cards) < ask.count, (Reason.TOO_SMALL, ""))
-    for ask, cards in large:
-        _about_trouble(sheet, table, rows, ask.count, cards)
+    for ask in asks:
+        large = right & large_cards(table, rows, ask)
+        sheet.mark(columns.count(large) < ask.count, (Reason.TOO_SMALL, ""))
+
+
+def _about_cards(
+    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+) -> None:
+    table = picture.columns
+    *_, (_, right) = fitting_cards(picture, rows, question.conditions)
+    for ask in counted_asks(question.need):
+        _about_trouble(sheet, table, rows, ask.count, right & large_cards(table, rows, ask))
     free = columns.count(right & table.whole[rows])
     sheet.mark(free < question.need.whole, (Reason.FULL, ""))
     if question.need.whole:

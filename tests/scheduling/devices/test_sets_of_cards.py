@@ -303,4 +303,4 @@ def test_more_sets_than_can_be_compared_still_give_a_good_one() -> None:
 
     best = topology.best_set(board, (1 << 20) - 1, 10)
 
-    assert board.within(best or 0) == 4500
+    assert board.within(best or 0) == 45 * boards.NVLINK_WORTH

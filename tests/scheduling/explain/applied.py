@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Iterable
 from typing import assert_never
 
-from berth_operator.scheduling import backlog, inventory
+from berth_operator.scheduling import backlog, explain, inventory
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.explain import findings
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
-from scheduling.explain import clusters
+from scheduling.explain import clusters, spoken
 
 
 def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Change) -> bool:
@@ -20,13 +20,43 @@ def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings
             counted = len(able) == change.edit.nodes if change.edit.exact else len(able) >= change.edit.nodes
             return counted and change.edit.example in able
         case findings.MakeRoom():
-            return clusters.takes(_with_room(picture, change), pod)
+            done = spoken.done(picture, explain.would_fit(change))
+            return clusters.takes(_with_room(picture, change), pod) and clusters.takes(done, pod)
         case findings.EndPods():
-            return clusters.takes(without(picture, change.node, change.pods), pod)
+            ended = clusters.takes(without(picture, change.node, change.pods), pod)
+            return ended and clusters.takes(spoken.done(picture, explain.would_fit(change)), pod)
         case findings.FreeResource():
-            return clusters.takes(_with_resource(picture, change), pod)
+            done = spoken.done(picture, explain.would_fit(change))
+            return clusters.takes(_with_resource(picture, change), pod) and clusters.takes(done, pod)
         case findings.Mend():
             return clusters.takes(_mended(picture, change), pod)
+        case findings.Pair():
+            return _both(picture, pod, change)
+    assert_never(change)
+
+
+def _both(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Pair) -> bool:
+    """Tell whether the pod fits after both changes."""
+    edits = [one.edit for one in change.changes if isinstance(one, findings.Drop | findings.AskLess)]
+    assert len(set(map(id, edits))) <= 1
+    done = clusters.alone(picture, change.node)
+    for one in change.changes:
+        done = _done(done, one)
+    return clusters.takes(done, edited(pod, edits[0]) if edits else pod)
+
+
+def _done(picture: inventory.Inventory, change: findings.Single) -> inventory.Inventory:
+    match change:
+        case findings.MakeRoom():
+            return _with_room(picture, change)
+        case findings.EndPods():
+            return without(picture, change.node, change.pods)
+        case findings.FreeResource():
+            return _with_resource(picture, change)
+        case findings.Mend():
+            return _mended(picture, change)
+        case findings.Drop() | findings.AskLess():
+            return picture
     assert_never(change)
 
 

@@ -96,6 +96,33 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.cards(cpu=4000),
         "0/2 nodes fit: 2 lack cpu (nearest: n2 has 3 of 4 cpu free). Would fit if 1 cpu were freed on n2.",
     ),
+    "cpu that pods with cards hold": (
+        scenes.picture(
+            scenes.node(cpu=4000),
+            scenes.device(cards=8),
+            *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(4)),
+        ),
+        scenes.cards(cpu=2000),
+        "0/1 nodes fit: 1 lacks cpu. Would fit if 2 cpu were freed on n1.",
+    ),
+    "cpu and cards": (
+        scenes.picture(
+            scenes.node(cpu=2000),
+            scenes.device(),
+            *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(2)),
+        ),
+        scenes.cards(cpu=1000),
+        "0/1 nodes fit: 1 is full. Would fit if ml/a0 ended on n1.",
+    ),
+    "room for pods": (
+        scenes.picture(
+            nodes.Node("n1", allocatable=((nodes.CPU, 8000), (nodes.PODS, 1))),
+            scenes.device(),
+            scenes.hold("a", scenes.share(0)),
+        ),
+        scenes.cards(),
+        "0/1 nodes fit: 1 has no room for another pod. Would fit if 1 pod ended on n1.",
+    ),
     "more cpu than there is": (
         scenes.picture(*scenes.several(2)),
         scenes.cards(cpu=9000),
@@ -122,7 +149,10 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
     "two taints": (
         scenes.picture(scenes.node(taints=(TAINT, nodes.Taint("b", "", "NoExecute"))), scenes.device()),
         scenes.cards(),
-        "0/1 nodes fit: 1 has the untolerated taint gpu",
+        (
+            "0/1 nodes fit: 1 has the untolerated taint gpu (nearest: n1: taint b and taint gpu). "
+            "Would fit on at least 1 node if the taint b were tolerated and the taint gpu=yes were tolerated."
+        ),
     ),
     "a selector": (
         scenes.picture(*scenes.several(3)),
@@ -180,7 +210,35 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
     "two conditions at once": (
         scenes.picture(*scenes.several(1)),
         scenes.cards(models=frozenset({"T4"}), memory_at_least=80 * scenes.GIB),
-        f"0/1 nodes fit: 1 has too few cards of model T4. {NEVER}",
+        (
+            f"0/1 nodes fit: 1 has too few cards of model T4. {NEVER} Would fit on at least 1 node "
+            "if the condition on models were dropped and the condition on memory were dropped."
+        ),
+    ),
+    "a cordoned node of another model": (
+        scenes.picture(scenes.node(unschedulable=True), scenes.device()),
+        scenes.cards(models=frozenset({"T4"})),
+        (
+            f"0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned and other model). {NEVER} "
+            "Would fit if n1 were uncordoned and the condition on models were dropped."
+        ),
+    ),
+    "a cordoned node that is full": (
+        scenes.picture(
+            scenes.node(unschedulable=True),
+            scenes.device(),
+            *(scenes.hold(f"a{at}", scenes.share(at)) for at in range(2)),
+        ),
+        scenes.cards(),
+        (
+            "0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned and full). "
+            "Would fit if n1 were uncordoned and ml/a0 ended on n1."
+        ),
+    ),
+    "three things at once": (
+        scenes.picture(scenes.node(unschedulable=True, taints=(TAINT,)), scenes.device()),
+        scenes.cards(models=frozenset({"T4"})),
+        f"0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned, taint gpu and other model). {NEVER}",
     ),
     "a cordoned card": (
         troubled(Reason.CORDONED),
@@ -215,6 +273,14 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
             "0/1 nodes fit: 1 has too few free cards within one NUMA node "
             "(nearest: n1 has 1 of 2 cards free). "
             "Would fit if GPU-n1-0 of n1 were freed."
+        ),
+    ),
+    "a scope that no card of the node has": (
+        scenes.picture(scenes.node(), scenes.device(cards=8)),
+        scenes.cards(4, manner=requests.Manner(scope=Scope.NVLINK, required=True)),
+        (
+            f"0/1 nodes fit: 1 has too few free cards within one NVLink group. {NEVER} "
+            "Would fit on 1 node if the condition on scope were dropped."
         ),
     ),
     "a MIG instance": (

@@ -15,9 +15,20 @@ FULL_OF_T4 = (
 )
 
 
-def nic(minor: int) -> facts.Card:
+def nic(minor: int, trouble: Reason | None = None) -> facts.Card:
     """Make a NIC."""
-    return facts.Card(f"rdma-{minor}", minor, type="rdma")
+    return facts.Card(f"rdma-{minor}", minor, type="rdma", trouble=trouble)
+
+
+def cut(trouble: Reason | None = None, *, instances: int = 1) -> facts.Device:
+    """Make a card with some MIG instances of 1g.5gb."""
+    made = tuple(facts.Instance(f"MIG-{at}", "1g.5gb", 5 * GIB, at) for at in range(instances))
+    return scenes.device(cards=[scenes.card(mig=True, instances=made, trouble=trouble)])
+
+
+def nics(*made: facts.Card) -> facts.Device:
+    """Make a node's devices: two cards and these NICs."""
+    return scenes.device(cards=2, others=made)
 
 
 def asks(*asks: requests.Ask) -> backlog.Candidate:
@@ -94,6 +105,62 @@ CASES: dict[str, tuple[inventory.Inventory, backlog.Candidate, tuple[Count, ...]
         ),
         scenes.pod(requests.Parts("rdma", 1)),
         (Count(Reason.FULL, "rdma", 1),),
+    ),
+    "no other device at all": (
+        scenes.picture(scenes.node(), nics(nic(0))),
+        scenes.pod(requests.Parts("fpga", 1)),
+        (Count(Reason.NO_DEVICE, "fpga", 1),),
+    ),
+    "a cordoned other device": (
+        scenes.picture(scenes.node(), nics(nic(0, Reason.CORDONED))),
+        scenes.pod(requests.Parts("rdma", 1)),
+        (Count(Reason.CORDONED, "rdma", 1),),
+    ),
+    "an unhealthy other device beside one that is full": (
+        scenes.picture(
+            scenes.node(),
+            nics(nic(0, Reason.UNHEALTHY), nic(1)),
+            scenes.hold("a", decisions.Share("rdma-1", 1, 100, 0, "rdma")),
+        ),
+        scenes.pod(requests.Parts("rdma", 1)),
+        (Count(Reason.FULL, "rdma", 1),),
+    ),
+    "no such instance at all": (
+        scenes.picture(scenes.node(), cut()),
+        scenes.pod(requests.Instances("2g.10gb", 1)),
+        (Count(Reason.PROFILE_MISMATCH, "2g.10gb", 1),),
+    ),
+    "fewer instances than are wanted": (
+        scenes.picture(scenes.node(), cut()),
+        scenes.pod(requests.Instances("1g.5gb", 2)),
+        (Count(Reason.PROFILE_MISMATCH, "1g.5gb", 1),),
+    ),
+    "instances of a cordoned card": (
+        scenes.picture(scenes.node(), cut(Reason.CORDONED)),
+        scenes.pod(requests.Instances("1g.5gb", 1)),
+        (Count(Reason.CORDONED, "MIG 1g.5gb", 1),),
+    ),
+    "replicas of an unhealthy card": (
+        scenes.picture(
+            scenes.node(), scenes.device(cards=[scenes.card(replicas=4, trouble=Reason.UNHEALTHY)])
+        ),
+        scenes.pod(requests.Replicas(2)),
+        (Count(Reason.UNHEALTHY, "replicas", 1),),
+    ),
+    "no replicas at all": (
+        scenes.picture(*scenes.several(1)),
+        scenes.pod(requests.Replicas(2)),
+        (Count(Reason.TOO_FEW_CARDS, "replicas", 1),),
+    ),
+    "what is not there before what is full": (
+        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0))),
+        scenes.pod(requests.cards(1), requests.Parts("fpga", 1)),
+        (Count(Reason.NO_DEVICE, "fpga", 1),),
+    ),
+    "cpu that is not there before cards that are full": (
+        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0))),
+        scenes.cards(cpu=9000),
+        (Count(Reason.INSUFFICIENT_RESOURCE, "cpu", 1),),
     ),
     "no nodes": (scenes.picture(), scenes.cards(), (Count(Reason.NO_NODES, "", 0),)),
 }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import backlog, explain, inventory, rows, search, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.explain import findings, hearing
+from berth_operator.scheduling.explain import closely, findings, hearing
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import applied, clusters
 
@@ -64,8 +64,11 @@ def test_reason_is_true_of_its_node(picture: inventory.Inventory, pod: backlog.C
         state = _state(row) if pod.request else None
         if place is not None or finding.reason in hearing.PLACES:
             assert (finding.reason, finding.detail) == place
-        elif state is not None or finding.reason in hearing.STATES:
+        elif state is not None or (finding.reason in hearing.STATES and not finding.never):
             assert finding.reason is state
+        elif finding.reason is Reason.NO_DEVICE:
+            assert row.device is not None
+            assert finding.detail not in {one.type for one in row.device.others}
         elif finding.reason is Reason.INSUFFICIENT_RESOURCE:
             assert finding.detail in {one.name for one in finding.measures}
             assert all(one.missing for one in finding.measures)
@@ -97,6 +100,16 @@ def test_never_means_not_even_if_empty(picture: inventory.Inventory, pod: backlo
     for finding in asked(picture, pod, whole=True).nodes:
         if finding.never:
             assert not clusters.takes(_emptied(picture, finding.node), content), finding
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_what_never_fits_is_not_full(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
+    heard = hearing.hear(search.Search(picture), pod, clusters.RULES, whole=False)
+
+    for at in heard.refusing:
+        assert not (heard.never[at] and heard.why(at)[0] in closely.USED), heard.why(at)
 
 
 def _emptied(picture: inventory.Inventory, name: str) -> inventory.Inventory:
@@ -199,11 +212,41 @@ def test_figures_of_the_nearest_are_true(picture: inventory.Inventory, pod: back
     if nearest is None or row is None:
         return
     view = row.view()
-    assert 0 < nearest.lack < 1
+    assert 0 < nearest.lack < 1 or (nearest.whys and not nearest.measures)
     for card in (*view.device.cards, *view.device.others):
         if card.uuid == nearest.device:
             free = {findings.Unit.PERCENT: view.free_core(card), findings.Unit.BYTES: view.free_memory(card)}
             assert all(one.free == free[one.unit] < one.wanted for one in nearest.measures)
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_nobody_is_left_without_a_word(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """Where no change helps, the nearest is told, unless all nodes refuse for the same one thing."""
+    told = asked(picture, pod)
+    hypothesis.assume(told.total and not told.fits and not told.changes)
+
+    assert told.nearest is not None or len(told.counts) == 1
+
+
+@clusters.PROPERTY
+@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+def test_all_that_is_in_the_way_is_true(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+    """Of the things in the way of the nearest node each is so, and one of them is the node's reason."""
+    nearest = asked(picture, pod).nearest
+    hypothesis.assume(nearest is not None and nearest.whys)
+    assert nearest is not None
+    row = picture.row(nearest.node)
+    assert row is not None
+    assert row.node is not None
+
+    told = {reason for reason, _ in nearest.whys}
+
+    place = rows.refused_place(row.node, pod.demand.where)
+    assert bool(told & hearing.PLACES) == (place is not None)
+    # The taint of a cordoned node is called what it means.
+    assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT
+    assert (Reason.SILENT in told) == bool(pod.request and row.device is not None and row.silent)
 
 
 # ---------------------------------------------------------------- and nothing happens

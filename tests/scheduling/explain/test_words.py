@@ -1,6 +1,4 @@
-"""Every reason reads well, for one node and for several, and every change has its words."""
-
-from typing import Any
+"""Every reason reads well, for one node and for several, and so do amounts."""
 
 import pytest
 
@@ -8,7 +6,7 @@ from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import backlog, decisions, explain
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.explain import clauses, findings, words
+from berth_operator.scheduling.explain import words
 from berth_operator.scheduling.explain.findings import Measure, Unit
 from scheduling.explain import scenes
 
@@ -144,6 +142,13 @@ DETAILED = {
     "no instances": (Count(Reason.FULL, "MIG 1g.10gb", 2), "2 have too few free MIG 1g.10gb instances"),
     "no other devices": (Count(Reason.FULL, "rdma", 1), "1 has too few free rdma devices"),
     "few other devices": (Count(Reason.TOO_FEW_CARDS, "rdma", 1), "1 has too few rdma devices"),
+    "cordoned devices": (Count(Reason.CORDONED, "fpga", 2), "2 have cordoned fpga devices"),
+    "unhealthy instances": (
+        Count(Reason.UNHEALTHY, "MIG 1g.10gb", 1),
+        "1 has too few healthy MIG 1g.10gb instances",
+    ),
+    "occupied devices": (Count(Reason.OCCUPIED, "rdma", 1), "1 has rdma devices occupied by strangers"),
+    "too few replicas": (Count(Reason.TOO_FEW_CARDS, "replicas", 1), "1 has too few replicas"),
     "none at all": (Count(Reason.NO_DEVICE, "fpga", 1), "1 has no fpga devices"),
     "a nameless source": (Count(Reason.SOURCE_FAILED, "", 1), "1 cannot read its cards"),
     "a name too long": (
@@ -241,145 +246,3 @@ AMOUNTS = {
 def test_amount(measure: Measure, text: str) -> None:
     """Amounts are written as people write them, never more free than there is."""
     assert words.counted(measure) == text
-
-
-# ---------------------------------------------------------------- changes
-
-EDIT = findings.Edit(PICKY.request, PICKY.demand, 4, exact=True, example="n7")
-FEW = findings.Edit(PICKY.request, PICKY.demand, 1, exact=False, example="n7")
-
-
-def rooms(count: int, **fields: Any) -> tuple[findings.Room, ...]:
-    """Name cards of n3."""
-    return tuple(findings.Room(f"GPU-{minor}", minor, **fields) for minor in range(count))
-
-
-CHANGES: dict[str, tuple[findings.Change, str]] = {
-    "memory of a card": (
-        findings.MakeRoom("n3", rooms(1, memory=2 * GIB), ("ml/a",), 0.25),
-        "would fit if 2 GiB were freed on GPU-0 of n3",
-    ),
-    "core and memory of a card": (
-        findings.MakeRoom("n3", rooms(1, core=20, memory=GIB // 2), ("ml/a",), 0.25),
-        "would fit if 20 % core and 512 MiB were freed on GPU-0 of n3",
-    ),
-    "a part of another device": (
-        findings.MakeRoom("n3", rooms(1, core=20, type="rdma"), ("ml/a",), 0.25),
-        "would fit if 20 % were freed on GPU-0 of n3",
-    ),
-    "core of two cards": (
-        findings.MakeRoom("n3", rooms(2, core=20), ("ml/a",), 0.25),
-        "would fit if 20 % core on GPU-0 and 20 % core on GPU-1 of n3 were freed",
-    ),
-    "a card": (
-        findings.EndPods("n3", ("a",), ("ml/a",), rooms(1), 1.0),
-        "would fit if GPU-0 of n3 were freed",
-    ),
-    "many cards": (
-        findings.EndPods("n3", ("a",), ("ml/a",), rooms(5), 1.0),
-        "would fit if 5 devices of n3 (minors 0, 1, 2, 3 and 4) were freed",
-    ),
-    "pods that hold no card by name": (
-        findings.EndPods("n3", ("a", "b"), ("ml/a", "ml/b"), (), 1.0),
-        "would fit if ml/a and ml/b ended on n3",
-    ),
-    "cpu": (
-        findings.FreeResource("n3", Measure("cpu", Unit.THOUSANDTHS, 4000, 2500), 0.4),
-        "would fit if 1.5 cpu were freed on n3",
-    ),
-    "fewer cards": (
-        findings.AskLess("main", Measure("cards", Unit.PIECES, 8, 6), EDIT, 0.25),
-        "would fit on 4 nodes if it asked for 6 instead of 8 cards",
-    ),
-    "less memory": (
-        findings.AskLess("main", Measure("", Unit.BYTES, 8 * GIB, GIB // 2), FEW, 0.25),
-        "would fit on at least 1 node if it asked for 512 MiB instead of 8 GiB of each card",
-    ),
-    "less core": (
-        findings.AskLess("main", Measure("core", Unit.PERCENT, 50, 20), EDIT, 0.6),
-        "would fit on 4 nodes if it asked for 20 % instead of 50 % of the core of each card",
-    ),
-    "a lower ratio": (
-        findings.AskLess("main", Measure("ratio", Unit.PERCENT, 50, 20), EDIT, 0.6),
-        "would fit on 4 nodes if it asked for 20 % instead of 50 % of the memory of each card",
-    ),
-    "less cpu": (
-        findings.AskLess("", Measure("cpu", Unit.THOUSANDTHS, 8000, 6000), EDIT, 0.25),
-        "would fit on 4 nodes if it asked for 6 instead of 8 cpu",
-    ),
-    **{
-        f"without {condition}": (
-            findings.Drop(condition, value, EDIT, 1.0),
-            f"would fit on 4 nodes if {text}",
-        )
-        for condition, value, text in (
-            (findings.Condition.MODELS, "", "the condition on models were dropped"),
-            (findings.Condition.PATTERN, "", "the pattern for models were dropped"),
-            (findings.Condition.AVOID_MODELS, "", "no model were avoided"),
-            (findings.Condition.UUIDS, "", "the list of wanted uuids were dropped"),
-            (findings.Condition.AVOID_UUIDS, "", "no uuid were avoided"),
-            (findings.Condition.MEMORY_AT_LEAST, "", "the condition on memory were dropped"),
-            (findings.Condition.SCOPE, "", "the condition on scope were dropped"),
-            (findings.Condition.JOINT, "", "the devices needed not be joint"),
-            (findings.Condition.LABELS, "", "the condition on labels were dropped"),
-            (
-                findings.Condition.FUNCTION_LABELS,
-                "",
-                "the condition on labels of virtual functions were dropped",
-            ),
-            (findings.Condition.SELECTOR, "zone=a", "the node selector zone=a were dropped"),
-            (findings.Condition.AFFINITY, "", "the node affinity were dropped"),
-            (findings.Condition.TAINT, "gpu=yes", "the taint gpu=yes were tolerated"),
-        )
-    },
-    "a cordoned node": (
-        findings.Mend("n3", Reason.UNSCHEDULABLE, (), 1.0),
-        "would fit if n3 were uncordoned",
-    ),
-    "a silent agent": (
-        findings.Mend("n3", Reason.SILENT, (), 1.0),
-        "would fit if the agent of n3 were back",
-    ),
-    "a failed source": (
-        findings.Mend("n3", Reason.SOURCE_FAILED, (), 1.0),
-        "would fit if the agent of n3 could read its cards",
-    ),
-    "a cordoned card": (
-        findings.Mend("n3", Reason.CORDONED, rooms(1), 1.0),
-        "would fit if GPU-0 of n3 were uncordoned",
-    ),
-    "unhealthy cards": (
-        findings.Mend("n3", Reason.UNHEALTHY, rooms(2), 1.0),
-        "would fit if GPU-0 and GPU-1 of n3 were healthy",
-    ),
-    "occupied cards": (
-        findings.Mend("n3", Reason.OCCUPIED, rooms(3), 1.0),
-        "would fit if strangers left GPU-0, GPU-1 and GPU-2 of n3",
-    ),
-}
-
-
-@pytest.mark.parametrize(("change", "text"), CHANGES.values(), ids=CHANGES.keys())
-def test_change(change: findings.Change, text: str) -> None:
-    """Each change is said so that one knows what to do, and where."""
-    assert explain.would_fit(change) == text
-
-
-def test_every_change_has_words() -> None:
-    """No condition and nothing that can be put right is left without words."""
-    assert set(clauses.DROPPED) == set(findings.Condition)
-    assert {change.reason for change, _ in CHANGES.values() if isinstance(change, findings.Mend)} == set(
-        clauses.MENDED
-    )
-    assert {type(change) for change, _ in CHANGES.values()} == set(findings.ORDER)
-
-
-def test_container_is_named_where_there_are_several() -> None:
-    """Which container should ask for less is said where it could be another."""
-    request = requests.Request(tuple(requests.ContainerRequest(name, (requests.cards(2),)) for name in "ab"))
-    edit = findings.Edit(request, PICKY.demand, 1, exact=True, example="n1")
-    change = findings.AskLess("b", Measure("cards", Unit.PIECES, 2, 1), edit, 0.5)
-
-    assert explain.would_fit(change) == (
-        "would fit on 1 node if it asked for 1 instead of 2 cards in container b"
-    )

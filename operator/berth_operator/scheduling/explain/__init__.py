@@ -9,8 +9,11 @@ It reads the inventory and never touches it.
 The rooms behind: `hearing` asks all nodes at once; `closely` looks at some; `reach` tells
 which nodes could take a changed request, and `obstacles` what is wrong with a node's
 place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy of it.
-`findings` are the values, `words` and `sentences` say them, `tables` lays them out.
+`pairing` looks at what takes two changes. `findings` are the values, `words` and
+`sentences` say them, `tables` lays them out.
 """
+
+import dataclasses
 
 from berth_operator.scheduling import backlog, policy, search
 from berth_operator.scheduling.explain import (
@@ -20,6 +23,7 @@ from berth_operator.scheduling.explain import (
     hearing,
     mending,
     obstacles,
+    pairing,
     reach,
     sentences,
     tables,
@@ -44,12 +48,12 @@ def explain(
     """Explain why a pod finds no place, or on which nodes it finds none.
 
     1. Ask all nodes.  2. Look at some closely, or with `whole` at all.  3. Name the
-    nearest.  4. Try what would help.
+    nearest.  4. Try what would help: one change, else two.
     """
     heard = hearing.hear(places, candidate, rules, whole=whole)
     found = closely.findings_of(heard, whole=whole)
     fits = int(heard.known.sum()) - len(found)
-    return Explanation(
+    told = Explanation(
         counts=heard.counts,
         nodes=found,
         total=int(heard.known.sum()),
@@ -57,6 +61,17 @@ def explain(
         changes=() if fits else _changes(heard, found, whole=whole),
         whole=all(one.looked for one in found),
     )
+    return told if fits or told.changes or not found else _missed(heard, told)
+
+
+def _missed(heard: hearing.Hearing, told: Explanation) -> Explanation:
+    """Add what no single change could help: all that is in the way of the nearest node, and two changes."""
+    missed = pairing.misses(heard)
+    (at, whys), nearest = missed[0], told.nearest
+    if len(whys) > 1 or (nearest is None and len(told.counts) > 1):
+        nearest = pairing.miss(heard, at, whys)
+    two = pairing.helpful(heard, [one for one, _ in missed])
+    return dataclasses.replace(told, nearest=nearest, changes=tuple(two))
 
 
 def _changes(

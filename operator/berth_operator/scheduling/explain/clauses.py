@@ -6,6 +6,7 @@ from typing import Final, assert_never
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.explain import closely, findings, words
 from berth_operator.scheduling.explain.findings import Condition, Unit
+from berth_operator.scheduling.nodes import facts
 
 DROPPED: Final[Mapping[Condition, str]] = {
     Condition.MODELS: "the condition on models were dropped",
@@ -47,8 +48,7 @@ def clause(change: findings.Change) -> str:
         case findings.EndPods():
             return _ended(change)
         case findings.FreeResource(node, measure):
-            freed = words.amount(measure.unit, measure.missing)
-            return f"{freed} {words.short(measure.name)} were freed on {words.short(node)}"
+            return _resource(measure, words.short(node))
         case findings.AskLess():
             return _less(change)
         case findings.Drop(condition, value):
@@ -56,11 +56,16 @@ def clause(change: findings.Change) -> str:
         case findings.Mend(node, reason, devices):
             name = words.short(node)
             return MENDED[reason].format(node=name, devices=_named(devices, name))
+        case findings.Pair(_, changes):
+            return " and ".join(map(clause, changes))
     assert_never(change)
 
 
 def reach(change: findings.Change) -> str:
     """Say how many nodes would then fit; nothing where it is about one node."""
+    if isinstance(change, findings.Pair):
+        # A node's own change says which node it is.
+        return min(map(reach, change.changes))
     if not isinstance(change, findings.AskLess | findings.Drop):
         return ""
     nodes = "1 node" if change.edit.nodes == 1 else f"{change.edit.nodes} nodes"
@@ -98,6 +103,12 @@ def _ended(change: findings.EndPods) -> str:
     if change.devices:
         return f"{_named(change.devices, node)} were freed"
     return f"{words.listed(change.titles)} ended on {node}"
+
+
+def _resource(measure: findings.Measure, node: str) -> str:
+    if measure.name == facts.PODS:
+        return f"{measure.missing} {'pod' if measure.missing == 1 else 'pods'} ended on {node}"
+    return f"{words.amount(measure.unit, measure.missing)} {words.short(measure.name)} were freed on {node}"
 
 
 def _less(change: findings.AskLess) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns
+from berth_operator.scheduling import columns, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
@@ -98,7 +98,7 @@ def lacking_resources(heard: hearing.Hearing, at: int) -> Iterator[Measure]:
     """List the resources that a node has too little of; what it has may be less than nothing."""
     table, one = heard.picture.columns, np.array([at])
     for name, amount in (*heard.demand.amounts, *heard.demand.served):
-        given = int(hearing.allocatable(table, one, name)[0])
+        given = int(tally.allocatable(table, one, name)[0])
         if given == columns.ABSENT and (name, amount) in heard.demand.served:
             continue
         used = heard.row(at).amounts.get(name, 0)

@@ -72,7 +72,8 @@ def _without_conditions(easing: Easing) -> Iterator[Drop]:
     for condition, request in relaxed(heard.request):
         edit = easing.edit(request, heard.demand, heard.place & heard.room)
         if edit is not None:
-            yield Drop(condition, "", edit, findings.WHOLE_SIZE)
+            size = findings.WISH_SIZE if condition in findings.WISHES else findings.WHOLE_SIZE
+            yield Drop(condition, "", edit, size)
 
 
 def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Request]]:

@@ -70,7 +70,10 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nearest:
-    """The node that comes closest, and its card where a single one does; `measures` are what is missing."""
+    """The node that comes closest, and its card where a single one does; `measures` are what is missing.
+
+    Where nothing is nearly enough, or not that alone, `whys` are all the things in the way.
+    """
 
     node: str
     reason: decisions.Reason
@@ -79,11 +82,12 @@ class Nearest:
     device: str = ""
     minor: int = NOBODY
     type: str = ""
+    whys: tuple[tuple[decisions.Reason, str], ...] = ()
 
     @property
     def lack(self) -> float:
         """What part is missing of what is missing most."""
-        return max(one.lack for one in self.measures)
+        return max((one.lack for one in self.measures), default=1.0)
 
 
 # ---------------------------------------------------------------- changes
@@ -145,7 +149,11 @@ class MakeRoom:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndPods:
-    """These pods of a node end; `devices` are those of theirs that this pod would then get."""
+    """These pods of a node end.
+
+    `devices` are those of theirs that this pod would then get, if giving back these and
+    nothing else were enough; else there are none, and it takes the pods with all they hold.
+    """
 
     node: str
     pods: tuple[str, ...]
@@ -193,11 +201,27 @@ class Mend:
     size: float
 
 
-Change = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
+Single = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    """Two changes that together let the pod in on a node; both edits have what it then asks."""
+
+    node: str
+    changes: tuple[Single, Single]
+    size: float
+
+
+Change = Single | Pair
 
 # Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
-ORDER: Final = (MakeRoom, EndPods, FreeResource, Mend, AskLess, Drop)
+ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, Drop, Pair)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
+WISH_SIZE: Final = (
+    0.5  # The size of giving up a wish: which devices rather than others, or how near each other.
+)
+WISHES: Final = frozenset({Condition.SCOPE, Condition.JOINT, Condition.AVOID_MODELS, Condition.AVOID_UUIDS})
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
@@ -205,7 +229,8 @@ def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
 
     The size of a change is the part of the pod's own ask that it is about: 2 of 8 GiB are
     smaller than 1 of 2 cards. A whole node that comes back and a whole condition that goes
-    are as large as all of it. What is equal keeps the order in which it was found.
+    are as large as all of it; a wish that leaves the pod all it asks for comes before the
+    loss of more than half. What is equal keeps the order in which it was found.
     """
     return tuple(sorted(changes, key=lambda one: (round(one.size, 6), ORDER.index(type(one)))))
 

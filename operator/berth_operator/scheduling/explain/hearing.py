@@ -140,11 +140,10 @@ def never(picture: inventory.Inventory, at: columns.Rows, question: search.Quest
     """Tell which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
     table, need = picture.columns, question.need
     hopeless = np.zeros(table.height(at), dtype=np.bool_)
-    for name, amount in question.demand.amounts:
-        hopeless |= allocatable(table, at, name) < amount
-    for name, amount in question.demand.served:
-        given = allocatable(table, at, name)
-        hopeless |= (given != columns.ABSENT) & (given < amount)
+    for _, short in tally.never_enough(table, at, question.demand):
+        hopeless |= short
+    for pile in tally.piles(table, at, need):
+        hopeless |= pile.in_all < pile.wanted
     if need.asked:
         hopeless |= table.state[at] == columns.STATES.index(Reason.NO_DEVICE)
     asks = tally.counted_asks(need)
@@ -155,15 +154,6 @@ def never(picture: inventory.Inventory, at: columns.Rows, question: search.Quest
     return hopeless
 
 
-def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.Numbers:
-    """Say how much of a resource nodes have in all; ABSENT where they do not advertise it."""
-    column = table.resources.get(name)
-    if column is None:
-        return np.full(table.height(at), columns.ABSENT, dtype=np.int64)
-    given: columns.Numbers = table.allocatable[at, column]
-    return given
-
-
 def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Scores:
     """Say for each node what part is missing of what it lacks most, from 0 to 1, as far as sums can tell."""
     table = picture.columns
@@ -171,6 +161,8 @@ def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Questi
     for name, amount in question.demand.amounts + question.demand.served:
         left = search.left(table, at, name)
         gap = np.maximum(gap, np.where(left == columns.ABSENT, 0, _lack(left, amount)))
+    for pile in tally.piles(table, at, question.need):
+        gap = np.maximum(gap, _lack(pile.left, pile.wanted))
     asks = tally.counted_asks(question.need)
     if asks:
         *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)

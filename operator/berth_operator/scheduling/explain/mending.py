@@ -138,16 +138,29 @@ def _ended(heard: hearing.Hearing, at: int, ended: list[Hold]) -> EndPods:
     for hold in ended:
         copy.release(hold.uid)
     given = trials.shares(heard, copy)
-    held = {share.uuid: share for hold in ended for share in hold.shares}
-    devices = tuple(
-        Room(uuid, share.minor, share.core, share.memory, share.type)
-        for uuid, share in sorted(held.items(), key=lambda one: (one[1].minor, one[0]))
-        if uuid in given
-    )
-    size = len(devices) / max(1, len(given)) if devices else 1.0
+    devices = _enough(heard, at, ended, given)
+    size = len(devices) / max(1, len(given)) if devices else findings.WHOLE_SIZE
     ended = sorted(ended, key=lambda hold: (hold.title, hold.uid))
     uids, titles = (tuple(getattr(hold, field) for hold in ended) for field in ("uid", "title"))
     return EndPods(row.name, uids, titles, devices, size)
+
+
+def _enough(heard: hearing.Hearing, at: int, ended: list[Hold], given: set[str]) -> tuple[Room, ...]:
+    """Name the devices that would do if only these were given back, by all who share them; else none."""
+    if heard.why(at)[0] is Reason.INSUFFICIENT_RESOURCE:
+        return ()
+    held = {share.uuid: share for hold in ended for share in hold.shares if share.uuid in given}
+    less = [
+        dataclasses.replace(hold, shares=tuple(one for one in hold.shares if one.uuid not in held))
+        for hold in heard.row(at).holds.values()
+        if any(share.uuid in held for share in hold.shares)
+    ]
+    if not held or not trials.fits(heard, trials.changed_holds(heard, at, less)):
+        return ()
+    return tuple(
+        Room(uuid, share.minor, share.core, share.memory, share.type)
+        for uuid, share in sorted(held.items(), key=lambda one: (one[1].minor, one[0]))
+    )
 
 
 def _resource_freed(heard: hearing.Hearing, at: int, found: Finding) -> FreeResource | None:

@@ -40,6 +40,8 @@ def brief(counts: Sequence[Count], candidate: backlog.Candidate) -> str:
 
 def nearest(found: findings.Nearest) -> str:
     """Say what comes closest."""
+    if found.whys:
+        return f"{words.short(found.node)}: {words.listed(words.briefly(*why) for why in found.whys)}"
     what = " and ".join(words.counted(one) for one in found.measures)
     of = f"{words.device(found.type, found.minor)} of " if found.device else ""
     return f"{of}{words.short(found.node)} has {what} free"

@@ -18,18 +18,31 @@ from berth_operator.scheduling.nodes import facts
 
 def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
     """Make an inventory of one node, equal to the node."""
-    row, copy = heard.row(at), inventory.Inventory()
+    row = heard.row(at)
+    return built(heard, row.node, row.device, row.holds.values(), silent=row.silent)
+
+
+def built(
+    heard: hearing.Hearing,
+    node: facts.Node | None,
+    device: devices.Device | None,
+    holds: Iterable[Hold],
+    *,
+    silent: bool,
+) -> inventory.Inventory:
+    """Make an inventory of one node."""
+    copy = inventory.Inventory()
     # Profiles and types that the inventory has heard of, so that the copy knows them by the same numbers.
     for profile in heard.picture.columns.profiles.of:
         copy.columns.profile(profile)
     for kind in heard.picture.columns.types.of:
         copy.columns.type(kind)
-    if row.node is not None:
-        copy.put_node(row.node)
-    if row.device is not None:
-        copy.put_device(row.device)
-        copy.set_silent(row.name, row.silent)
-    for hold in row.holds.values():
+    if node is not None:
+        copy.put_node(node)
+    if device is not None:
+        copy.put_device(device)
+        copy.set_silent(device.node, silent)
+    for hold in holds:
         copy.charge(hold)
     return copy
 

@@ -206,9 +206,9 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.SOURCE_FAILED: _unread,
     Reason.TOO_FEW_CARDS: _too_few,
     Reason.MODEL_MISMATCH: _wrong,
-    Reason.UNHEALTHY: _has("too few healthy cards"),
-    Reason.CORDONED: _has("cordoned cards"),
-    Reason.OCCUPIED: _has("cards occupied by strangers"),
+    Reason.UNHEALTHY: lambda n, _c, d: f"{_have(n)} too few healthy {noun(d or closely.CARDS, 2)}",
+    Reason.CORDONED: lambda n, _c, d: f"{_have(n)} cordoned {noun(d or closely.CARDS, 2)}",
+    Reason.OCCUPIED: lambda n, _c, d: f"{_have(n)} {noun(d or closely.CARDS, 2)} occupied by strangers",
     Reason.MIG_MODE: _has("cards in MIG mode"),
     Reason.WITHHELD: _unnamed,
     Reason.FULL: _taken,
@@ -276,6 +276,8 @@ TYPES: Final = {facts.GPU: "GPU"}
 
 def briefly(reason: Reason, detail: str) -> str:
     """Name a reason and what it is about in a few words."""
+    if reason is Reason.NO_DEVICE and detail:
+        return f"no {noun(detail, 2)}"
     joint = " " if reason in FOLLOWED else ": "
     return f"{BRIEFLY[reason]}{joint}{short(detail)}" if detail else BRIEFLY[reason]
 

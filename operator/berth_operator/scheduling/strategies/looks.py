@@ -80,8 +80,10 @@ class Look:
 
     @property
     def pieces(self) -> columns.Numbers:
-        """Replicas and MIG instances that each node has."""
-        return self.table.pieces[self.rows]
+        """Replicas and MIG instances that each node gives out."""
+        instances = columns.total(self.table.instances_well[self.rows])
+        well: columns.Numbers = self.table.replicas_well[self.rows] + instances
+        return well
 
     @property
     def pieces_left(self) -> columns.Numbers:

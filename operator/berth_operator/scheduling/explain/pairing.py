@@ -1,0 +1,344 @@
+"""Where two things stand in the way: what they are on the node that comes nearest, and two changes that help.
+
+Only asked when no single change helps. For each of a few nodes it is found out what is
+wrong with its place, its agent, its devices and its resources, each as if the others were
+well; the node with the fewest such things is the nearest. On the first few, changes are
+tried two by two, on a copy of the node. A change is made of parts (pods, devices, cards
+given up), and no more of them are told than the trial needs.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from berth_operator.scheduling import inventory, search, tally
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, facts, requests
+from berth_operator.scheduling.explain import closely, easing, findings, hearing, mending, obstacles, trials
+from berth_operator.scheduling.explain.findings import Change, Condition, Edit, Room, Single
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts as nodes
+
+NODES_TRIED: Final = 2
+PARTS_TRIED: Final = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class World:
+    """A pod, and a node with all that is on it."""
+
+    request: requests.Request
+    demand: nodes.Demand
+    node: nodes.Node
+    device: facts.Device | None
+    silent: bool
+    holds: tuple[Hold, ...]
+
+
+Parts = tuple[Any, ...]
+
+
+def _always(change: Single) -> Callable[[Parts], Single]:
+    return lambda _: change
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fix:
+    """A kind of change and the most it could be made of; `needed` where nothing else would do instead."""
+
+    parts: Parts
+    change: Callable[[Parts], Single]
+    apply: Callable[[World, Parts], World]
+    needed: bool = False
+
+
+# ---------------------------------------------------------------- what is in the way
+
+
+def misses(heard: hearing.Hearing) -> list[tuple[int, tuple[tally.Why, ...]]]:
+    """List the nodes that come nearest with all that stands in their way, the fewest things first."""
+    there = dict.fromkeys(closely.worth_telling(heard))
+    found = [(at, tuple(dict.fromkeys(in_the_way(heard, at)))) for at in there if heard.row(at).node]
+    return sorted(found, key=lambda one: len(one[1]))
+
+
+def miss(heard: hearing.Hearing, at: int, whys: tuple[tally.Why, ...]) -> findings.Nearest:
+    """Name a node and what stands in its way."""
+    reason, detail = heard.why(at)
+    return findings.Nearest(heard.row(at).name, reason, detail, (), whys=whys)
+
+
+def in_the_way(heard: hearing.Hearing, at: int) -> Iterator[tally.Why]:
+    """Say what is wrong with a node: its place, its agent, its devices, its resources."""
+    row = heard.row(at)
+    for one in sorted(obstacles.each(row.node, heard.demand.where), key=str) if row.node else ():
+        yield _why_of(one)
+    if heard.request and row.device is not None and (row.silent or row.device.failed):
+        yield (Reason.SILENT, "") if row.silent else (Reason.SOURCE_FAILED, row.device.failed)
+    why = _of_devices(heard, at)
+    if why is not None:
+        yield why
+    for measure in closely.lacking_resources(heard, at):
+        yield Reason.INSUFFICIENT_RESOURCE, measure.name
+
+
+def _why_of(obstacle: obstacles.Obstacle) -> tally.Why:
+    if obstacle.condition is None:
+        return Reason.UNSCHEDULABLE, ""
+    taint = obstacle.condition is Condition.TAINT
+    return (Reason.TAINTED, obstacle.key) if taint else (Reason.SELECTOR_MISMATCH, "")
+
+
+def _of_devices(heard: hearing.Hearing, at: int) -> tally.Why | None:
+    """Say what is wrong with a node's devices, as if all else were well."""
+    if not heard.request:
+        return None
+    world = _world(heard, at)
+    device = dataclasses.replace(world.device, failed="") if world.device else None
+    plain = nodes.Node(world.node.name)  # With nothing wrong about its place.
+    copy = _built(heard, dataclasses.replace(world, node=plain, device=device, silent=False))
+    sheet = tally.judge(copy, search.ask(heard.request, nodes.Demand()), {})
+    if sheet.code[0]:
+        return list(sheet.whys)[int(sheet.code[0]) - 1]
+    row = copy.rows[0]
+    found = allocator.place(row.view(), heard.request) if row else ()
+    return (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
+
+
+# ---------------------------------------------------------------- two changes
+
+
+def helpful(heard: hearing.Hearing, near: Iterable[int]) -> Iterator[Change]:
+    """Find two changes that together let the pod in on one of the nearest nodes: the smallest two.
+
+    One that alone does so there is told instead: only the very nearest were tried for one.
+    """
+    for at in itertools.islice(near, NODES_TRIED):
+        found = list(_alone(heard, at)) or list(_pairs_of(heard, at))
+        if found:
+            yield min(found, key=lambda one: round(one.size, 6))
+            return
+
+
+def _alone(heard: hearing.Hearing, at: int) -> Iterator[Change]:
+    world, fixes = _world(heard, at), list(_fixes(heard, at))
+    needed = [fix for fix in fixes if fix.needed]
+    for one in fixes:
+        if all(fix is one for fix in needed) and _helps(heard, one.apply(world, one.parts)):
+            yield _settled_alone(heard, world, one)
+
+
+def _settled_alone(heard: hearing.Hearing, world: World, fix: Fix) -> Single:
+    parts = _fewest(fix.parts, lambda parts: _helps(heard, fix.apply(world, parts)))
+    changed = fix.apply(world, parts)
+    edit = Edit(changed.request, changed.demand, 1, exact=False, example=world.node.name)
+    return _edited(fix.change(parts), edit)
+
+
+def _pairs_of(heard: hearing.Hearing, at: int) -> Iterator[findings.Pair]:
+    world, fixes = _world(heard, at), list(_fixes(heard, at))
+    needed = [fix for fix in fixes if fix.needed]
+    for one, other in itertools.combinations(fixes, 2):
+        if all(fix is one or fix is other for fix in needed) and _helps(
+            heard, other.apply(one.apply(world, one.parts), other.parts)
+        ):
+            yield _settled(heard, world, one, other)
+
+
+def _settled(heard: hearing.Hearing, world: World, one: Fix, other: Fix) -> findings.Pair:
+    """Take of both changes no more parts than are needed."""
+    first = _fewest(one.parts, lambda parts: _helps(heard, other.apply(one.apply(world, parts), other.parts)))
+    eased = one.apply(world, first)
+    second = _fewest(other.parts, lambda parts: _helps(heard, other.apply(eased, parts)))
+    changed = other.apply(eased, second)
+    edit = Edit(changed.request, changed.demand, 1, exact=False, example=world.node.name)
+    changes = _edited(one.change(first), edit), _edited(other.change(second), edit)
+    return findings.Pair(world.node.name, changes, sum(change.size for change in changes))
+
+
+def _edited(change: Single, edit: Edit) -> Single:
+    """Let a change of the pod tell what the pod asks after both."""
+    if isinstance(change, findings.Drop | findings.AskLess):
+        return dataclasses.replace(change, edit=edit)
+    return change
+
+
+def _fewest(parts: Parts, enough: Callable[[Parts], bool]) -> Parts:
+    """Take the first parts that are enough, then leave out those that were not needed."""
+    if len(parts) == 1:
+        return parts
+    taken = next((parts[:count] for count in range(1, len(parts)) if enough(parts[:count])), parts)
+    for part in taken[:-1]:
+        fewer = tuple(one for one in taken if one is not part)
+        if enough(fewer):
+            taken = fewer
+    return taken
+
+
+def _world(heard: hearing.Hearing, at: int) -> World:
+    row = heard.row(at)
+    assert row.node is not None, "a node that refuses is known"  # noqa: S101
+    return World(heard.request, heard.demand, row.node, row.device, row.silent, tuple(mending.in_order(row)))
+
+
+def _built(heard: hearing.Hearing, world: World) -> inventory.Inventory:
+    return trials.built(heard, world.node, world.device, world.holds, silent=world.silent)
+
+
+def _helps(heard: hearing.Hearing, world: World) -> bool:
+    places = search.Search(_built(heard, world))
+    return places.place(world.request, world.demand, rules=heard.rules) is not None
+
+
+# ---------------------------------------------------------------- the kinds of changes
+
+ALL_OF_IT: Final = (None,)  # The parts of what is not made of any.
+
+
+def _fixes(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
+    yield from _of_place(heard, at)
+    yield from _of_agent(heard, at)
+    for condition, _ in easing.relaxed(heard.request):
+        yield _without(heard, condition)
+    for trouble in mending.TROUBLE:
+        yield from _of_trouble(heard, at, trouble)
+    yield from _of_resources(heard, at)
+    yield from _fewer(heard)
+    yield from _of_pods(heard, at)
+
+
+def _edit(heard: hearing.Hearing) -> Edit:
+    return Edit(heard.request, heard.demand, 1, exact=False, example="")
+
+
+def _of_place(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
+    node, where = _world(heard, at).node, heard.demand.where
+    found = set(obstacles.each(node, where))
+    pairs_ = {one for one in found if one.condition is Condition.SELECTOR}
+    found = (found - pairs_) | {obstacles.SELECTOR} if len(pairs_) > 1 else found
+    for obstacle in sorted(found, key=lambda one: (str(one.condition), str(one))):
+        if obstacle.condition is None:
+            mend = findings.Mend(node.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)
+            yield Fix(ALL_OF_IT, _always(mend), _uncordon, needed=True)
+        else:
+            drop = findings.Drop(obstacle.condition, str(obstacle), _edit(heard), findings.WHOLE_SIZE)
+
+            def ease(world: World, _: Parts, obstacle: obstacles.Obstacle = obstacle) -> World:
+                eased = obstacles.ease(world.demand.where, obstacle) or world.demand.where
+                return dataclasses.replace(world, demand=dataclasses.replace(world.demand, where=eased))
+
+            yield Fix(ALL_OF_IT, _always(drop), ease, needed=True)
+
+
+def _uncordon(world: World, _: Parts) -> World:
+    return dataclasses.replace(world, node=obstacles.uncordoned(world.node))
+
+
+def _of_agent(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
+    world = _world(heard, at)
+    if not heard.request or world.device is None:
+        return
+    for reason, there, apply in (
+        (Reason.SILENT, world.silent, _hear),
+        (Reason.SOURCE_FAILED, world.device.failed, _read),
+    ):
+        if there:
+            mend = findings.Mend(world.node.name, reason, (), findings.WHOLE_SIZE)
+            yield Fix(ALL_OF_IT, _always(mend), apply, needed=True)
+
+
+def _hear(world: World, _: Parts) -> World:
+    return dataclasses.replace(world, silent=False)
+
+
+def _read(world: World, _: Parts) -> World:
+    device = dataclasses.replace(world.device, failed="") if world.device else None
+    return dataclasses.replace(world, device=device)
+
+
+def _without(heard: hearing.Hearing, condition: Condition) -> Fix:
+    size = findings.WISH_SIZE if condition in findings.WISHES else findings.WHOLE_SIZE
+    drop = findings.Drop(condition, "", _edit(heard), size)
+
+    def apply(world: World, _: Parts) -> World:
+        return dataclasses.replace(world, request=dict(easing.relaxed(world.request))[condition])
+
+    return Fix(ALL_OF_IT, _always(drop), apply)
+
+
+def _of_trouble(heard: hearing.Hearing, at: int, trouble: Reason) -> Iterator[Fix]:
+    world = _world(heard, at)
+    there = (*world.device.cards, *world.device.others) if world.device else ()
+    ill = tuple(one for one in there if one.trouble is trouble)[:PARTS_TRIED]
+    if not ill or not heard.request:
+        return
+
+    def change(parts: Parts) -> Single:
+        rooms = tuple(Room(one.uuid, one.minor, type=one.type) for one in parts)
+        return findings.Mend(world.node.name, trouble, rooms, findings.WHOLE_SIZE)
+
+    def apply(world: World, parts: Parts) -> World:
+        assert world.device is not None, "it has devices in trouble"  # noqa: S101
+        mended = mending.well(world.device, {one.uuid for one in parts})
+        return dataclasses.replace(world, device=mended)
+
+    yield Fix(ill, change, apply)
+
+
+def _of_resources(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
+    """Free what is missing of each resource, where pods hold so much."""
+    world = _world(heard, at)
+    for measure in closely.lacking_resources(heard, at):
+        if sum(dict(hold.amounts).get(measure.name, 0) for hold in world.holds) < measure.missing:
+            continue
+        freed = findings.FreeResource(world.node.name, measure, min(1.0, measure.lack))
+
+        def apply(world: World, _: Parts, measure: findings.Measure = measure) -> World:
+            less = {one.uid: one for one in trials.with_resource(world.holds, measure.name, measure.missing)}
+            holds = tuple(less.get(hold.uid, hold) for hold in world.holds)
+            return dataclasses.replace(world, holds=holds)
+
+        yield Fix(ALL_OF_IT, _always(freed), apply)
+
+
+def _fewer(heard: hearing.Hearing) -> Iterator[Fix]:
+    """Give up cards, one after the other; the parts are those given up."""
+    for at, number, ask in easing.each_ask(heard.request):
+        if ask.count > 1 and not (isinstance(ask, requests.Parts) and ask.every):
+            yield _given_up(heard, at, number, ask)
+
+
+def _given_up(heard: hearing.Hearing, at: int, number: int, ask: requests.Ask) -> Fix:
+    def change(parts: Parts) -> Single:
+        measure = findings.Measure(
+            easing.counted(ask), findings.Unit.PIECES, ask.count, ask.count - len(parts)
+        )
+        return findings.AskLess(heard.request.containers[at].name, measure, _edit(heard), measure.lack)
+
+    def apply(world: World, parts: Parts) -> World:
+        count = ask.count - len(parts)
+        request = easing.with_ask(world.request, at, number, dataclasses.replace(ask, count=count))
+        served = easing.scaled(heard, count, ask.count).served
+        return dataclasses.replace(
+            world, request=request, demand=dataclasses.replace(world.demand, served=served)
+        )
+
+    return Fix(tuple(range(min(ask.count - 1, PARTS_TRIED))), change, apply)
+
+
+def _of_pods(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
+    world = _world(heard, at)
+    if not world.holds:
+        return
+
+    def change(parts: Parts) -> Single:
+        ended = sorted(parts, key=lambda hold: (hold.title, hold.uid))
+        uids, titles = tuple(one.uid for one in ended), tuple(one.title for one in ended)
+        return findings.EndPods(world.node.name, uids, titles, (), findings.WHOLE_SIZE)
+
+    def apply(world: World, parts: Parts) -> World:
+        ended = {hold.uid for hold in parts}
+        return dataclasses.replace(world, holds=tuple(hold for hold in world.holds if hold.uid not in ended))
+
+    yield Fix(world.holds[:PARTS_TRIED], change, apply)
