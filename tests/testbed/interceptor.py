@@ -21,7 +21,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -77,6 +77,9 @@ class Fault:
     gate: asyncio.Event | None = None
 
 
+# After these the server never hears of the request.
+UNHEARD: Final = frozenset({Deed.DROP, Deed.BUSY, Deed.FAIL, Deed.KILL_BEFORE})
+
 PASS: Final = Fault()
 Judge = Callable[[calls.Call], Fault]
 
@@ -90,7 +93,11 @@ class Record:
     status: int = 0  # Zero while the server has not answered.
     version: int = 0  # Of a list: the revision at which it was true.
     text: str = ""  # Of a refusal: what the server said.
-    at: float = field(default_factory=time.monotonic)
+
+    @property
+    def open(self) -> bool:
+        """Tell whether the server may still act on it."""
+        return not self.status and self.deed not in UNHEARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,7 @@ class Interceptor:
         self._target = target
         self._reservation = ports.Reservation()
         self._watches: dict[int, web.BaseRequest] = {}
+        self._serving: set[asyncio.Task[None]] = set()
         self._close = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession
 
@@ -153,7 +161,15 @@ class Interceptor:
     ) -> None:
         """Stop listening and reset what is left."""
         self.reset_watches()
+        await self._drop()
         await self._close.aclose()
+
+    async def _drop(self) -> None:
+        """End what is still being served, also for clients that are gone: nobody else would."""
+        unfinished = list(self._serving)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
     def reset_watches(self) -> int:
         """Reset every watch that is streaming; tell how many that were."""
@@ -170,6 +186,10 @@ class Interceptor:
     # ------------------------------------------------------------ one request
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        # The server library gives each request a task, and forgets it when the connection is lost.
+        if (task := asyncio.current_task()) is not None:
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
         call = calls.of(request.method, request.path, request.query)
         body = await request.read()
         fault = self.judge(call)
