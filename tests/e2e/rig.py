@@ -115,6 +115,12 @@ class Seat:
         self._kept.cancel()
         await asyncio.gather(self._kept, return_exceptions=True)
         self.signal(signal.SIGCONT)
+
+        async def listens() -> bool:
+            # Before it says this, a process has not learned yet to end in order.
+            return self.said("talking to") or not self.program.alive()
+
+        await waiting.eventually(listens, what="an operator to start")
         self.signal(signal.SIGTERM)
         return await self._rig.stage.ended(self.program)
 
@@ -235,8 +241,8 @@ class Rig:
 
     async def _retire(self) -> None:
         """End all in order, which also spares the next round the wait for a Lease to lapse."""
-        statuses = await asyncio.gather(*(seat.retire() for seat in self.seats if seat.program.alive()))
-        if any(statuses):
+        statuses = await asyncio.gather(*(seat.retire() for seat in self.seats))
+        if not {0, app.EXIT_LOST}.issuperset(statuses):
             raise Wrong(f"asked to end, operators ended with {statuses}")
 
     async def _until_bound(self, start: float, seconds: float) -> None:
