@@ -58,7 +58,7 @@ async def play(
     flags: tuple[str, ...] = (),
 ) -> rig.Rig:
     """Play one round, and raise if it ends badly."""
-    async with rig.Rig(stage, random.Random(seed), cards, flags=flags) as on:
+    async with rig.Rig(stage, seed, cards, flags=flags) as on:
         await story(on)
         await on.settle()
     return on

@@ -10,6 +10,7 @@ ever have been wrong.
 import asyncio
 import contextlib
 import random
+import secrets
 import signal
 import time
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from berth_crds.client import api, errors, resources
 from berth_operator import app
 from e2e import plans
 from e2e.crowd import Crowd
-from e2e.stage import Stage
+from e2e.stage import Stage, cards_of, condition
 from support import witness
 from testbed import calls, interceptor, processes, waiting
 from testbed.interceptor import Fault
@@ -128,12 +129,11 @@ class Seat:
 class Rig:
     """Everything of one round."""
 
-    def __init__(
-        self, stage: Stage, chance: random.Random, cards: witness.Cards, *, flags: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, stage: Stage, seed: int, cards: witness.Cards, *, flags: tuple[str, ...] = ()) -> None:
         self.stage = stage
-        self.chance = chance
-        self.name = f"{stage.namespace}-{chance.getrandbits(32):08x}"
+        self.seed = seed
+        self.chance = chance = random.Random(seed)
+        self.name = f"{stage.namespace}-{seed}-{secrets.token_hex(2)}"
         self.plan: plans.Plan = plans.Deck()
         self.seats: list[Seat] = []
         self.crowd = Crowd(stage, chance, self.waiting)
@@ -253,7 +253,23 @@ class Rig:
             left = start + seconds - time.monotonic()
             await waiting.eventually(all_bound, what="all that fits to be bound", seconds=left)
         except waiting.TimedOut:
-            raise Wrong(f"still not bound after {seconds:g} s: {', '.join(self.waiting())}") from None
+            raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
+
+    async def _why(self) -> str:
+        """Say what pods that fit are told, and what else there is."""
+        now = await self.stage.pods()
+        told = {
+            name: f"{now[name]['spec'].get('nodeName')} {condition(now[name], 'PodScheduled').get('message')}"
+            for name in self.waiting()
+            if name in now
+        }
+        held = [
+            f"{name} {one['status'].get('phase')} on {one['spec']['nodeName']}, {cards_of(one)}"
+            for name, one in now.items()
+            if one["spec"].get("nodeName") and one["status"].get("phase") not in FINISHED
+        ]
+        waits = [f"{name} waits: {told.get(name)}" for name in self.waiting()]
+        return "\n".join([*waits, *held])
 
     def waiting(self) -> list[str]:
         """Name the pods that fit and wait."""

@@ -18,7 +18,7 @@ from berth_operator import app
 from e2e import plans, rig
 from e2e.plans import Aim
 from testbed import calls, interceptor, waiting
-from testbed.interceptor import KILLS, Deed, Fault
+from testbed.interceptor import Deed, Fault
 
 SKEWED: Final = Path(__file__).resolve().parents[1] / "support" / "skewed"
 HOUR: Final = 3600.0
@@ -26,8 +26,6 @@ FENCE: Final = "not of the term"
 TAKEOVER_SECONDS: Final = 40.0  # A Lease, a retry and the wait, on a machine that is busy with other things.
 
 Story = Callable[[rig.Rig], Awaitable[None]]
-
-EVERY_KILL: Final = tuple(Aim(kind, Fault(deed)) for kind in plans.KINDS for deed in sorted(KILLS))
 
 
 # ---------------------------------------------------------------- killed at a call
@@ -44,12 +42,14 @@ async def kills(on: rig.Rig, *, aims: tuple[Aim, ...] = (), seats: int = 0, hurr
 
 
 def _hand(on: rig.Rig) -> list[Aim]:
-    aims = on.chance.sample(EVERY_KILL, 3)
-    return [dataclasses.replace(one, fault=_timed(on, one.fault)) for one in aims]
-
-
-def _timed(on: rig.Rig, fault: Fault) -> Fault:
-    return dataclasses.replace(fault, seconds=on.chance.uniform(0.0, 0.05))
+    """Choose one kind of call for each moment; as many seeds in a row as there are kinds meet every pair."""
+    moments = (Deed.KILL_BEFORE, Deed.KILL_AFTER, Deed.KILL_BETWEEN)
+    stride = len(plans.KINDS) // len(moments)
+    kinds = [plans.KINDS[(on.seed + stride * at) % len(plans.KINDS)] for at in range(len(moments))]
+    return [
+        Aim(kind, Fault(deed, on.chance.uniform(0.0, 0.05)))
+        for kind, deed in zip(kinds, moments, strict=True)
+    ]
 
 
 async def kills_at_any_moment(on: rig.Rig) -> None:
@@ -115,7 +115,7 @@ class Holding:
         """Hold binds, up to a number; the other's write of the Lease opens the gate of a race."""
         if sender is self.victim and call.kind == plans.BIND and self.held < self.most:
             self.held += 1
-            return Fault(Deed.HOLD, self.on.chance.uniform(0.0, 0.2) if self.race else 0.0, self.gate)
+            return Fault(Deed.HOLD, self.on.chance.uniform(0.0, 0.05) if self.race else 0.0, self.gate)
         if self.race and sender is not self.victim and call.kind == "update leases":
             self.gate.set()
         return interceptor.PASS
