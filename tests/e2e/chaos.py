@@ -26,8 +26,8 @@ from testbed import builder, interceptor, processes, waiting
 from testbed import cluster as clusters
 
 INTERRUPTED: Final = 130
-SHAPE: Final = "4xT4"
-NODES: Final = 5
+SHAPE: Final = "8xT4"
+NODES: Final = 4
 
 
 @contextlib.asynccontextmanager

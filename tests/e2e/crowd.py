@@ -1,8 +1,9 @@
 """A crowd of pods that come and go: whole cards, shares, none; some finish, some are deleted.
 
-Without it a crash is a crash of an operator that has nothing to do. The crowd asks for
-more than there is in the long run, so that what finished or was deleted must become
-free for the others; it never asks for what can never be given, save its one misfit.
+Without it a crash is a crash of an operator that has nothing to do. In the long run the
+crowd asks for more than there is, so that what finished or was deleted must become free
+for the others; at any moment it asks for less, so that whoever waits is waiting for an
+operator and not for cards. Only its one misfit asks for what can never be given.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from e2e.stage import Pod, Stage, pod
 from support import kubelet
 
 PAUSE_SECONDS: Final = 0.15
-MOST_WAITING: Final = 40  # Nobody leads for a while after a crash; what comes meanwhile has bounds.
+MOST_WAITING: Final = 12  # Nobody leads for a while after a crash; what comes meanwhile fits at once.
 MOST_LASTING: Final = 6
 MISFIT: Final = "misfit"
 SHORTEST, LONGEST = 0.3, 2.0  # Seconds that a pod runs.
