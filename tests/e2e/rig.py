@@ -86,6 +86,8 @@ class Seat:
     async def _keep(self) -> None:
         while True:
             if not self.program.alive():
+                # Whoever loses the lead on a machine that is too busy ends as well: time counts from there.
+                self.wire.note()
                 self.exits.append(self.program.process.returncode)
                 self._start()
             await asyncio.sleep(POLL_SECONDS)
@@ -106,6 +108,10 @@ class Seat:
     def kill(self) -> None:
         """Kill the process."""
         self.signal(signal.SIGKILL)
+
+    def ends(self) -> list[tuple[str, int]]:
+        """Name the processes that ended, and their exit statuses."""
+        return [(name, code) for (name, _), code in zip(self.lives, self.exits, strict=False)]
 
     def said(self, word: str) -> bool:
         """Tell whether the present process has said a word."""
@@ -221,6 +227,7 @@ class Rig:
             with contextlib.suppress(errors.NotFound):
                 where = names.SYSTEM_NAMESPACE
                 await self.stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=where)
+                self.seats[0].wire.note()
         if "patch placementpolicies/status" in wanted:
             path = resources.POLICIES.path(names.DEFAULT_POLICY, sub="status")
             await self.stage.admin.send("PATCH", path, body=UNJUDGED, content=api.MERGE_PATCH)
@@ -269,7 +276,8 @@ class Rig:
             if one["spec"].get("nodeName") and one["status"].get("phase") not in FINISHED
         ]
         waits = [f"{name} waits: {told.get(name)}" for name in self.waiting()]
-        return "\n".join([*waits, *held])
+        ends = [f"{life} ended with {code}" for one in self.seats for life, code in one.ends()]
+        return "\n".join([*waits, *held, *ends])
 
     def waiting(self) -> list[str]:
         """Name the pods that fit and wait."""
