@@ -307,28 +307,12 @@ class Rig:
         kinds = {record.call.kind for one in self.seats for record in one.wire.seen}
         found = [
             *self.witness.complaints,
-            *self.overtaken(),
+            *witness.overtaken(self.witness.binds, self._pictures()),
             *(f"an operator ended with {code}" for code in odd),
             *(f"the suite does not know the call {kind!r}" for kind in sorted(kinds - set(plans.KINDS))),
         ]
         if found:
             raise Wrong("\n".join(found))
-
-    def overtaken(self) -> list[str]:
-        """I7: find binds of an older term that a newer one did not have in its picture when it began."""
-        pictures, found, older = self._pictures(), list[str](), set[str]()
-        for first in self._firsts():
-            for bind in self.witness.binds:
-                if bind.term in older and bind.revision > pictures.get(first.term, bind.revision):
-                    found.append(f"I7: {first.term} did not see {bind.pod} bound, at {bind.revision}")
-            older.add(first.term)
-        return found
-
-    def _firsts(self) -> list[witness.Bind]:
-        firsts: dict[str, witness.Bind] = {}
-        for bind in self.witness.binds:
-            firsts.setdefault(bind.term, bind)
-        return list(firsts.values())
 
     def _pictures(self) -> dict[str, int]:
         """For each term, the revision of the list of pods on which its decisions began."""

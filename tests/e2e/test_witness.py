@@ -108,3 +108,15 @@ def test_what_is_broken_is_named(
     assert [one[: len(f"revision {len(story)}: I1")] for one in books.complaints] == [
         f"revision {len(story)}: {invariant}"
     ]
+
+
+def test_a_bind_that_a_new_leader_did_not_see_is_named() -> None:
+    """A term that begins on a picture without an older term's last bind has begun too early."""
+    binds = [
+        witness.Bind(5, "p", "a", "x/1"),
+        witness.Bind(9, "q", "a", "x/1"),
+        witness.Bind(12, "r", "b", "y/2"),
+    ]
+
+    assert witness.overtaken(binds, {"x/1": 1, "y/2": 9}) == []
+    assert witness.overtaken(binds, {"x/1": 1, "y/2": 8}) == ["I7: y/2 did not see q bound, at 9"]

@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -168,6 +168,23 @@ class Books:
 
     def _complain(self, revision: int, sentence: str) -> None:
         self.complaints.append(f"revision {revision}: {sentence}")
+
+
+def overtaken(binds: Sequence[Bind], pictures: Mapping[str, int]) -> list[str]:
+    """I7: find binds of an older term that a newer one did not have in its picture when it began.
+
+    `pictures` tells for each term the revision of the list on which its decisions began.
+    """
+    firsts: dict[str, Bind] = {}
+    for bind in binds:
+        firsts.setdefault(bind.term, bind)
+    found, older = list[str](), set[str]()
+    for term in firsts:
+        began = pictures.get(term)
+        late = [one for one in binds if began is not None and one.term in older and one.revision > began]
+        found += [f"I7: {term} did not see {one.pod} bound, at {one.revision}" for one in late]
+        older.add(term)
+    return found
 
 
 def _ours(key: str) -> bool:
