@@ -22,7 +22,7 @@ from berth_crds.client import api, connection
 from e2e import fleet, rig, scenarios
 from e2e.stage import Stage
 from support import kubelet, witness
-from testbed import builder, interceptor, processes, waiting
+from testbed import builder, interceptor, processes
 from testbed import cluster as clusters
 
 INTERRUPTED: Final = 130
@@ -83,8 +83,9 @@ async def _round(stage: Stage, cards: witness.Cards, name: str, seed: int) -> bo
     started = time.monotonic()
     try:
         on = await play(stage, cards, scenarios.SCENARIOS[name], seed=seed)
-    except (AssertionError, waiting.TimedOut) as error:
-        print(f"seed {seed}: {name}: FAILED after {time.monotonic() - started:.1f} s: {error}")
+    except Exception as error:  # noqa: BLE001  Whatever went wrong, its seed is wanted.
+        what = str(error) or type(error).__name__
+        print(f"seed {seed}: {name}: FAILED after {time.monotonic() - started:.1f} s: {what}")
         for program in stage.fleet.programs:
             print(f"\n{program.name} said:\n{processes.tail(program.log, lines=40)}")
         print(f"\nPlay it again: make chaos N=1 SEED={seed} SCENARIO={name}", flush=True)
