@@ -17,7 +17,7 @@ define need
 	  else echo "missing: please install the Debian package $(2)" >&2; exit 1; fi; }
 endef
 
-.PHONY: help setup demo test check lint types fast format crds cluster clean bench-openb bench-decide
+.PHONY: help setup demo chaos test check lint types fast format crds cluster clean bench-openb bench-decide
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ $(READY): pyproject.toml .constraints.txt
 
 demo: $(READY) ## three simulated GPU nodes on a real API server; KEEP=1 stays up
 	@$(BIN)/python -m e2e.demo $(if $(KEEP),--keep)
+
+chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... SCENARIO=... play one again
+	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(SCENARIO),--scenario $(SCENARIO))
 
 test: check ## everything, including the tests on the real API server; ARGS=tests/... for some of it
 	@$(BIN)/python -m pytest $(or $(ARGS),-m "cluster or slow")

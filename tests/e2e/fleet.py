@@ -7,7 +7,7 @@ start an operator or an agent, end it politely or by a crash. No process outlive
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,9 +30,12 @@ class Fleet:
         """Apply crds/ and manifests/, as a user would."""
         tool.install(self.cluster)
 
-    def operator(self, *flags: str, name: str = "berth-operator") -> processes.Program:
-        """Start an operator."""
-        return self._start("berth_operator", "berth-operator", ["--name", name, *flags], name=name)
+    def operator(
+        self, *flags: str, name: str = "berth-operator", env: Mapping[str, str] | None = None
+    ) -> processes.Program:
+        """Start an operator, perhaps with an environment of its own."""
+        words = ["--name", name, *flags]
+        return self._start("berth_operator", "berth-operator", words, name=name, env=env)
 
     def agent(self, *nodes: tuple[str, str], flags: Sequence[str] = (), name: str = "") -> processes.Program:
         """Start one agent process that speaks for these nodes, given as name and shape."""
@@ -41,13 +44,21 @@ class Fleet:
             "berth_agent", "berth-agent", [*words, *flags], name=name or f"agent-{nodes[0][0]}"
         )
 
-    def _start(self, module: str, account: str, words: Sequence[str], *, name: str) -> processes.Program:
+    def _start(
+        self,
+        module: str,
+        account: str,
+        words: Sequence[str],
+        *,
+        name: str,
+        env: Mapping[str, str] | None = None,
+    ) -> processes.Program:
         kubeconfig = self.cluster.kubeconfig_for(SYSTEM, account)
         program = processes.start(
             name,
             [sys.executable, "-m", module, "--kubeconfig", kubeconfig, *words],
             log=self.cluster.directory / f"{name}.log",
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
         )
         self.programs = [one for one in self.programs if one.alive()] + [program]
         return program

@@ -260,7 +260,7 @@ class Stage:
         for program in (*self._operators, *self._agents):
             program.kill()
         if self._operators:
-            await self._vacate()
+            await self.vacate()
         path = resources.PODS.path(namespace=self.namespace)
         await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
         for name in self._nodes:
@@ -269,7 +269,7 @@ class Stage:
             with contextlib.suppress(errors.NotFound):
                 await self.admin.delete(resources.LEASES, name, namespace=names.NODES_NAMESPACE)
 
-    async def _vacate(self) -> None:
+    async def vacate(self) -> None:
         """Give the lead up for those who were killed, so that the next test need not wait it out."""
         where = names.SYSTEM_NAMESPACE
         path = resources.LEASES.path(names.LEADER_LEASE, namespace=where)

@@ -157,6 +157,16 @@ class Cluster:
         """A kubeconfig that may do everything."""
         return self.directory / "admin.kubeconfig"
 
+    @property
+    def serving(self) -> pki.Pair:
+        """The API server's own certificate, for whoever stands in its place."""
+        return self._serving
+
+    @property
+    def admin(self) -> pki.Pair:
+        """The administrator's certificate."""
+        return self._admin
+
     # What tests do with it.
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
@@ -227,10 +237,10 @@ class Cluster:
         self._authority = pki.Authority(self.directory)
         self._serving = self._authority.server("kube-apiserver")
         self._signing_key = self._authority.signing_key("service-accounts")
-        admin = self._authority.client("testbed-admin", file="admin", group="system:masters")
-        self._kubeconfig(self.admin_kubeconfig, admin)
+        self._admin = self._authority.client("testbed-admin", file="admin", group="system:masters")
+        self._kubeconfig(self.admin_kubeconfig, self._admin)
         tls = ssl.create_default_context(cafile=str(self.ca_file))
-        tls.load_cert_chain(admin.certificate, admin.key)
+        tls.load_cert_chain(self._admin.certificate, self._admin.key)
         self._api = api.Api(port=self.port, tls=tls)
 
     def _reserve(self) -> components.Ports:

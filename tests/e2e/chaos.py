@@ -1,0 +1,133 @@
+"""`make chaos`: break operators on a real API server, as many rounds as asked.
+
+Each round has a seed of its own; a failure prints it, with the command that plays the
+round again. The timing of processes is not in our hands, so a replay does the same
+things, at nearly the same moments.
+
+    make chaos N=200
+    make chaos N=1 SEED=17 SCENARIO=races
+"""
+
+import argparse
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from berth_crds.client import api, connection
+from e2e import fleet, rig, scenarios
+from e2e.stage import Stage
+from support import kubelet, witness
+from testbed import builder, interceptor, processes
+from testbed import cluster as clusters
+
+INTERRUPTED: Final = 130
+SHAPE: Final = "8xT4"
+NODES: Final = 4
+
+
+@contextlib.asynccontextmanager
+async def arena(base: fleet.Fleet) -> AsyncIterator[Stage]:
+    """Make a stage that all rounds play on."""
+    link = connection.load(base.cluster.admin_kubeconfig)
+    async with api.Api(link, agent="chaos") as admin, kubelet.Kubelets(base.cluster) as kubelets:
+        stage = Stage(base, kubelets, admin)
+        try:
+            yield stage
+        finally:
+            await stage.close()
+
+
+async def furnish(stage: Stage) -> witness.Cards:
+    """Add the nodes, and give their cards."""
+    await stage.nodes(**{f"{stage.namespace}-{at}": SHAPE for at in range(NODES)})
+    devices = await stage.devices()
+    return witness.cards_of({name: one for name, one in devices.items() if name.startswith(stage.namespace)})
+
+
+async def play(
+    stage: Stage,
+    cards: witness.Cards,
+    story: scenarios.Story,
+    *,
+    seed: int,
+    flags: tuple[str, ...] = (),
+) -> rig.Rig:
+    """Play one round, and raise if it ends badly."""
+    async with rig.Rig(stage, seed, cards, flags=flags) as on:
+        await story(on)
+        await on.settle()
+    return on
+
+
+# ---------------------------------------------------------------- rounds
+
+
+async def rounds(base: fleet.Fleet, arguments: argparse.Namespace) -> int:
+    """Play all rounds; stop at the first that fails."""
+    chosen = [arguments.scenario] if arguments.scenario else list(scenarios.SCENARIOS)
+    async with arena(base) as stage:
+        cards = await furnish(stage)
+        for at in range(arguments.rounds):
+            seed, name = arguments.seed + at, chosen[(arguments.seed + at) % len(chosen)]
+            if not await _round(stage, cards, name, seed):
+                return 1
+    return 0
+
+
+async def _round(stage: Stage, cards: witness.Cards, name: str, seed: int) -> bool:
+    started = time.monotonic()
+    try:
+        on = await play(stage, cards, scenarios.SCENARIOS[name], seed=seed)
+    except Exception as error:  # noqa: BLE001  Whatever went wrong, its seed is wanted.
+        what = str(error) or type(error).__name__
+        print(f"seed {seed}: {name}: FAILED after {time.monotonic() - started:.1f} s: {what}")
+        for program in stage.fleet.programs:
+            print(f"\n{program.name} said:\n{processes.tail(program.log, lines=40)}")
+        print(f"\nPlay it again: make chaos N=1 SEED={seed} SCENARIO={name}", flush=True)
+        return False
+    faults = sum(
+        record.deed is not interceptor.Deed.NOTHING for seat in on.seats for record in seat.wire.seen
+    )
+    print(
+        f"seed {seed}: {name}: {time.monotonic() - started:.1f} s, {len(on.witness.binds)} binds in "
+        f"{len({one.term for one in on.witness.binds})} terms, {faults} faults at calls, "
+        f"{sum(len(seat.exits) for seat in on.seats)} processes ended, "
+        f"all bound {on.took:.1f} s after the last fault",
+        flush=True,
+    )
+    return True
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Start a cluster, play, and leave nothing behind."""
+    arguments = _parser().parse_args(words)
+    for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wish, signal.default_int_handler)
+    try:
+        with clusters.Cluster() as testbed:
+            base = fleet.Fleet(testbed)
+            base.install()
+            testbed.kubectl("get", "devices,gpupods,placementpolicies", "--all-namespaces")
+            return asyncio.run(rounds(base, arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (builder.Unavailable, processes.CannotStart, clusters.KubectlFailed) as error:
+        print(f"chaos: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m e2e.chaos", description="Break operators, in rounds.")
+    parser.add_argument("--rounds", type=int, default=len(scenarios.SCENARIOS), help="how many rounds")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the seed of the first")
+    parser.add_argument("--scenario", choices=sorted(scenarios.SCENARIOS), help="only this one")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""A crowd of pods that come and go: whole cards, shares, none; some finish, some are deleted.
+
+Without it a crash is a crash of an operator that has nothing to do. In the long run the
+crowd asks for more than there is, so that what finished or was deleted must become free
+for the others; at any moment it asks for less, so that whoever waits is waiting for an
+operator and not for cards. Only its one misfit asks for what can never be given.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from berth_crds import names
+from berth_crds.client import errors, resources
+from e2e.stage import Pod, Stage, pod
+from support import kubelet
+
+PAUSE_SECONDS: Final = 0.15
+MOST_WAITING: Final = 12  # Nobody leads for a while after a crash; what comes meanwhile fits at once.
+MOST_LASTING: Final = 6
+MISFIT: Final = "misfit"
+SHORTEST, LONGEST = 0.3, 2.0  # Seconds that a pod runs.
+
+SHAPES: Final[tuple[dict[str, str], ...]] = (
+    {names.NVIDIA_GPU: "1"},
+    {names.NVIDIA_GPU: "1"},
+    {names.NVIDIA_GPU: "2"},
+    {names.GPU: "30"},
+    {names.GPU: "50"},
+    {names.GPU_CORE: "25", names.GPU_MEMORY: "4Gi"},
+    {names.GPU_CORE: "70", names.GPU_MEMORY_RATIO: "60"},
+    {},
+)
+
+
+class Crowd:
+    """The pods of one round."""
+
+    def __init__(self, stage: Stage, chance: random.Random, waiting: Callable[[], list[str]]) -> None:
+        self._stage = stage
+        self._chance = chance
+        self._waiting = waiting
+        self._task: asyncio.Task[None] | None = None
+        self._lasting: list[str] = []
+        self._misfits = 0
+        self.made: set[str] = set()
+        self.last = 0.0  # When the last pod was made.
+
+    @contextlib.asynccontextmanager
+    async def coming(self) -> AsyncIterator[None]:
+        """Let pods come for as long as the block lasts."""
+        self._task = asyncio.create_task(self._come())
+        try:
+            yield
+        finally:
+            await self.rest()
+
+    async def rest(self) -> None:
+        """Let no more come."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _come(self) -> None:
+        while True:
+            await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE_SECONDS))
+            if len(self._waiting()) < MOST_WAITING:
+                await self.burst(1)
+
+    async def burst(self, count: int) -> list[str]:
+        """Make some pods at once, most of which will finish; give their names."""
+        made = [self._any(f"c{len(self.made) + at}") for at in range(count)]
+        await self._make(*made)
+        return [one["metadata"]["name"] for one in made]
+
+    def _any(self, name: str) -> Pod:
+        shape = self._chance.choice(SHAPES)
+        if len(self._lasting) < MOST_LASTING and self._chance.random() < 0.2:
+            self._lasting.append(name)
+            return pod(name, 0, limits=shape)
+        seconds = f"{self._chance.uniform(SHORTEST, LONGEST):.2f}"
+        return pod(name, 0, limits=shape, annotations={kubelet.RUN_SECONDS: seconds})
+
+    async def _make(self, *pods: Pod) -> None:
+        for one in pods:
+            await self._stage.create(one)
+            self.made.add(one["metadata"]["name"])
+        self.last = time.monotonic()
+        if len(self._lasting) == MOST_LASTING:
+            with contextlib.suppress(errors.NotFound):
+                await self._stage.delete(self._lasting.pop(0))
+
+    async def misfit(self) -> None:
+        """Make a pod that can never fit, in place of the one before."""
+        with contextlib.suppress(errors.NotFound):
+            await self._stage.delete(f"{MISFIT}-{self._misfits}")
+        self._misfits += 1
+        await self._stage.create(pod(f"{MISFIT}-{self._misfits}", cards=64))
+
+    async def fill(self, cards: int) -> None:
+        """Ask for so many whole cards, one for each pod."""
+        await self._make(*(pod(f"fill-{at}") for at in range(cards)))
+
+    async def disperse(self) -> None:
+        """Take all pods away, and wait until they are gone."""
+        await self.rest()
+        path = resources.PODS.path(namespace=self._stage.namespace)
+        await self._stage.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
+
+        async def gone() -> bool:
+            return not await self._stage.pods()
+
+        await self._stage.until("the pods to be gone", gone)
+
+    @staticmethod
+    def fits(name: str) -> bool:
+        """Tell by its name whether a pod is one that fits."""
+        return not name.startswith(MISFIT)
+
+    @staticmethod
+    def finite(one: dict[str, Any]) -> bool:
+        """Tell whether a pod finishes by itself."""
+        return kubelet.RUN_SECONDS in one["metadata"].get("annotations", {})

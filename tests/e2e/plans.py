@@ -1,0 +1,137 @@
+"""What an interceptor is told to do: a deck of aimed faults, or bad weather.
+
+A plan judges each call of each operator. The table of kinds below is the whole of what
+the operator asks of the API server: the crash suite aims at each of them, and a kind that
+is not in the table fails it, so that a new one cannot be forgotten.
+"""
+
+import dataclasses
+import random
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from testbed import calls, interceptor
+from testbed.interceptor import Deed, Fault
+
+FOLLOWED: Final = ("nodes", "devices", "leases", "placementpolicies", "pods")
+READS: Final = tuple(f"{verb} {what}" for what in FOLLOWED for verb in ("list", "watch"))
+ELECTION: Final = ("create leases", "get leases", "update leases")
+BIND: Final = "create pods/binding"
+# What is asked while leading; the last two come only when something went wrong before.
+LEADING: Final = (
+    BIND,
+    "patch pods/status",
+    "patch devices/status",
+    "patch placementpolicies/status",
+    "create events",
+    "discover kinds",
+    "get pods",
+    "patch events",
+)
+KINDS: Final = (*ELECTION, *READS, *LEADING)
+
+# What makes a rare call come: a lost answer to a bind makes the operator look at the pod, and a bind that is
+# refused twice is the same Event told again.
+LEAD_IN: Final[Mapping[str, tuple[str, Fault]]] = {
+    "get pods": (BIND, Fault(Deed.LOSE)),
+    "patch events": (BIND, Fault(Deed.BUSY)),
+}
+
+
+class Sender(Protocol):
+    """The operator that a call comes from; once doomed it is about to be killed."""
+
+    doomed: bool
+
+
+class Plan(Protocol):
+    """Decides what is done to each call, until it is done."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will be done."""
+
+    def judge(self, sender: Sender, call: calls.Call) -> Fault:
+        """Decide on one call."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aim:
+    """One fault for the next call of a kind."""
+
+    kind: str
+    fault: Fault
+
+    def __str__(self) -> str:
+        """Tell it in words."""
+        return f"{self.fault.deed}: {self.kind}"
+
+
+class Deck:
+    """Aimed faults, each dealt once, to whichever operator makes such a call first."""
+
+    def __init__(self, aims: Iterable[Aim] = ()) -> None:
+        self.left = list(aims)
+        self.dealt: list[Aim] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether all were dealt."""
+        return not self.left
+
+    def wanted(self) -> set[str]:
+        """Name the kinds of call that are waited for."""
+        return {aim.kind for aim in self.left}
+
+    def judge(self, sender: Sender, call: calls.Call) -> Fault:
+        """Deal the first fault that is aimed at this kind of call, or the one that leads up to it."""
+        if sender.doomed:
+            return interceptor.PASS
+        for aim in self.left:
+            if aim.kind == call.kind:
+                self.left.remove(aim)
+                self.dealt.append(aim)
+                sender.doomed = aim.fault.deed in interceptor.KILLS
+                return aim.fault
+        for aim in self.left:
+            kind, fault = LEAD_IN.get(aim.kind, ("", interceptor.PASS))
+            if kind == call.kind:
+                return fault
+        return interceptor.PASS
+
+
+STREAM_DEEDS: Final = (Deed.DROP, Deed.CUT, Deed.BUSY, Deed.FAIL, Deed.SLOW)
+ANSWER_DEEDS: Final = (
+    Deed.SLOW,
+    Deed.DROP,
+    Deed.BUSY,
+    Deed.FAIL,
+    Deed.LATE,
+    Deed.LOSE,
+    Deed.UNSURE,
+    Deed.TWICE,
+)
+
+
+class Weather:
+    """Any fault to any call, with a certain chance, for a certain time."""
+
+    def __init__(self, chance: random.Random, *, odds: float, seconds: float) -> None:
+        self._chance = chance
+        self._odds = odds
+        self._until = time.monotonic() + seconds
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return time.monotonic() > self._until
+
+    def judge(self, sender: Sender, call: calls.Call) -> Fault:
+        """Roll the dice."""
+        if self.done or sender.doomed or self._chance.random() > self._odds:
+            return interceptor.PASS
+        deed = self._chance.choice(STREAM_DEEDS if call.streams else ANSWER_DEEDS)
+        # A server asks for patience in whole seconds.
+        seconds = float(deed is Deed.BUSY) or self._chance.uniform(0.0, 2.0)
+        return Fault(deed, seconds)

@@ -1,0 +1,335 @@
+"""A rig to break operators on: replicas that are started again whenever they end, each behind its own wire.
+
+A `Seat` is what a Deployment gives one replica: whatever process sits in it, another one
+takes its place when it ends. All it says to the API server goes through an interceptor.
+A `Rig` has seats, a crowd of pods that come and go all the while, a witness who keeps
+every revision, and one way to end: all that fits must be bound in time, and nothing may
+ever have been wrong.
+"""
+
+import asyncio
+import contextlib
+import random
+import secrets
+import signal
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from berth_crds import names
+from berth_crds.client import api, errors, resources
+from berth_operator import app
+from e2e import plans
+from e2e.crowd import Crowd
+from e2e.stage import Stage, cards_of, condition
+from support import witness
+from testbed import calls, interceptor, processes, waiting
+from testbed.interceptor import Fault
+
+WITHIN_SECONDS: Final = 20.0  # From the last fault until all that fits is bound.
+CLEAN_SECONDS: Final = 5.0  # The same after a leader that ended in order.
+DEALT_SECONDS: Final = 240.0  # A plan that is not done by then waits for a call that never comes.
+POLL_SECONDS: Final = 0.05
+TICK_SECONDS: Final = 0.5
+FINISHED: Final = {"Succeeded", "Failed"}
+
+UNJUDGED: Final = b'{"status": {"conditions": null, "observedGeneration": null}}'
+
+
+class Wrong(AssertionError):
+    """A promise was broken."""
+
+
+class Seat:
+    """The place of one replica."""
+
+    def __init__(self, rig: "Rig", number: int, *flags: str, env: Mapping[str, str] | None = None) -> None:
+        self._rig = rig
+        self._number = number
+        self._flags = flags
+        self._env = env
+        self._kept: asyncio.Task[None]
+        self.wire = interceptor.Interceptor(rig.stage.cluster, judge=self._judge, kill=self.kill)
+        self.program: processes.Program
+        self.lives: list[tuple[str, int]] = []  # The name of each process, and how much was seen before it.
+        self.exits: list[int] = []
+        self.doomed = False
+        self.cut_off = False
+
+    async def __aenter__(self) -> Self:
+        """Listen, and start the first process."""
+        await self.wire.__aenter__()
+        cluster, where = self._rig.stage.cluster, (names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
+        path = await asyncio.to_thread(cluster.kubeconfig_for, *where, server=self.wire.server)
+        self._flags = ("--kubeconfig", str(path), *self._flags)
+        self._start()
+        self._kept = asyncio.create_task(self._keep())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process for good, if need be by force."""
+        self._kept.cancel()
+        await asyncio.gather(self._kept, return_exceptions=True)
+        self.program.process.send_signal(signal.SIGCONT)
+        self.program.kill()
+        await self.wire.__aexit__(kind, error, trace)
+
+    def _start(self) -> None:
+        name = f"{self._rig.name}-{self._number}-{len(self.lives)}"
+        self.lives.append((name, len(self.wire.seen)))
+        self.doomed = self.cut_off = False
+        self.program = self._rig.stage.fleet.operator(*self._flags, name=name, env=self._env)
+
+    async def _keep(self) -> None:
+        while True:
+            if not self.program.alive():
+                # Whoever loses the lead on a machine that is too busy ends as well: time counts from there.
+                self.wire.note()
+                self.exits.append(self.program.process.returncode)
+                self._start()
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _judge(self, call: calls.Call) -> Fault:
+        if self.cut_off:
+            return Fault(interceptor.Deed.DROP)
+        return self._rig.plan.judge(self, call)
+
+    # ------------------------------------------------------------ what is done to it
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the process a signal, and count that as a fault."""
+        self.wire.note()
+        with contextlib.suppress(ProcessLookupError):
+            self.program.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self.signal(signal.SIGKILL)
+
+    def ends(self) -> list[tuple[str, int]]:
+        """Name the processes that ended, and their exit statuses."""
+        return [(name, code) for (name, _), code in zip(self.lives, self.exits, strict=False)]
+
+    def said(self, word: str) -> bool:
+        """Tell whether the present process has said a word."""
+        return word in self.program.log.read_text()
+
+    async def retire(self) -> int:
+        """End the process in order, and give its exit status."""
+        self._kept.cancel()
+        await asyncio.gather(self._kept, return_exceptions=True)
+        self.signal(signal.SIGCONT)
+
+        async def listens() -> bool:
+            # Before it says this, a process has not learned yet to end in order.
+            return self.said("talking to") or not self.program.alive()
+
+        await waiting.eventually(listens, what="an operator to start")
+        self.signal(signal.SIGTERM)
+        return await self._rig.stage.ended(self.program)
+
+
+class Rig:
+    """Everything of one round."""
+
+    def __init__(self, stage: Stage, seed: int, cards: witness.Cards, *, flags: tuple[str, ...] = ()) -> None:
+        self.stage = stage
+        self.seed = seed
+        self.chance = chance = random.Random(seed)
+        self.name = f"{stage.namespace}-{seed}-{secrets.token_hex(2)}"
+        self.plan: plans.Plan = plans.Deck()
+        self.seats: list[Seat] = []
+        self.crowd = Crowd(stage, chance, self.waiting)
+        self.witness = witness.Witness(stage.cluster, stage.namespace, cards)
+        self.within = WITHIN_SECONDS
+        self.took = 0.0
+        self.hurried = False  # Whether waits that nothing needs are cut short.
+        self._flags = flags
+        self._close = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Begin to watch."""
+        await self._close.enter_async_context(self.witness)
+        self._close.push_async_callback(self.crowd.disperse)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take away all that was started."""
+        await self._close.aclose()
+
+    # ------------------------------------------------------------ who plays
+
+    async def start(self, count: int, *envs: Mapping[str, str], deciding: bool = True) -> None:
+        """Start some replicas, and wait until one of them decides."""
+        for number in range(count):
+            env = envs[number] if envs else None
+            seat = Seat(self, number, *self._flags, env=env)
+            self.seats.append(await self._close.enter_async_context(seat))
+        if deciding:
+            await self.deciding()
+
+    async def deciding(self, *but: Seat) -> Seat:
+        """Wait until a replica other than these decides, and give it."""
+
+        async def found() -> Seat | None:
+            return next((one for one in self.seats if one not in but and one.said("deciding:")), None)
+
+        return await waiting.eventually(found, what="an operator to decide", seconds=40)
+
+    async def standby(self, *leading: Seat) -> Seat:
+        """Wait until another replica stands by, and give it."""
+        [other] = [one for one in self.seats if one not in leading]
+
+        async def ready() -> bool:
+            return other.said("campaigning")
+
+        await waiting.eventually(ready, what="an operator to stand by", seconds=40)
+        return other
+
+    async def carry_out(self, plan: plans.Plan) -> None:
+        """Let a plan have its way until it is done, calling forth what it waits for."""
+        self.plan = plan
+        deadline = time.monotonic() + DEALT_SECONDS
+        while not plan.done:
+            if isinstance(plan, plans.Deck):
+                if time.monotonic() > deadline:
+                    raise Wrong(f"calls that never came: {', '.join(map(str, plan.left))}")
+                await self._provoke(plan)
+                await self._hurry(plan)
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def _hurry(self, deck: plans.Deck) -> None:
+        """Give a dead leader's Lease up for it, where it surely left no bind under way.
+
+        The wait is there for binds under way, and the witness in the middle knows that there
+        are none; those who were killed at a bind are waited out.
+        """
+        if not self.hurried or not deck.dealt or deck.dealt[-1].kind == plans.BIND:
+            return
+        binds = [one for seat in self.seats for one in seat.wire.seen if one.call.kind == plans.BIND]
+        with contextlib.suppress(errors.NotFound):
+            holder = (await self.stage.leader()).get("holderIdentity", "").split("_")[0]
+            if holder and not any(one.open for one in binds) and holder in self._dead():
+                await self.stage.vacate()
+
+    def _dead(self) -> set[str]:
+        return {name for seat in self.seats for name, _ in seat.lives[:-1]}
+
+    async def _provoke(self, deck: plans.Deck) -> None:
+        """Bring about the calls that do not come by themselves."""
+        wanted = deck.wanted()
+        if "create leases" in wanted:
+            with contextlib.suppress(errors.NotFound):
+                where = names.SYSTEM_NAMESPACE
+                await self.stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=where)
+                self.seats[0].wire.note()
+        if "patch placementpolicies/status" in wanted:
+            path = resources.POLICIES.path(names.DEFAULT_POLICY, sub="status")
+            await self.stage.admin.send("PATCH", path, body=UNJUDGED, content=api.MERGE_PATCH)
+        if "patch pods/status" in wanted:
+            await self.crowd.misfit()
+
+    # ------------------------------------------------------------ the end
+
+    async def settle(self) -> None:
+        """All that fits is bound in time, no card is withheld for nobody, and nothing was ever wrong."""
+        await self.crowd.rest()
+        start = max([self.crowd.last, *(seat.wire.last_fault for seat in self.seats)])
+        await self._until_bound(start, self.within)
+        self.took = max(0.0, time.monotonic() - start)
+        await self._fill(max(time.monotonic() + CLEAN_SECONDS, start + self.within))
+        self.check()
+        await self._retire()
+
+    async def _retire(self) -> None:
+        """End all in order, which also spares the next round the wait for a Lease to lapse."""
+        statuses = await asyncio.gather(*(seat.retire() for seat in self.seats))
+        if not {0, app.EXIT_LOST}.issuperset(statuses):
+            raise Wrong(f"asked to end, operators ended with {statuses}")
+
+    async def _until_bound(self, start: float, seconds: float) -> None:
+        async def all_bound() -> bool:
+            return not self.waiting()
+
+        try:
+            left = start + seconds - time.monotonic()
+            await waiting.eventually(all_bound, what="all that fits to be bound", seconds=left)
+        except waiting.TimedOut:
+            raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
+
+    async def _why(self) -> str:
+        """Say what pods that fit are told, and what else there is."""
+        now = await self.stage.pods()
+        told = {
+            name: f"{now[name]['spec'].get('nodeName')} {condition(now[name], 'PodScheduled').get('message')}"
+            for name in self.waiting()
+            if name in now
+        }
+        held = [
+            f"{name} {one['status'].get('phase')} on {one['spec']['nodeName']}, {cards_of(one)}"
+            for name, one in now.items()
+            if one["spec"].get("nodeName") and one["status"].get("phase") not in FINISHED
+        ]
+        waits = [f"{name} waits: {told.get(name)}" for name in self.waiting()]
+        ends = [f"{life} ended with {code}" for one in self.seats for life, code in one.ends()]
+        return "\n".join([*waits, *held, *ends])
+
+    def waiting(self) -> list[str]:
+        """Name the pods that fit and wait."""
+        pods = [one for one in self.witness.pods.values() if not one["spec"].get("nodeName")]
+        titles = [one["metadata"]["name"] for one in pods if "deletionTimestamp" not in one["metadata"]]
+        seen = {one["metadata"]["name"] for one in self.witness.pods.values()} | set(self.gone())
+        return [*(one for one in titles if self.crowd.fits(one)), *(self.crowd.made - seen)]
+
+    def gone(self) -> list[str]:
+        """Name the pods that were deleted."""
+        return [name for _, change, name in self.witness.revisions if change == "DELETED"]
+
+    async def _fill(self, deadline: float) -> None:
+        """Ask for every card that nobody holds: all of them must be given."""
+
+        async def quiet() -> bool:
+            return not any(map(passing, self.witness.pods.values()))
+
+        await waiting.eventually(quiet, what="passing pods to finish", seconds=20)
+        await self.crowd.fill(len(self.witness.unheld()))
+        seconds = max(CLEAN_SECONDS, deadline - time.monotonic())
+        await self._until_bound(time.monotonic(), seconds)
+
+    def check(self) -> None:
+        """Raise if anything was wrong at any revision, or if an operator ended in a way it should not."""
+        odd = [code for one in self.seats for code in one.exits if code not in {-9, app.EXIT_LOST, 0}]
+        kinds = {record.call.kind for one in self.seats for record in one.wire.seen}
+        found = [
+            *self.witness.complaints,
+            *witness.overtaken(self.witness.binds, self._pictures()),
+            *(f"an operator ended with {code}" for code in odd),
+            *(f"the suite does not know the call {kind!r}" for kind in sorted(kinds - set(plans.KINDS))),
+        ]
+        if found:
+            raise Wrong("\n".join(found))
+
+    def _pictures(self) -> dict[str, int]:
+        """For each term, the revision of the list of pods on which its decisions began."""
+        begun: dict[str, int] = {}
+        for seat in self.seats:
+            for name, start in seat.lives:
+                version = 0
+                for record in seat.wire.seen[start:]:
+                    if record.call.kind == plans.BIND:
+                        break
+                    version = record.version if record.call.kind == "list pods" else version
+                begun[name] = version
+        terms = {bind.term for bind in self.witness.binds}
+        return {term: begun[term.split("_")[0]] for term in terms if term.split("_")[0] in begun}
+
+
+def passing(pod: dict[str, Any]) -> bool:
+    """Tell whether a bound pod is still to finish, or a deleted one to go."""
+    finite = Crowd.finite(pod) and pod["status"].get("phase") not in FINISHED
+    return bool(pod["spec"].get("nodeName")) and (finite or "deletionTimestamp" in pod["metadata"])

@@ -1,0 +1,289 @@
+"""The ways in which operators are broken: a table of scenarios, each a short story.
+
+A scenario starts replicas on a rig, lets pods come, and does its worst; when it returns,
+the worst is over, and the rig judges what is left. All chance comes from the rig's seed.
+"""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from berth_operator import app
+from e2e import plans, rig
+from e2e.plans import Aim
+from testbed import calls, interceptor, waiting
+from testbed.interceptor import Deed, Fault
+
+SKEWED: Final = Path(__file__).resolve().parents[1] / "support" / "skewed"
+HOUR: Final = 3600.0
+FENCE: Final = "not of the term"
+TAKEOVER_SECONDS: Final = 40.0  # A Lease, a retry and the wait, on a machine that is busy with other things.
+
+Story = Callable[[rig.Rig], Awaitable[None]]
+
+
+# ---------------------------------------------------------------- killed at a call
+
+
+async def kills(on: rig.Rig, *, aims: tuple[Aim, ...] = (), seats: int = 0, hurried: bool = False) -> None:
+    """Operators are killed at chosen calls: before the server hears of it, after it acted, and after that."""
+    on.hurried = hurried
+    deck = plans.Deck(aims or _hand(on))
+    on.plan = deck
+    await on.start(seats or on.chance.choice((1, 2)), deciding=False)
+    async with on.crowd.coming():
+        await on.carry_out(deck)
+
+
+def _hand(on: rig.Rig) -> list[Aim]:
+    """Choose one kind of call for each moment; as many seeds in a row as there are kinds meet every pair."""
+    moments = (Deed.KILL_BEFORE, Deed.KILL_AFTER, Deed.KILL_BETWEEN)
+    stride = len(plans.KINDS) // len(moments)
+    kinds = [plans.KINDS[(on.seed + stride * at) % len(plans.KINDS)] for at in range(len(moments))]
+    return [
+        Aim(kind, Fault(deed, on.chance.uniform(0.0, 0.05)))
+        for kind, deed in zip(kinds, moments, strict=True)
+    ]
+
+
+async def kills_at_any_moment(on: rig.Rig) -> None:
+    """Operators are killed at moments that no call marks."""
+    await on.start(2)
+    async with on.crowd.coming():
+        for _ in range(on.chance.randint(1, 3)):
+            await asyncio.sleep(on.chance.uniform(0.0, 3.0))
+            on.chance.choice(on.seats).kill()
+
+
+# ---------------------------------------------------------------- asleep
+
+
+async def sleeps(on: rig.Rig) -> None:
+    """A leader is stopped for longer than its Lease and woken up: it ends, and another one leads."""
+    await on.start(2)
+    leader = await on.deciding()
+    await on.standby(leader)
+    async with on.crowd.coming():
+        await asyncio.sleep(on.chance.uniform(0.5, 1.5))
+        before = len(leader.exits)
+        leader.signal(signal.SIGSTOP)
+        await on.deciding(leader)
+        await asyncio.sleep(on.chance.uniform(0.0, 2.0))
+        leader.signal(signal.SIGCONT)
+
+        async def ended() -> bool:
+            return len(leader.exits) > before
+
+        await waiting.eventually(ended, what="the sleeper to end")
+    if leader.exits[-1] != app.EXIT_LOST:
+        raise rig.Wrong(f"the sleeper ended with {leader.exits[-1]}")
+
+
+async def naps(on: rig.Rig) -> None:
+    """Operators are stopped for any time, shorter or longer than their Lease, again and again."""
+    await on.start(2)
+    async with on.crowd.coming():
+        for _ in range(3):
+            one = on.chance.choice(on.seats)
+            one.signal(signal.SIGSTOP)
+            await asyncio.sleep(on.chance.uniform(0.1, 8.0))
+            one.signal(signal.SIGCONT)
+
+
+# ---------------------------------------------------------------- binds and the change of leader
+
+
+@dataclasses.dataclass
+class Holding:
+    """Holds the binds of one operator, and cuts it off; perhaps forwards them when another takes the lead."""
+
+    on: rig.Rig
+    victim: rig.Seat
+    most: int
+    race: bool
+    gate: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    held: int = 0
+    done: bool = False
+
+    def judge(self, sender: plans.Sender, call: calls.Call) -> Fault:
+        """Hold binds, up to a number; the other's write of the Lease opens the gate of a race."""
+        if sender is self.victim and call.kind == plans.BIND and self.held < self.most:
+            self.held += 1
+            return Fault(Deed.HOLD, self.on.chance.uniform(0.0, 0.05) if self.race else 0.0, self.gate)
+        if self.race and sender is not self.victim and call.kind == "update leases":
+            self.gate.set()
+        return interceptor.PASS
+
+    async def holds(self) -> None:
+        """Wait until as many binds are held as should be."""
+
+        async def enough() -> bool:
+            return self.held >= self.most
+
+        await waiting.eventually(enough, what=f"{self.most} binds to be held")
+
+    async def answered(self) -> list[interceptor.Record]:
+        """Wait until the server has decided on all of them."""
+        records = [one for one in self.victim.wire.seen if one.deed is Deed.HOLD]
+
+        async def decided() -> bool:
+            return all(one.status for one in records)
+
+        await waiting.eventually(decided, what="the server to decide on the held binds")
+        return records
+
+
+async def fenced(on: rig.Rig, *, skews: tuple[float, ...] = ()) -> None:
+    """Binds are held past the change of leader and then forwarded: the server refuses every one."""
+    await on.start(2, *(wrong_clock(skew) for skew in skews))
+    leader = await on.deciding()
+    await on.standby(leader)
+    if skews:
+        await _shows(on, skews[on.seats.index(leader)])
+    holding = Holding(on, leader, most=3, race=False)
+    on.plan = holding
+    await on.crowd.burst(6)
+    await holding.holds()
+    _depose(on, leader)
+    await on.deciding(leader)
+    holding.gate.set()
+    for record in await holding.answered():
+        if record.status != 403 or FENCE not in record.text:
+            raise rig.Wrong(f"a late bind of {record.call.name} was answered {record.status} {record.text!r}")
+    _forgive(on)
+
+
+async def races(on: rig.Rig) -> None:
+    """Binds arrive just when the Lease changes hands: none counts that the new leader did not see."""
+    await on.start(2)
+    leader = await on.deciding()
+    await on.standby(leader)
+    holding = Holding(on, leader, most=20, race=True)
+    on.plan = holding
+    await on.crowd.burst(30)
+    await holding.holds()
+    _depose(on, leader)
+    await on.deciding(leader)
+    await holding.answered()
+    _forgive(on)
+
+
+def _depose(on: rig.Rig, leader: rig.Seat) -> None:
+    how = on.chance.choice(("kill", "stop", "cut off"))
+    if how == "kill":
+        leader.kill()
+    elif how == "stop":
+        leader.signal(signal.SIGSTOP)
+    else:
+        leader.cut_off = True
+
+
+def _forgive(on: rig.Rig) -> None:
+    for seat in on.seats:
+        seat.signal(signal.SIGCONT)
+
+
+# ---------------------------------------------------------------- clocks
+
+
+async def clocks(on: rig.Rig) -> None:
+    """Two operators whose clocks are an hour apart: neither steals the lead, and each can take it over."""
+    skews = [on.chance.choice((-1, 1)) * HOUR / 2]
+    skews.append(-skews[0])
+    await on.start(2, *(wrong_clock(skew) for skew in skews))
+    leader = await on.deciding()
+    other = await on.standby(leader)
+    await _shows(on, skews[on.seats.index(leader)])
+    async with on.crowd.coming():
+        before = (await on.stage.leader())["leaseTransitions"]
+        await asyncio.sleep(2 + on.chance.uniform(0.0, 6.0))
+        if (await on.stage.leader())["leaseTransitions"] != before or leader.exits:
+            raise rig.Wrong("the lead changed hands though its holder was well")
+        leader.kill()
+        await on.deciding(leader)
+        await _shows(on, skews[on.seats.index(other)])
+
+
+def wrong_clock(skew: float) -> Mapping[str, str]:
+    """Give the environment of a process that lives elsewhere in time."""
+    path = os.pathsep.join([str(SKEWED), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"PYTHONPATH": path, "BERTH_TEST_SKEW": str(skew)}
+
+
+async def _shows(on: rig.Rig, skew: float) -> None:
+    """Make sure that the clock is as wrong as it should be."""
+    written = dt.datetime.fromisoformat((await on.stage.leader())["renewTime"]).timestamp()
+    if abs(written - time.time() - skew) > 60:
+        raise rig.Wrong("the clock of the leader is not as wrong as it should be")
+
+
+# ---------------------------------------------------------------- the wire
+
+
+async def watches(on: rig.Rig) -> None:
+    """Every watch is reset, again and again, at once or in the middle of what it says."""
+    await on.start(on.chance.choice((1, 2)))
+    async with on.crowd.coming():
+        for _ in range(6):
+            await asyncio.sleep(on.chance.uniform(0.0, 1.0))
+            for seat in on.seats:
+                seat.wire.reset_watches()
+
+
+async def answers(on: rig.Rig) -> None:
+    """Requests and answers are delayed, dropped, doubled and refused, whatever they are."""
+    await on.start(on.chance.choice((1, 2)), deciding=on.chance.random() < 0.5)
+    async with on.crowd.coming():
+        weather = plans.Weather(on.chance, odds=on.chance.choice((0.1, 0.3, 0.6)), seconds=8.0)
+        await on.carry_out(weather)
+
+
+async def every_answer(on: rig.Rig) -> None:
+    """Each kind of answer is lost once and doubled once, the election's included, and each watch reset."""
+    kinds = [kind for kind in plans.KINDS if not kind.startswith("watch")]
+    aims = [Aim(kind, Fault(deed)) for deed in (Deed.LOSE, Deed.TWICE) for kind in kinds]
+    cuts = [
+        Aim(kind, Fault(Deed.CUT, on.chance.uniform(0.0, 2.0))) for kind in plans.KINDS if kind not in kinds
+    ]
+    deck = plans.Deck([*aims, *cuts])
+    on.plan = deck
+    await on.start(1, deciding=False)
+    async with on.crowd.coming():
+        await on.carry_out(deck)
+
+
+# ---------------------------------------------------------------- in good order
+
+
+async def retires(on: rig.Rig) -> None:
+    """A leader ends in order amid its work, and the other one has all pods bound within five seconds."""
+    await on.start(2)
+    leader = await on.deciding()
+    await on.standby(leader)
+    async with on.crowd.coming():
+        await asyncio.sleep(on.chance.uniform(0.5, 2.0))
+        status = await leader.retire()
+    on.within = rig.CLEAN_SECONDS
+    if status != 0:
+        raise rig.Wrong(f"the leader ended with {status}")
+
+
+SCENARIOS: Final[Mapping[str, Story]] = {
+    "kills": kills,
+    "kills-at-any-moment": kills_at_any_moment,
+    "sleeps": sleeps,
+    "naps": naps,
+    "fenced": fenced,
+    "races": races,
+    "clocks": clocks,
+    "watches": watches,
+    "answers": answers,
+    "every-answer": every_answer,
+    "retires": retires,
+}

@@ -1,0 +1,71 @@
+"""The short version of `make chaos`: each way of breaking an operator once, with seeds that never change.
+
+After each: nothing was wrong at any revision that the witness saw, every pod that fits is
+bound within twenty seconds of the last fault, and no card is withheld for nobody.
+"""
+
+import functools
+import itertools
+from typing import Final
+
+import pytest
+
+from e2e import chaos, plans, rig, scenarios
+from e2e.plans import Aim
+from e2e.stage import Stage
+from testbed.interceptor import Deed, Fault
+
+# Shorter than the usual ones, so that a takeover is mostly the wait for what is under way.
+TERMS: Final = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
+
+BEFORE, AFTER = Fault(Deed.KILL_BEFORE), Fault(Deed.KILL_AFTER)
+BETWEEN: Final = Fault(Deed.KILL_BETWEEN, 0.01)
+
+# The server cannot tell at which moment of a read its sender died; a write is hit before and after it counts.
+IN_TURN: Final = itertools.cycle((AFTER, BEFORE, BETWEEN))
+EARLY: Final = [Aim(kind, one) for kind in plans.ELECTION for one in (BEFORE, AFTER)]
+LATE: Final = [Aim(kind, one) for kind, one in zip((*plans.READS, *plans.LEADING[1:]), IN_TURN, strict=False)]
+BINDS: Final = [Aim(plans.BIND, one) for one in (BEFORE, AFTER)]
+AIMS: Final = (*EARLY, *LATE, *BINDS)
+
+
+async def play(stage: Stage, story: scenarios.Story, *, seed: int = 1) -> rig.Rig:
+    """Play one story to its end."""
+    return await chaos.play(stage, await chaos.furnish(stage), story, seed=seed, flags=TERMS)
+
+
+@pytest.mark.slow
+async def test_a_kill_at_any_kind_of_call_is_survived(stage: Stage) -> None:
+    """Killed at each kind of call it makes, before the server hears of it or after, others carry on."""
+    on = await play(stage, functools.partial(scenarios.kills, aims=AIMS, seats=3, hurried=True))
+
+    hit = {(one.call.kind, one.deed) for seat in on.seats for one in seat.wire.seen}
+    assert {(aim.kind, aim.fault.deed) for aim in AIMS} <= hit
+    assert {kind for kind, _ in hit} == set(plans.KINDS)
+
+
+@pytest.mark.slow
+async def test_a_late_bind_is_fenced_whatever_the_clocks_say(stage: Stage) -> None:
+    """Binds that arrive after the change of leader are refused, also if the clocks are an hour apart."""
+    half = scenarios.HOUR / 2
+
+    on = await play(stage, functools.partial(scenarios.fenced, skews=(half, -half)))
+
+    late = [one for seat in on.seats for one in seat.wire.seen if one.deed is Deed.HOLD]
+    assert [one.status for one in late] == [403, 403, 403]
+
+
+@pytest.mark.slow
+async def test_binds_that_race_the_change_of_leader_are_all_seen(stage: Stage) -> None:
+    """What still arrives while the Lease changes hands is in the new leader's picture when it begins."""
+    on = await play(stage, scenarios.races)
+
+    raced = [one for seat in on.seats for one in seat.wire.seen if one.deed is Deed.HOLD]
+    assert len(raced) == 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["watches", "every-answer"])
+async def test_a_bad_wire_is_outlived(stage: Stage, name: str) -> None:
+    """Watches that are reset, answers that are lost or doubled: pods are bound all the same, and once."""
+    await play(stage, scenarios.SCENARIOS[name])

@@ -1,0 +1,263 @@
+"""An independent witness: it watches pods as the administrator and keeps every revision.
+
+    async with witness.Witness(cluster, capacities) as seen:
+        ...
+    assert not seen.complaints
+
+It shares no code with the operator but the annotation protocol: its own watch, its own
+sums. `Books` judges each event by I1 to I5 and by the order of terms (I7), so that a
+promise that was broken for a moment is known even when all is well in the end.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+
+from berth_crds import allocation, names
+from testbed import cluster as clusters
+
+# A watch event is one line, and aiohttp allows it 64 KiB by itself.
+LONGEST_LINE: Final = 1 << 22
+RETRY_SECONDS: Final = 0.2
+FINISHED: Final = {"Succeeded", "Failed"}
+OURS: Final = {names.ALLOCATION, names.MINORS, names.TERM}
+FULL: Final = 100
+
+Raw = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Card:
+    """What one card has to give."""
+
+    node: str
+    memory: int
+    core: int = FULL
+
+
+Cards = Mapping[str, Card]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bind:
+    """The revision in which a pod got its node, and by whose term."""
+
+    revision: int
+    pod: str
+    node: str
+    term: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """What a pod has: its node, Berth's annotations, and its share of each card as (core, memory)."""
+
+    title: str
+    node: str
+    words: Mapping[str, str]
+    shares: Mapping[str, tuple[int, int]]
+
+
+class Books:
+    """The sums, and what was wrong with them at any revision."""
+
+    def __init__(self, cards: Cards) -> None:
+        self.cards = dict(cards)
+        self.complaints: list[str] = []
+        self.binds: list[Bind] = []
+        self.revisions: list[tuple[int, str, str]] = []
+        self.pods: dict[str, Raw] = {}
+        self._held: dict[str, Held] = {}
+        self._everything: dict[str, Held] = {}
+        self._core: dict[str, int] = {}
+        self._memory: dict[str, int] = {}
+        self._terms: list[str] = []
+
+    def take(self, change: str, pod: Raw) -> None:
+        """Judge one event."""
+        meta = pod["metadata"]
+        uid, revision = meta["uid"], int(meta["resourceVersion"])
+        self.revisions.append((revision, change, meta["name"]))
+        if change == "DELETED":
+            self.pods.pop(uid, None)
+            self._free(uid)
+            return
+        self.pods[uid] = pod
+        self._judge(uid, revision, pod)
+        if pod["status"].get("phase") in FINISHED:
+            self._free(uid)
+
+    def unheld(self) -> dict[str, str]:
+        """Name the cards of which nothing is promised, and their nodes."""
+        return {uuid: card.node for uuid, card in self.cards.items() if not self._core.get(uuid)}
+
+    # ------------------------------------------------------------ one pod
+
+    def _judge(self, uid: str, revision: int, pod: Raw) -> None:
+        node, title = pod["spec"].get("nodeName", ""), pod["metadata"]["name"]
+        words = {key: text for key, text in pod["metadata"].get("annotations", {}).items() if _ours(key)}
+        before = self._everything.get(uid)
+        if not node:
+            if words:
+                self._complain(revision, f"I4: {title} has no node and yet {', '.join(words)}")
+            return
+        if before is not None:
+            if (before.node, before.words) != (node, words):
+                self._complain(revision, f"I3: {title} changed after its bind: {before.words} to {words}")
+            return
+        held = Held(title, node, words, self._shares(revision, pod, words))
+        self._everything[uid] = held
+        self.binds.append(Bind(revision, title, node, words.get(names.TERM, "")))
+        self._order(self.binds[-1])
+        self._charge(uid, revision, held)
+
+    def _shares(self, revision: int, pod: Raw, words: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+        title, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+        record = allocation.decode(words.get(names.ALLOCATION, ""))
+        if isinstance(record, allocation.Unreadable):
+            if asks(pod):
+                self._complain(revision, f"I4: {title} is bound and has no allocation: {record.detail}")
+            return {}
+        if record.node != node:
+            self._complain(revision, f"I2: {title} is on {node} and holds cards of {record.node}")
+        shares: dict[str, tuple[int, int]] = {}
+        for entry in record.entries():
+            card = self.cards.get(entry.share.uuid)
+            if card is None or card.node != node:
+                self._complain(revision, f"I2: {title} on {node} holds {entry.share.uuid} of another node")
+            core, memory = shares.get(entry.share.uuid, (0, 0))
+            shares[entry.share.uuid] = core + entry.share.core, memory + entry.share.memory
+        return shares
+
+    def _order(self, bind: Bind) -> None:
+        """I7: once a term has bound, no earlier one does any more."""
+        if bind.term in self._terms[:-1]:
+            self._complain(bind.revision, f"I7: {bind.pod} was bound in {bind.term} after {self._terms[-1]}")
+        elif bind.term not in self._terms:
+            self._terms.append(bind.term)
+
+    # ------------------------------------------------------------ all cards
+
+    def _charge(self, uid: str, revision: int, held: Held) -> None:
+        self._held[uid] = held
+        self._add(held, +1)
+        for uuid in held.shares:
+            card = self.cards.get(uuid, Card("", 0))
+            core, memory = self._core[uuid], self._memory[uuid]
+            if core > card.core or memory > card.memory:
+                holders = [one.title for one in self._held.values() if uuid in one.shares]
+                said = f"I1: {core} % and {memory} bytes of {uuid} are promised, to {', '.join(holders)}"
+                self._complain(revision, said)
+
+    def _free(self, uid: str) -> None:
+        held = self._held.pop(uid, None)
+        if held is not None:
+            self._add(held, -1)
+
+    def _add(self, held: Held, sign: int) -> None:
+        for uuid, (core, memory) in held.shares.items():
+            self._core[uuid] = self._core.get(uuid, 0) + sign * core
+            self._memory[uuid] = self._memory.get(uuid, 0) + sign * memory
+
+    def _complain(self, revision: int, sentence: str) -> None:
+        self.complaints.append(f"revision {revision}: {sentence}")
+
+
+def overtaken(binds: Sequence[Bind], pictures: Mapping[str, int]) -> list[str]:
+    """I7: find binds of an older term that a newer one did not have in its picture when it began.
+
+    `pictures` tells for each term the revision of the list on which its decisions began.
+    """
+    firsts: dict[str, Bind] = {}
+    for bind in binds:
+        firsts.setdefault(bind.term, bind)
+    found, older = list[str](), set[str]()
+    for term in firsts:
+        began = pictures.get(term)
+        late = [one for one in binds if began is not None and one.term in older and one.revision > began]
+        found += [f"I7: {term} did not see {one.pod} bound, at {one.revision}" for one in late]
+        older.add(term)
+    return found
+
+
+def _ours(key: str) -> bool:
+    return key in OURS or names.CONTAINER_INFIX in key
+
+
+def asks(pod: Raw) -> bool:
+    """Tell whether a pod asks for cards."""
+    limits = (one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"])
+    return any(key == names.NVIDIA_GPU or key.startswith(f"{names.GROUP}/") for one in limits for key in one)
+
+
+def cards_of(devices: Mapping[str, Raw]) -> dict[str, Card]:
+    """Read what Devices, as they were published, have to give."""
+    return {
+        card["uuid"]: Card(node, int(card.get("memory", 0)))
+        for node, one in devices.items()
+        for card in one["spec"]["devices"]
+    }
+
+
+class Witness(Books):
+    """The books, kept by a watch over the pods of one namespace."""
+
+    def __init__(self, cluster: clusters.Cluster, namespace: str, cards: Cards) -> None:
+        super().__init__(cards)
+        self._path = f"{cluster.server}/api/v1/namespaces/{namespace}/pods"
+        self._tls = ssl.create_default_context(cafile=str(cluster.ca_file))
+        self._tls.load_cert_chain(cluster.admin.certificate, cluster.admin.key)
+        self._version = ""
+        self._task: asyncio.Task[None]
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        """List, and watch from there."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._tls, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            read_bufsize=LONGEST_LINE,
+        )
+        async with self._session.get(self._path) as answer:
+            listed = await answer.json()
+        for pod in listed["items"]:
+            self.take("ADDED", pod)
+        self._version = listed["metadata"]["resourceVersion"]
+        self._task = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop watching; a witness that went blind says so."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        await self._session.close()
+        await asyncio.sleep(0.05)  # TLS connections close some turns of the loop later.
+
+    async def _follow(self) -> None:
+        """Watch for ever, from where the last watch ended: no revision is left out."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                await self._watch()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _watch(self) -> None:
+        params = {"watch": "true", "resourceVersion": self._version}
+        async with self._session.get(self._path, params=params) as answer:
+            answer.raise_for_status()
+            async for line in answer.content:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    self.complaints.append(f"the witness went blind: {event['object'].get('message')}")
+                    raise asyncio.CancelledError
+                self.take(event["type"], event["object"])
+                self._version = event["object"]["metadata"]["resourceVersion"]
