@@ -23,6 +23,8 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 Why = tuple[Reason, str]
+# Which cards are there, and which of them meet one condition after the other.
+Fitting = tuple[tuple[Reason, columns.Mask], ...]
 OF_CARDS: Final = tuple(reason for reason in columns.TROUBLES if reason is not None)
 # The conditions on each card, in the order in which the judgement of one card asks them.
 CONDITIONS: Final = (
@@ -93,9 +95,12 @@ def judge(picture: inventory.Inventory, question: search.Question, closer: Mappi
     _about_place(sheet, picture, question)
     if question.need.asked:
         _about_states(sheet, picture, rows)
-    _about_never(sheet, picture, rows, question)
+    fitting: Fitting = ()
+    if counted_asks(question.need):
+        fitting = tuple(fitting_cards(picture, rows, question.conditions))
+    _about_never(sheet, picture, question, fitting)
     if question.need.asked:
-        _about_devices(sheet, picture, rows, question)
+        _about_devices(sheet, picture, question, fitting)
     _about_resources(sheet, picture, rows, question)
     for at, why in closer.items():
         sheet.note(at, why)
@@ -129,14 +134,15 @@ def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.M
 
 
 def _about_never(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+    sheet: Sheet, picture: inventory.Inventory, question: search.Question, fitting: Fitting
 ) -> None:
     """Say what a node has too little of even with nothing used and nothing wrong."""
-    if counted_asks(question.need):
-        _about_kinds_of_cards(sheet, picture, rows, question)
-    for pile in piles(picture.columns, rows, question.need):
+    table, rows = picture.columns, picture.everything
+    if fitting:
+        _about_kinds_of_cards(sheet, table, rows, counted_asks(question.need), fitting)
+    for pile in piles(table, rows, question.need):
         sheet.mark(pile.in_all < pile.wanted, pile.none)
-    for name, short in never_enough(picture.columns, rows, question.demand):
+    for name, short in never_enough(table, rows, question.demand):
         sheet.mark(short, (Reason.INSUFFICIENT_RESOURCE, name))
 
 
@@ -185,13 +191,14 @@ def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.
 
 
 def _about_devices(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+    sheet: Sheet, picture: inventory.Inventory, question: search.Question, fitting: Fitting
 ) -> None:
-    counted = list(piles(picture.columns, rows, question.need))
+    table, rows = picture.columns, picture.everything
+    counted = list(piles(table, rows, question.need))
     for pile in counted:
         _about_ill(sheet, pile)
-    if counted_asks(question.need):
-        _about_cards(sheet, picture, rows, question)
+    if fitting:
+        _about_cards(sheet, table, rows, question.need, fitting[-1][1])
     for pile in counted:
         sheet.mark(pile.left < pile.wanted, (Reason.FULL, pile.detail))
 
@@ -238,29 +245,28 @@ def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) 
 
 
 def _about_kinds_of_cards(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+    sheet: Sheet, table: columns.Columns, rows: columns.Rows, asks: list[requests.Gpus], fitting: Fitting
 ) -> None:
-    table, asks = picture.columns, counted_asks(question.need)
     most = max(ask.count for ask in asks)
-    for reason, right in fitting_cards(picture, rows, question.conditions):
+    for reason, right in fitting:
         sheet.mark(columns.count(right) < most, (reason, ""))
     for ask in asks:
-        large = right & large_cards(table, rows, ask)
-        sheet.mark(columns.count(large) < ask.count, (Reason.TOO_SMALL, ""))
+        if not ask.whole:  # A whole card is whole whatever its size.
+            large = right & large_cards(table, rows, ask)
+            sheet.mark(columns.count(large) < ask.count, (Reason.TOO_SMALL, ""))
 
 
 def _about_cards(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+    sheet: Sheet, table: columns.Columns, rows: columns.Rows, need: requests.Need, right: columns.Mask
 ) -> None:
-    table = picture.columns
-    *_, (_, right) = fitting_cards(picture, rows, question.conditions)
-    for ask in counted_asks(question.need):
-        _about_trouble(sheet, table, rows, ask.count, right & large_cards(table, rows, ask))
-    free = columns.count(right & table.whole[rows])
-    sheet.mark(free < question.need.whole, (Reason.FULL, ""))
-    if question.need.whole:
-        sheet.mark(free - table.withheld[rows] < question.need.whole, (Reason.WITHHELD, ""))
-    for ask in question.need.shares:
+    if table.trouble[rows].any():
+        for ask in counted_asks(need):
+            _about_trouble(sheet, table, rows, ask.count, right & large_cards(table, rows, ask))
+    if need.whole:
+        free = columns.count(right & table.whole[rows])
+        sheet.mark(free < need.whole, (Reason.FULL, ""))
+        sheet.mark(free - table.withheld[rows] < need.whole, (Reason.WITHHELD, ""))
+    for ask in need.shares:
         _about_room(sheet, table, rows, ask, right)
 
 
@@ -280,8 +286,6 @@ def _about_trouble(
     sheet: Sheet, table: columns.Columns, rows: columns.Rows, count: int, cards: columns.Mask
 ) -> None:
     trouble = table.trouble[rows]
-    if not trouble.any():
-        return
     few = columns.count(cards & (trouble == 0)) < count
     for reason in OF_CARDS:
         troubled = (cards & (trouble == columns.TROUBLES.index(reason))).any(axis=1)
