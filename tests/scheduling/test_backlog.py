@@ -74,17 +74,38 @@ def test_waits_for_the_right_change(wants: set[Help], change: Help, woken: bool)
     assert ready(queue, now=1000.0) == (["p"] if woken else [])
 
 
-def test_change_does_not_shorten_the_pause() -> None:
-    """Even when help comes at once, a pod is not tried again before its pause is over."""
+def test_help_comes_at_once() -> None:
+    """A pod that a change could help is tried at once, however long its pause has become."""
     queue = of(builders.candidate())
-    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    for _ in range(9):
+        queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+
     queue.helped([Help.CAPACITY_FREED])
 
-    early, due = ready(queue, now=0.05), queue.next_due()
+    assert ready(queue, now=0.01) == ["p"]
 
-    assert early == []
-    assert due == 0.1
-    assert ready(queue, now=0.1) == ["p"]
+
+def test_of_a_crowd_the_first_are_helped_at_once() -> None:
+    """The first in order are tried at once, the others when their own pause is over."""
+    queue = of(*(builders.candidate(f"p{at:03}") for at in range(300)))
+    for at in range(300):
+        queue.put_off(f"uid-p{at:03}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+
+    queue.helped([Help.CAPACITY_FREED])
+
+    assert ready(queue, now=0.05) == [f"p{at:03}" for at in range(backlog.TRIED_AT_ONCE)]
+    assert len(ready(queue, now=0.1)) == 300
+
+
+def test_a_change_helps_only_who_waited_then() -> None:
+    """A pod that is put off after a change waits for the next one."""
+    queue = of(builders.candidate())
+    queue.helped([Help.CAPACITY_FREED])
+    assert ready(queue, now=0.0) == ["p"]
+
+    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+
+    assert ready(queue, now=1000.0) == []
 
 
 def test_time_alone_wakes_nobody_who_waits_for_a_change() -> None:

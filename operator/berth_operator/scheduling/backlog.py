@@ -1,13 +1,15 @@
 """Who waits, in which order, and for what.
 
 Pods are taken by priority, then by the moment of their creation, then by name. A pod
-that did not fit waits for a change that could help it, and for a pause that grows with
-each attempt, so that a crowd of hopeless pods costs little and blocks nobody. Time
-comes in as a number; nothing here reads a clock.
+that did not fit waits for a change that could help it. Of those that one could help, the
+first are tried at once and the others after a pause that grows with each attempt, so that
+a crowd of hopeless pods costs little and blocks nobody. Time comes in as a number;
+nothing here reads a clock.
 """
 
 import dataclasses
 import enum
+import heapq
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,6 +19,9 @@ from berth_operator.scheduling.nodes import facts
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 10.0
+# So many of the pods that a change may help are tried at once, the first in order: what becomes
+# free serves few, and those must not come after one that has only just arrived.
+TRIED_AT_ONCE: Final = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Backlog:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._woken: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -119,6 +125,7 @@ class Backlog:
 
     def put_off(self, uid: str, *, now: float, wants: frozenset[decisions.Help] | None) -> None:
         """Let a pod wait: for one of these changes (for none: for ever), or with None for the pause alone."""
+        self._woken.discard(uid)
         entry = self._entries.get(uid)
         if entry is not None:
             entry.not_before = now + pause(entry.attempts)
@@ -133,17 +140,28 @@ class Backlog:
     def helped(self, changes: Iterable[decisions.Help]) -> None:
         """Wake the pods that one of these changes could help."""
         happened = frozenset(changes)
-        for entry in self._entries.values():
+        for uid, entry in self._entries.items():
             if entry.wants is not None and entry.wants & happened:
                 entry.wants = None
+                self._woken.add(uid)
+
+    def _hurry(self) -> None:
+        """Let the first of those that were woken since the last time be tried at once."""
+        if self._woken:
+            woken = [self._entries[uid] for uid in self._woken if uid in self._entries]
+            for entry in heapq.nsmallest(TRIED_AT_ONCE, woken, key=lambda entry: entry.candidate.order):
+                entry.not_before = 0.0
+            self._woken.clear()
 
     def ready(self, now: float) -> list[Candidate]:
         """Name the pods to try now, in order."""
+        self._hurry()
         due = (one.candidate for one in self._entries.values() if one.wants is None and one.not_before <= now)
         return sorted(due, key=lambda candidate: candidate.order)
 
     def next_due(self) -> float | None:
         """Tell when the next pod becomes ready by time alone."""
+        self._hurry()
         return min((one.not_before for one in self._entries.values() if one.wants is None), default=None)
 
 
