@@ -41,6 +41,7 @@ MODEL_PARTS: Final = 64  # Proportions of demand by allowed models are rounded t
 SURPLUS_STEP: Final = 5  # Percent.
 MOST_STEPS: Final = 400
 TINY: Final = 1e-9
+ALIKE: Final = 1e-5  # Parts that change by less are what they will be; they are rounded to percents.
 NOISE: Final = 1e-12  # What floating point leaves of a zero.
 
 Floats = npt.NDArray[np.float64]
@@ -94,7 +95,7 @@ def supply(nodes: Iterable[tuple[str, int, int, int]]) -> Supply:
 
 def learn(known: workload.Workload, nodes: Supply) -> Lesson:
     """Work the lesson out, or remember it from the last time the rounded inputs were the same."""
-    count = int(known.sizes.sum())
+    count = known.count
     # The greatest power of two up to the root of twice their number: about as fine as so many can tell.
     parts = min(PARTS, 2 ** int(math.log2(2 * max(count, 1)) / 2))
     step = max(RATIO_STEP, 1 / parts)
@@ -281,7 +282,9 @@ def _spread_alike(able: Floats, may: Floats, asked: Floats) -> Floats:
     for _ in range(100):
         share = may * able * pull
         part = share / np.maximum(share.sum(axis=1), NOISE**2)[:, None]
-        filled = asked @ part / able
+        before, filled = filled, asked @ part / able
+        if np.abs(filled - before).max() < ALIKE:
+            break
         pull = pull / np.sqrt(np.clip(filled, 0.5, 2.0))
         pull = np.maximum(pull / pull.max(), 1e-6)
     return filled

@@ -8,6 +8,7 @@ into a lesson by `lessons`.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -46,8 +47,13 @@ def sample(request: requests.Request, demand: facts.Demand) -> Sample | None:
     if not sizes:
         return None
     amounts = dict(demand.amounts)
-    models = tuple(sorted({catalog.model_key(model) for model in request.conditions.models}))
+    models = _keys(request.conditions.models)
     return Sample(amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0), sizes, models)
+
+
+@functools.lru_cache(maxsize=1024)
+def _keys(models: frozenset[str]) -> Models:
+    return tuple(sorted({catalog.model_key(model) for model in models}))
 
 
 def _sizes(need: requests.Need) -> Iterator[tuple[int, int]]:
@@ -64,7 +70,7 @@ class Workload:
     def __init__(self) -> None:
         self.version = 0
         self.sizes: npt.NDArray[np.int64] = np.zeros(GRID + 1, dtype=np.int64)
-        self.cpu = self.memory = self.percent = 0
+        self.count = self.cpu = self.memory = self.percent = 0  # `count` of all sizes.
         self.by_models: dict[Models, int] = {}
         self._known: dict[str, Sample] = {}
 
@@ -95,6 +101,7 @@ class Workload:
         self.version += 1
         for size, count in one.sizes:
             self.sizes[size] += sign * count
+            self.count += sign * count
         self.cpu += sign * one.cpu
         self.memory += sign * one.memory
         self.percent += sign * one.percent
