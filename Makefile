@@ -17,7 +17,7 @@ define need
 	  else echo "missing: please install the Debian package $(2)" >&2; exit 1; fi; }
 endef
 
-.PHONY: help setup demo test check lint types fast format crds cluster clean bench-openb bench-decide
+.PHONY: help setup demo test check lint types fast format crds cluster clean bench bench-openb bench-decide
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ lint: $(READY) ## ruff, import contracts, the rules of the house
 types: $(READY) ## mypy, strict, on the programs and on the tests
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
+
+bench: $(READY) ## Berth against the stock scheduler on a real API server; SCENARIO=fill RUNS=3 ARGS="--pods 400"
+	@$(BIN)/python -m bench.$(or $(SCENARIO),fill) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
 bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9
 	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) \

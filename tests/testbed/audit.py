@@ -46,11 +46,13 @@ class AuditEvent:
     user_agent: str
 
 
-def read(path: Path) -> list[AuditEvent]:
-    """Parse the log; a last line that is still being written is left for the next time."""
+def read(path: Path, *, start: int = 0) -> list[AuditEvent]:
+    """Parse the log from a byte on; a last line that is still being written is left for the next time."""
     if not path.exists():
         return []
-    *lines, _unfinished = path.read_bytes().split(b"\n")
+    with path.open("rb") as log:
+        log.seek(start)
+        *lines, _unfinished = log.read().split(b"\n")
     return [_event(json.loads(line)) for line in lines if line]
 
 

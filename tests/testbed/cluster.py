@@ -209,6 +209,15 @@ class Cluster:
             path, endpoint, token=self.token(namespace, service_account), namespace=namespace
         )
 
+    def component_kubeconfig(self, name: str) -> Path:
+        """Write the kubeconfig of a component, whose rights come with the server's own RBAC roles."""
+        client = self._authority.client(f"system:{name}", file=name)
+        return self._kubeconfig(self.directory / f"{name}.kubeconfig", client)
+
+    def pid(self, name: str) -> int:
+        """Return the process id of etcd or of the API server, for what it costs."""
+        return self._running[name].process.pid
+
     def audit(self) -> list[audit.AuditEvent]:
         """Return every write that the API server has finished, in the order of its log."""
         return audit.read(self._site.audit_log)
@@ -247,19 +256,14 @@ class Cluster:
         self.ready_seconds = time.monotonic() - started
         # Nobody waits for these two: what they do shows up when it is done, as in any cluster.
         if self._controller_manager:
-            config = self._component("kube-controller-manager")
+            config = self.component_kubeconfig("kube-controller-manager")
             command = components.controller_manager(
                 self._site, kubeconfig=config, signing_key=self._signing_key
             )
             self._supervise("kube-controller-manager", command)
         if self._scheduler:
-            config = self._component("kube-scheduler")
+            config = self.component_kubeconfig("kube-scheduler")
             self._supervise("kube-scheduler", components.scheduler(self._site, kubeconfig=config))
-
-    def _component(self, name: str) -> Path:
-        """Write the kubeconfig of a component, whose rights come with the server's own RBAC roles."""
-        client = self._authority.client(f"system:{name}", file=name)
-        return self._kubeconfig(self.directory / f"{name}.kubeconfig", client)
 
     def _kubeconfig(self, path: Path, client: pki.Pair) -> Path:
         endpoint = kubeconfig.Endpoint(server=self.server, ca_file=self.ca_file)

@@ -1,0 +1,235 @@
+"""The place where schedulers are compared: a real API server, equal nodes, waiting pods, a watcher.
+
+The API server's own limits are lifted, and no controller runs beside it. Each node has
+eight cards twice over: as `nvidia.com/gpu` in its allocatable, which the stock scheduler
+counts, and as the Device that an agent would publish. No agent runs: their Leases are
+written once and the policy in force is patient with them.
+"""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+import yaml
+
+from berth_agent import describe, simulated
+from berth_crds import names, wire
+from berth_crds.client import connection, lease
+from e2e import fleet
+from support import kubelet
+from testbed import audit, waiting
+from testbed import cluster as clusters
+
+SHAPE: Final = "8xH100-SXM5-80GB"
+CARDS: Final = 8
+IN_FLIGHT: Final = 32
+LIFTED: Final = ("--max-requests-inflight=10000", "--max-mutating-requests-inflight=10000")
+POLICIES: Final = fleet.ROOT / "manifests" / "admission.yaml"
+FENCE: Final = "berth-fence"
+PATIENT: Final = '{"spec": {"agents": {"graceSeconds": 86400}}}'
+MERGE: Final = {"Content-Type": "application/merge-patch+json"}
+JSON: Final = {"Content-Type": "application/json"}
+BOUND: Final = b'"type":"ADDED"'
+FORBIDDEN: Final = 403
+
+Thing = dict[str, Any]
+
+
+@dataclasses.dataclass(slots=True)
+class Sighting:
+    """When the watcher saw the first and the last bind of a run."""
+
+    first: float = 0.0
+    last: float = 0.0
+    count: int = 0
+
+    def saw(self, count: int) -> None:
+        """Note that so many more pods have a node."""
+        if count:
+            self.last = time.monotonic()
+            self.first = self.first or self.last
+            self.count += count
+
+    @property
+    def seconds(self) -> float:
+        """The time from the first to the last bind."""
+        return self.last - self.first
+
+
+class Arena:
+    """One cluster for all runs; use it as an asynchronous context manager."""
+
+    def __init__(self, cluster: clusters.Cluster, *, tell: Callable[[str], None]) -> None:
+        self.cluster = cluster
+        self.fleet = fleet.Fleet(cluster)
+        self.nodes: list[str] = []
+        self._tell = tell
+        self._policed: bool | None = None  # Installed, and not yet known to be in force.
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        """Open a session of the administrator."""
+        link = connection.load(self.cluster.admin_kubeconfig)
+        connector = aiohttp.TCPConnector(limit=0, ssl=link.trust or True)
+        self._session = aiohttp.ClientSession(link.server, connector=connector)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self._session.close()
+
+    # ------------------------------------------------------------ the furniture
+
+    async def furnish(self, count: int) -> None:
+        """Install what the project ships, and make nodes with Devices and Leases."""
+        self._tell(f"installing Berth's kinds and policies, making {count} nodes with {CARDS} cards each")
+        self.fleet.install()
+        self.cluster.kubectl("patch", "placementpolicy", "default", "--type=merge", f"--patch={PATIENT}")
+        self.nodes = [f"node-{at:05}" for at in range(count)]
+        await self._each(self._furnish_node(name) for name in self.nodes)
+
+    async def _furnish_node(self, name: str) -> None:
+        now = dt.datetime.now(dt.UTC)
+        node = kubelet.FakeNode(name, extended={names.NVIDIA_GPU: CARDS}).manifest(lease.second(now))
+        await self.send("POST", "/api/v1/nodes", node)
+        # Admission taints every new node as not ready.
+        await self.send("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, headers=MERGE)
+        beat = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": lease.stamp(now)}
+        await self.send(
+            "POST",
+            f"/apis/coordination.k8s.io/v1/namespaces/{names.NODES_NAMESPACE}/leases",
+            {"metadata": {"name": name}, "spec": beat},
+        )
+        sample = simulated.machine(name, SHAPE)
+        spec = describe.spec(name, sample, None)
+        path = f"/apis/{names.API_VERSION}/{names.DEVICES}"
+        kind = {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": name}}
+        await self.send("POST", path, kind | {"spec": msgspec.to_builtins(spec)})
+        status = msgspec.to_builtins(describe.status(sample, spec, wire.DeviceStatus(), now=now))
+        await self.send("PATCH", f"{path}/{name}/status", {"status": status}, headers=MERGE)
+
+    async def police(self, *, wanted: bool) -> None:
+        """Put Berth's policies in force or take them away, and wait until the server does so.
+
+        The fence itself stays: it judges nobody's Bindings but Berth's, and once taken away and
+        put back, a server of 1.36 compares with the Lease as it was before, until it is restarted.
+        """
+        if wanted == self._policed:
+            return
+        if wanted:
+            self.cluster.apply(POLICIES)
+        else:
+            self.cluster.kubectl("delete", "--filename=-", stdin=yaml.safe_dump_all(removable()))
+        self._policed = wanted
+
+        async def noticed() -> bool:
+            return await self._forbids({"annotations": {names.TERM: "x"}}) == wanted
+
+        await waiting.eventually(noticed, what=f"the policies to be {'in force' if wanted else 'gone'}")
+
+    async def _forbids(self, meta: Thing) -> bool:
+        """Tell whether a Binding that the policies must turn down is forbidden to the administrator."""
+        body = {"metadata": {"name": "nobody", **meta}, "target": {"name": "nowhere"}}
+        path = "/api/v1/namespaces/default/pods/nobody/binding"
+        async with self._session.post(path, json=body) as answer:
+            return answer.status == FORBIDDEN
+
+    async def lead(self, holder: str) -> str:
+        """Write the leader's Lease in somebody's name and give the term; with nobody's, remove it."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
+        async with self._session.delete(f"{path}/{names.LEADER_LEASE}"):
+            pass  # There may be none.
+        if holder:
+            spec = {"holderIdentity": holder, "leaseTransitions": 1, "leaseDurationSeconds": 6}
+            await self.send("POST", path, {"metadata": {"name": names.LEADER_LEASE}, "spec": spec})
+        return f"{holder}/1"
+
+    # ------------------------------------------------------------ pods
+
+    async def fill(self, count: int, *, scheduler: str) -> str:
+        """Make a namespace with waiting pods of one card each."""
+        namespace = self.cluster.namespace("fill")
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        await self._each(self.send("POST", path, pod(at, scheduler)) for at in range(count))
+        return namespace
+
+    async def clear(self, namespace: str) -> None:
+        """Delete the pods and events of a namespace, and wait until they are gone."""
+        for kind in ("pods", "events"):
+            path = f"/api/v1/namespaces/{namespace}/{kind}"
+            await self.send("DELETE", path, {"gracePeriodSeconds": 0})
+
+            async def gone(path: str = path) -> bool:
+                async with self._session.get(path, params={"limit": "1"}) as answer:
+                    return not (await answer.json())["items"]
+
+            await waiting.eventually(gone, what=f"the {kind} to be gone", seconds=120)
+
+    async def watch(self, namespace: str, count: int, sighting: Sighting) -> None:
+        """Note when pods get a node, until so many have one."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        selector = {"fieldSelector": "spec.nodeName!="}
+        async with self._session.get(path, params={**selector, "limit": "1"}) as answer:
+            version = (await answer.json())["metadata"]["resourceVersion"]
+        params = {**selector, "watch": "true", "resourceVersion": version}
+        endless = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(path, params=params, timeout=endless) as answer:
+            rest = b""
+            async for chunk in answer.content.iter_any():
+                text = rest + chunk
+                sighting.saw(text.count(BOUND))
+                rest = text[-len(BOUND) + 1 :]
+                if sighting.count >= count:
+                    return
+
+    # ------------------------------------------------------------ the audit log
+
+    def log_size(self) -> int:
+        """Tell how long the audit log is by now."""
+        return (self.cluster.directory / "audit.log").stat().st_size
+
+    def log_since(self, start: int) -> list[audit.AuditEvent]:
+        """Read what was written since."""
+        return audit.read(self.cluster.directory / "audit.log", start=start)
+
+    # ------------------------------------------------------------ requests
+
+    async def send(self, method: str, path: str, body: Thing, *, headers: Thing = JSON) -> None:
+        """Send one request that must succeed."""
+        async with self._session.request(method, path, data=json.dumps(body), headers=headers) as answer:
+            text = await answer.text()
+            assert answer.ok, f"{method} {path}: {answer.status} {text[:500]}"
+
+    async def _each(self, works: Iterable[Awaitable[None]]) -> None:
+        todo = iter(works)
+
+        async def worker() -> None:
+            for work in todo:
+                await work
+
+        await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+
+
+def removable() -> list[Thing]:
+    """List the policies without the fence, and their bindings."""
+    documents = yaml.safe_load_all(POLICIES.read_text())
+    return [one for one in documents if one["metadata"]["name"] != FENCE]
+
+
+def pod(at: int, scheduler: str) -> Thing:
+    """Make a pod that asks for one card, as the stock scheduler and Berth both read it."""
+    resources = {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {names.NVIDIA_GPU: "1"}}
+    container = {"name": "main", "image": "example.org/none", "resources": resources}
+    return {
+        "metadata": {"name": f"pod-{at:05}"},
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }

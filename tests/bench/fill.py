@@ -1,0 +1,230 @@
+"""`make bench SCENARIO=fill`: filling a cluster, Berth against the stock scheduler.
+
+All pods wait before a scheduler is started; an independent watcher times from the first
+to the last bind. The systems take turns on one cluster, run after run, with the pods
+deleted in between and a short warm-up before. Processor time counts from the first bind
+until the program is quiet again, so that events posted behind the binds are included.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import json
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench import arena, gauges, systems
+from testbed import cluster as clusters
+from testbed import processes
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RESULT: Final = ROOT / "build" / "bench" / "head-to-head.json"
+PATIENCE: Final = 300.0
+LOG_SECONDS: Final = 1.0  # The server writes a line of the audit log just after its answer.
+GRACE: Final = 10.0
+INTERRUPTED: Final = 130
+COLUMNS: Final = (
+    ("pods/s", "pods_per_s", "{:8.0f}"),
+    ("CPU ms/pod", "cpu_ms_per_pod", "{:10.2f}"),
+    ("server ms/pod", "server_cpu_ms_per_pod", "{:13.2f}"),
+    ("RSS MiB", "rss_mib", "{:8.0f}"),
+    ("writes/pod", "api_writes_per_pod", "{:10.2f}"),
+    ("events/pod", "events_per_pod", "{:10.2f}"),
+    ("others/pod", "other_writes_per_pod", "{:10.2f}"),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """The figures of one run of one system."""
+
+    scenario: str
+    system: str
+    run: int
+    pods_per_s: float
+    cpu_ms_per_pod: float
+    rss_mib: float
+    api_writes_per_pod: float
+    events_per_pod: float
+    other_writes_per_pod: float
+    server_cpu_ms_per_pod: float
+    start_cpu_s: float
+
+
+def tell(sentence: str) -> None:
+    """Print one line for the person who waits."""
+    print(f"bench: {sentence}", file=sys.stderr, flush=True)
+
+
+class Bench:
+    """Runs systems on one arena."""
+
+    def __init__(self, place: arena.Arena, pods: int, profile: Path | None) -> None:
+        self._place = place
+        self._pods = pods
+        self._profile = profile
+        self._server = place.cluster.pid("kube-apiserver")
+
+    async def run(self, system: systems.System, number: int, *, pods: int = 0) -> Row:
+        """Let one system fill the cluster once."""
+        count = pods or self._pods
+        await self._place.police(wanted=system.policed)
+        namespace = await self._place.fill(count, scheduler=system.scheduler)
+        sighting, start = arena.Sighting(), self._place.log_size()
+        watching = asyncio.create_task(self._place.watch(namespace, count, sighting))
+        await asyncio.sleep(1)  # The server is done with what making the pods left behind.
+        program = await system.start(self._place, namespace, self._profile if number else None)
+        try:
+            row = await self._measure(system, program, watching, sighting, count=count, number=number)
+            await asyncio.sleep(LOG_SECONDS)
+            writes = gauges.count(self._place.log_since(start), user=system.user, namespace=namespace)
+            await self._place.clear(namespace)
+            # Berth takes note in its Devices; the next run shall not have to.
+            await gauges.quiet(program.process.pid)
+        finally:
+            watching.cancel()
+            program.stop(grace=GRACE)
+        assert sighting.count == count, f"{sighting.count} of {count} pods were bound"
+        return dataclasses.replace(
+            row,
+            api_writes_per_pod=writes.pods / count,
+            events_per_pod=writes.events / count,
+            other_writes_per_pod=writes.others / count,
+        )
+
+    async def _measure(
+        self,
+        system: systems.System,
+        program: processes.Program,
+        watching: asyncio.Task[None],
+        sighting: arena.Sighting,
+        *,
+        count: int,
+        number: int,
+    ) -> Row:
+        pid = program.process.pid
+        before, server_before = await self._until_first(program, watching, sighting)
+        try:
+            await asyncio.wait_for(watching, PATIENCE)
+        except TimeoutError:
+            raise SystemExit(
+                f"{sighting.count} of {count} pods bound:\n{processes.tail(program.log)}"
+            ) from None
+        server = gauges.processor_seconds(self._server) - server_before
+        cost = await gauges.quiet(pid) - before
+        return Row(
+            "fill",
+            system.name,
+            number,
+            pods_per_s=count / sighting.seconds,
+            cpu_ms_per_pod=cost / count * 1000,
+            rss_mib=gauges.peak_mib(pid),
+            server_cpu_ms_per_pod=server / count * 1000,
+            start_cpu_s=before,
+            api_writes_per_pod=0,
+            events_per_pod=0,
+            other_writes_per_pod=0,
+        )
+
+    async def _until_first(
+        self, program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting
+    ) -> tuple[float, float]:
+        """Wait for the first bind, and tell what program and server had computed when it was seen."""
+        deadline = time.monotonic() + PATIENCE
+        pid = program.process.pid
+        while True:
+            found = gauges.processor_seconds(pid), gauges.processor_seconds(self._server)
+            if sighting.count or watching.done():
+                return found
+            if not program.alive() or time.monotonic() > deadline:
+                raise SystemExit(f"no pod was bound:\n{processes.tail(program.log, lines=40)}")
+            await asyncio.sleep(0.005)
+
+
+async def compare(chosen: argparse.Namespace) -> list[Row]:
+    """Run everything, the order of the systems reversed from run to run."""
+    contestants = [systems.ALL[name] for name in chosen.systems]
+    rows: list[Row] = []
+    testbed = clusters.Cluster(controller_manager=False, apiserver_args=arena.LIFTED, tell=tell)
+    with testbed:
+        async with arena.Arena(testbed, tell=tell) as place:
+            await place.furnish(chosen.nodes)
+            bench = Bench(place, chosen.pods, chosen.profile)
+            for system in contestants:
+                tell(f"warming up: {system.title}")
+                await bench.run(system, 0, pods=min(chosen.pods, chosen.warm_up))
+            for number in range(1, chosen.runs + 1):
+                for system in contestants if number % 2 else reversed(contestants):
+                    rows.append(await bench.run(system, number))
+                    tell(f"run {number}: {line(system.title, dataclasses.asdict(rows[-1]))}")
+    return rows
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def line(title: str, figures: dict[str, Any]) -> str:
+    """Write the figures of a system in one line."""
+    return f"{title:<32}" + "  ".join(form.format(figures[key]) for _, key, form in COLUMNS)
+
+
+def medians(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Take the median of each figure over the runs of each system."""
+    found: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys(row.system for row in rows):
+        mine = [dataclasses.asdict(row) for row in rows if row.system == name]
+        found[name] = {key: statistics.median(one[key] for one in mine) for _, key, _ in COLUMNS}
+    return found
+
+
+def report(rows: Sequence[Row]) -> str:
+    """Write the table of medians, and how Berth compares."""
+    table = medians(rows)
+    heads = "  ".join(head.rjust(len(form.format(0))) for head, _, form in COLUMNS)
+    lines = ["", f"{'median of the runs':<32}{heads}"]
+    lines += [line(systems.ALL[name].title, figures) for name, figures in table.items()]
+    lines += [""]
+    for other in ("kube-scheduler", "bare-fenced", "bare"):
+        if other in table and "berth" in table:
+            speed, cost = (
+                table["berth"][key] / table[other][key] for key in ("pods_per_s", "cpu_ms_per_pod")
+            )
+            lines.append(
+                f"Berth against {other}: {speed:.2f} of its pods/s, {cost:.2f} of its CPU for each pod"
+            )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run, print and write the results."""
+    parser = argparse.ArgumentParser(prog="make bench SCENARIO=fill", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each system")
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes with eight cards each")
+    parser.add_argument("--pods", type=int, default=4000, help="waiting pods of one card each")
+    parser.add_argument(
+        "--warm-up", type=int, default=200, help="pods of the run before, which is not counted"
+    )
+    parser.add_argument("--systems", nargs="+", choices=systems.ALL, default=list(systems.ALL))
+    parser.add_argument("--profile", type=Path, help="write a cProfile of our operator's last run there")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        rows = asyncio.run(compare(chosen))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    print(report(rows))
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
+    with contextlib.suppress(ValueError):
+        print(f"\nwritten to {RESULT.relative_to(ROOT)}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""What a program cost: processor time, memory, and writes to the API.
+
+Time and memory are read from /proc, so the program under test need not take part. Writes
+are counted in the API server's audit log, which no client can fool.
+"""
+
+import asyncio
+import dataclasses
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from testbed import audit
+
+TICK: Final = os.sysconf("SC_CLK_TCK")
+QUIET_SHARE: Final = 0.08  # Of one core, over one second: what a program that only waits may use.
+QUIET_PATIENCE: Final = 90.0
+
+
+def processor_seconds(pid: int) -> float:
+    """Tell how long a process has computed, in user and in system mode; its children are not counted."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def peak_mib(pid: int) -> float:
+    """Tell the most memory that a process has had resident."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
+async def quiet(pid: int) -> float:
+    """Wait until a process only waits, and tell how long it has computed by then."""
+    deadline = time.monotonic() + QUIET_PATIENCE
+    before = processor_seconds(pid)
+    while time.monotonic() < deadline:
+        await asyncio.sleep(1)
+        after = processor_seconds(pid)
+        if after - before < QUIET_SHARE:
+            return after
+        before = after
+    return before
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Writes:
+    """What one user wrote during one run, by what it was about."""
+
+    pods: int
+    events: int
+    others: int
+    refused: int
+
+
+def count(log: Iterable[audit.AuditEvent], *, user: str, namespace: str) -> Writes:
+    """Sort one user's writes; those to pods count only where they are pods of this namespace."""
+    mine = audit.writes_by(log, user)
+    pods = len(audit.writes_to(mine, "pods", namespace=namespace))
+    events = len(audit.writes_to(mine, "events", namespace=namespace))
+    return Writes(pods, events, len(mine) - pods - events, len(audit.refused(mine)))

@@ -1,0 +1,113 @@
+"""Who is compared: Berth, the stock scheduler, and loops that only post Bindings.
+
+Each is started when all pods wait already, and is somebody of its own, so that the audit
+log tells whose a write was. The stock scheduler runs without Berth's policies, for they
+would cost it something too; its client's limits are lifted.
+"""
+
+import dataclasses
+import os
+import secrets
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from bench import arena
+from berth_crds import names
+from testbed import binaries, processes
+
+BERTH: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.OPERATOR_ACCOUNT}"
+RATE: Final = 5000
+
+Start = Callable[[arena.Arena, str, Path | None], Awaitable[processes.Program]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class System:
+    """One contestant."""
+
+    name: str
+    title: str
+    user: str
+    policed: bool
+    start: Start
+    scheduler: str = "nobody"
+
+
+def _launch(place: arena.Arena, name: str, words: Sequence[str | Path]) -> processes.Program:
+    log = place.cluster.directory / f"{name}-{secrets.token_hex(3)}.log"
+    return processes.start(name, words, log=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+
+
+async def berth(place: arena.Arena, _namespace: str, profile: Path | None) -> processes.Program:
+    """Start our operator as it is shipped."""
+    await place.lead("")
+    account = place.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
+    under = ("-m", "cProfile", "-o", profile) if profile else ()
+    words = (sys.executable, *under, "-m", "berth_operator", "--kubeconfig", account, "--name", "bench")
+    return _launch(place, "berth", words)
+
+
+async def stock(place: arena.Arena, _namespace: str, _profile: Path | None) -> processes.Program:
+    """Start kube-scheduler with its default profile."""
+    account = place.cluster.component_kubeconfig("kube-scheduler")
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(account), "qps": RATE, "burst": RATE},
+        "leaderElection": {"leaderElect": False},
+    }
+    path = place.cluster.directory / "kube-scheduler.yaml"
+    path.write_text(yaml.safe_dump(config))
+    program = binaries.ensure(["kube-scheduler"])["kube-scheduler"]
+    same = (f"--authentication-kubeconfig={account}", f"--authorization-kubeconfig={account}")
+    return _launch(place, "kube-scheduler", (program, f"--config={path}", *same, "--secure-port=0"))
+
+
+async def bare(place: arena.Arena, namespace: str, _profile: Path | None) -> processes.Program:
+    """Start the loop with plain Bindings, under the stock scheduler's name and rights."""
+    return _loop(place, namespace, place.cluster.component_kubeconfig("kube-scheduler"), term="")
+
+
+async def fenced(place: arena.Arena, namespace: str, _profile: Path | None) -> processes.Program:
+    """Start the loop with Bindings like Berth's, under Berth's name and rights."""
+    account = place.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
+    return _loop(place, namespace, account, term=await place.lead("bare"))
+
+
+def _loop(place: arena.Arena, namespace: str, account: Path, *, term: str) -> processes.Program:
+    words = ("--kubeconfig", account, "--namespace", namespace, "--nodes", str(len(place.nodes)))
+    return _launch(
+        place,
+        "bare-loop",
+        (sys.executable, "-m", "bench.bare", *words, "--shape", arena.SHAPE, "--term", term),
+    )
+
+
+STOCK_USER: Final = "system:kube-scheduler"
+ALL: Final = {
+    system.name: system
+    for system in (
+        System("bare", "only posting Bindings", STOCK_USER, policed=False, start=bare),
+        System(
+            "kube-scheduler",
+            "kube-scheduler, cards counted",
+            STOCK_USER,
+            policed=False,
+            start=stock,
+            scheduler="default-scheduler",
+        ),
+        System("bare-fenced", "only posting Bindings, fenced", BERTH, policed=True, start=fenced),
+        System(
+            "berth",
+            "Berth, cards chosen, fenced",
+            BERTH,
+            policed=True,
+            start=berth,
+            scheduler=names.SCHEDULER_NAME,
+        ),
+    )
+}
