@@ -18,7 +18,8 @@ from berth_crds.client import errors, watch
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling import backlog, decisions, holds, workload
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.translate import asks, demands, raw, resources
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import asks, demands, raw, recall, resources
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -64,37 +65,73 @@ def view(pod: raw.Pod) -> View:
     return Waiting(candidate(pod), gated=bool(pod.spec.scheduling_gates))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a waiting pod asks for, apart from which pod it is."""
+
+    request: requests.Request
+    faults: tuple[decisions.Refusal, ...]
+    demand: facts.Demand
+    priority: int
+
+
+def wanted(pod: raw.Pod) -> Wanted:
+    """Read what a waiting pod asks for."""
+    request, faults = asks.request(pod)
+    return Wanted(request, faults, demands.demand(pod.spec), asks.priority(pod))
+
+
 def candidate(pod: raw.Pod) -> backlog.Candidate:
     """Read a waiting pod."""
-    request, faults = asks.request(pod)
+    wants = _wanted(pod, recall.of_waiting(pod))
     return backlog.Candidate(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
-        request=request,
-        demand=demands.demand(pod.spec),
-        priority=asks.priority(pod),
+        request=wants.request,
+        demand=wants.demand,
+        priority=wants.priority,
         created=pod.metadata.creation_timestamp,
-        faults=faults,
+        faults=wants.faults,
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """What a bound pod asked for (None where that cannot be read), takes of its node, and teaches."""
+
+    asked: requests.Request | None
+    amounts: facts.Amounts
+    teaches: workload.Sample | None
+
+
+def taken(pod: raw.Pod) -> Taken:
+    """Read what a bound pod asked for."""
+    asked = asked_of(pod)
+    teaches = workload.sample(asked, demands.demand(pod.spec)) if asked else None
+    return Taken(asked, demands.amounts(pod.spec), teaches)
 
 
 def bound(pod: raw.Pod) -> Bound:
     """Read a bound pod."""
-    asked = asked_of(pod)
-    shares, withheld, fault = holding(pod, asked)
+    takes = _taken(pod, recall.of_bound(pod))
+    shares, withheld, fault = holding(pod, takes.asked)
     return Bound(
         holds.Hold(
             uid=pod.metadata.uid,
             title=f"{pod.metadata.namespace}/{pod.metadata.name}",
             node=pod.spec.node_name,
-            amounts=demands.amounts(pod.spec),
+            amounts=takes.amounts,
             shares=shares,
             withheld=withheld,
         ),
         fault,
-        workload.sample(asked, demands.demand(pod.spec)) if asked else None,
+        takes.teaches,
     )
+
+
+_wanted: Final = recall.Recall(wanted)
+_taken: Final = recall.Recall(taken)
 
 
 def remains(thing: watch.Unreadable) -> holds.Hold | None:
