@@ -12,6 +12,7 @@ import datetime as dt
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -24,8 +25,8 @@ from berth_crds import names, wire
 from berth_crds.client import connection, lease
 from e2e import fleet
 from support import kubelet
-from testbed import audit, waiting
 from testbed import cluster as clusters
+from testbed import waiting
 
 SHAPE: Final = "8xH100-SXM5-80GB"
 CARDS: Final = 8
@@ -193,13 +194,10 @@ class Arena:
 
     # ------------------------------------------------------------ the audit log
 
-    def log_size(self) -> int:
-        """Tell how long the audit log is by now."""
-        return (self.cluster.directory / "audit.log").stat().st_size
-
-    def log_since(self, start: int) -> list[audit.AuditEvent]:
-        """Read what was written since."""
-        return audit.read(self.cluster.directory / "audit.log", start=start)
+    @property
+    def log(self) -> Path:
+        """The audit log."""
+        return self.cluster.directory / "audit.log"
 
     # ------------------------------------------------------------ requests
 

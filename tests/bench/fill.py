@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import arena, gauges, systems
+from testbed import audit, processes
 from testbed import cluster as clusters
-from testbed import processes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULT: Final = ROOT / "build" / "bench" / "head-to-head.json"
@@ -76,17 +76,19 @@ class Bench:
         count = pods or self._pods
         await self._place.police(wanted=system.policed)
         namespace = await self._place.fill(count, scheduler=system.scheduler)
-        sighting, start = arena.Sighting(), self._place.log_size()
+        sighting, start = arena.Sighting(), self._place.log.stat().st_size
         watching = asyncio.create_task(self._place.watch(namespace, count, sighting))
         await asyncio.sleep(1)  # The server is done with what making the pods left behind.
         program = await system.start(self._place, namespace, self._profile if number else None)
         try:
             row = await self._measure(system, program, watching, sighting, count=count, number=number)
             await asyncio.sleep(LOG_SECONDS)
-            writes = gauges.count(self._place.log_since(start), user=system.user, namespace=namespace)
+            writes = gauges.count(
+                audit.read(self._place.log, start=start), user=system.user, namespace=namespace
+            )
             await self._place.clear(namespace)
             # Berth takes note in its Devices; the next run shall not have to.
-            await gauges.quiet(program.process.pid)
+            await gauges.quiet(program.process.pid, self._place.log)
         finally:
             watching.cancel()
             program.stop(grace=GRACE)
@@ -117,7 +119,7 @@ class Bench:
                 f"{sighting.count} of {count} pods bound:\n{processes.tail(program.log)}"
             ) from None
         server = gauges.processor_seconds(self._server) - server_before
-        cost = await gauges.quiet(pid) - before
+        cost = await gauges.quiet(pid, self._place.log) - before
         return Row(
             "fill",
             system.name,

@@ -16,6 +16,8 @@ from testbed import audit
 
 TICK: Final = os.sysconf("SC_CLK_TCK")
 QUIET_SHARE: Final = 0.08  # Of one core, over one second: what a program that only waits may use.
+QUIET_BYTES: Final = 12 << 10  # Of the audit log in one second: ten lines or so.
+QUIET_LOOKS: Final = 2
 QUIET_PATIENCE: Final = 90.0
 
 
@@ -32,17 +34,21 @@ def peak_mib(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-async def quiet(pid: int) -> float:
-    """Wait until a process only waits, and tell how long it has computed by then."""
+async def quiet(pid: int, log: Path) -> float:
+    """Wait until a process only waits and hardly anything is written, and tell how long it has computed."""
     deadline = time.monotonic() + QUIET_PATIENCE
-    before = processor_seconds(pid)
-    while time.monotonic() < deadline:
+    calm, before = 0, look(pid, log)
+    while calm < QUIET_LOOKS and time.monotonic() < deadline:
         await asyncio.sleep(1)
-        after = processor_seconds(pid)
-        if after - before < QUIET_SHARE:
-            return after
-        before = after
-    return before
+        after = look(pid, log)
+        still = after[0] - before[0] < QUIET_SHARE and after[1] - before[1] < QUIET_BYTES
+        calm, before = calm + 1 if still else 0, after
+    return before[0]
+
+
+def look(pid: int, log: Path) -> tuple[float, int]:
+    """Tell how long a process has computed, and how long a log is."""
+    return processor_seconds(pid), log.stat().st_size
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
