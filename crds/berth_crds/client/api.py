@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 
-from berth_crds.client import connection, errors
+from berth_crds.client import connection, errors, exchange
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
@@ -36,6 +36,7 @@ class Api:
         self.link = link
         self._agent = agent
         self._session: aiohttp.ClientSession | None = None
+        self._exchange: exchange.Exchange | None = None
 
     async def __aenter__(self) -> Self:
         """Open the pool."""
@@ -46,12 +47,19 @@ class Api:
             headers={"User-Agent": self._agent, "Accept": JSON},
             auto_decompress=True,
         )
+        if not self.link.proxy:
+            self._exchange = exchange.Exchange(
+                self.link.server, self.link.trust, server_name=self.link.server_name
+            )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the pool."""
+        if self._exchange is not None:
+            await self._exchange.close()
+            self._exchange = None
         if self._session is not None:
             await self._session.close()
             # aiohttp closes TLS transports a few turns of the loop later, and offers nothing to wait for.
@@ -69,9 +77,29 @@ class Api:
         deadline: float = DEADLINE_SECONDS,
     ) -> bytes:
         """Send one request and return the body of a successful answer."""
+        if body is not None and self._exchange is not None:
+            headers = {"User-Agent": self._agent, "Accept": JSON, "Content-Type": content}
+            if header := await self.link.authorization():
+                headers["Authorization"] = header
+            request = self._exchange.request(method, path, params, headers, body)
+            return await self._exchanged(self._exchange, request, path=path, deadline=deadline)
         timeout = aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
         async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
             return await answer.read()
+
+    async def _exchanged(
+        self, way: exchange.Exchange, request: bytes, *, path: str, deadline: float
+    ) -> bytes:
+        """Send what carries a body, which is what there is much of."""
+        try:
+            answer = await way.run(request, connect=CONNECT_SECONDS, deadline=deadline)
+        except errors.Unreachable as error:
+            where = f"{self.link.server}{path}: {error}"
+            raise errors.Unreachable(where, ambiguous=error.ambiguous) from error
+        if answer.status >= FIRST_ERROR_CODE:
+            hint = answer.headers.get(b"retry-after", b"").decode("latin-1")
+            raise errors.from_answer(answer.status, answer.body, retry_after=hint or None)
+        return answer.body
 
     @contextlib.asynccontextmanager
     async def stream(
