@@ -124,6 +124,23 @@ async def test_binds_under_way_are_bounded() -> None:
 
 
 @timeless.scenario
+async def test_decisions_run_only_a_little_ahead_of_the_binds() -> None:
+    """What cannot be sent yet is not decided yet, so that a pod that matters more goes before it."""
+    count = loop.AHEAD + 40
+    stage = Stage(nodes=30, cards=8, limits=loop.Limits(binds_at_once=1))
+    for number in range(count):
+        stage.writer.when_bound(f"p{number}", Reply(takes=0.1))
+        stage.wait(f"p{number}")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.writer.binds)
+        stage.wait("urgent", priority=1)
+        await timeless.until(lambda: any(call.name == "urgent" for call in stage.writer.binds))
+
+    assert len(stage.writer.binds) <= loop.AHEAD + 1
+
+
+@timeless.scenario
 async def test_hopeless_pods_starve_nobody() -> None:
     """A crowd that can never fit, first in order and woken by every change, does not keep others waiting."""
     stage = Stage()

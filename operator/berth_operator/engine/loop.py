@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.001
 LONGEST_SECONDS: Final = 0.01
+AHEAD: Final = 128  # Binds that may be decided and not yet answered; half of them are left when more are.
 LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -49,18 +50,23 @@ class Loop:
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.binds_at_once)
         self._flying: set[asyncio.Task[None]] = set()
+        self._ahead = max(AHEAD, 2 * limits.binds_at_once)
+        self._unanswered = 0
+        self._room = asyncio.Event()
         self._reasons = reasons.Reasons(book)
 
     async def run(self) -> None:
         """Decide for ever."""
         while True:
             await self._news()
+            await self._until_room()
             self.round()
 
     def round(self) -> None:
         """Make one round of decisions and start to act on them."""
         book = self._book
-        answers = cycle.decide(book.places, book.waiting, self._clock(), book.rules)
+        limit = max(1, self._ahead - self._unanswered)
+        answers = cycle.decide(book.places, book.waiting, self._clock(), book.rules, limit=limit)
         # All binds are assumed before anything is said: words describe what is left after them.
         self._reasons.new_round()
         for answer in sorted(answers, key=lambda answer: not isinstance(answer, decisions.Bind)):
@@ -91,6 +97,17 @@ class Loop:
             await asyncio.sleep(QUIET_SECONDS)
         wake.clear()
 
+    async def _until_room(self) -> None:
+        """Wait until enough of the binds decided so far have an answer."""
+        while self._unanswered > self._ahead // 2:
+            self._room.clear()
+            await self._room.wait()
+
+    def _answered(self) -> None:
+        self._unanswered -= 1
+        if self._unanswered <= self._ahead // 2:
+            self._room.set()
+
     # ------------------------------------------------------------ acting
 
     def _act(self, answer: decisions.Decision) -> None:
@@ -115,6 +132,7 @@ class Loop:
     def _start(self, work: Coroutine[Any, Any, None], candidate: backlog.Candidate) -> None:
         task = asyncio.create_task(work, name=f"bind {candidate.title}")
         self._flying.add(task)
+        self._unanswered += 1
         task.add_done_callback(self._landed)
 
     def _landed(self, task: asyncio.Task[None]) -> None:
@@ -124,8 +142,11 @@ class Loop:
             log.error("%s failed", task.get_name(), exc_info=error)
 
     async def _bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        async with self._slots:
-            outcome = await self._writer.bind(candidate, placement)
+        try:
+            async with self._slots:
+                outcome = await self._writer.bind(candidate, placement)
+        finally:
+            self._answered()
         if isinstance(outcome, ports.Unknown):
             log.warning("%s: no clear answer to the bind: %s", candidate.title, outcome.message)
             # The server counts from when the bind reached it, which may have been only just now.

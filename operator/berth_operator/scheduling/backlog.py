@@ -50,6 +50,11 @@ class Entry:
     attempts: int = 0
     not_before: float = 0.0
     wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
+    order: tuple[int, str, str, str] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work the sort key out once: a long backlog is sorted in every round."""
+        self.order = self.candidate.order
 
 
 class Backlog:
@@ -112,8 +117,9 @@ class Backlog:
 
     def ready(self, now: float) -> list[Candidate]:
         """Name the pods to try now, in order."""
-        due = (one.candidate for one in self._entries.values() if one.wants is None and one.not_before <= now)
-        return sorted(due, key=lambda candidate: candidate.order)
+        due = [one for one in self._entries.values() if one.wants is None and one.not_before <= now]
+        due.sort(key=lambda one: one.order)
+        return [one.candidate for one in due]
 
     def next_due(self) -> float | None:
         """Tell when the next pod becomes ready by time alone."""
