@@ -112,12 +112,7 @@ class Bench:
     ) -> Row:
         pid = program.process.pid
         before, server_before = await self._until_first(program, watching, sighting)
-        try:
-            await asyncio.wait_for(watching, PATIENCE)
-        except TimeoutError:
-            raise SystemExit(
-                f"{sighting.count} of {count} pods bound:\n{processes.tail(program.log)}"
-            ) from None
+        await self._until_last(program, watching, sighting, count=count)
         server = gauges.processor_seconds(self._server) - server_before
         cost = await gauges.quiet(pid, self._place.log) - before
         return Row(
@@ -133,6 +128,21 @@ class Bench:
             events_per_pod=0,
             other_writes_per_pod=0,
         )
+
+    async def _until_last(
+        self,
+        program: processes.Program,
+        watching: asyncio.Task[None],
+        sighting: arena.Sighting,
+        *,
+        count: int,
+    ) -> None:
+        """Wait for the last bind, but not after the program's end."""
+        deadline = time.monotonic() + PATIENCE
+        while not watching.done():
+            await asyncio.wait([watching], timeout=1)
+            if not watching.done() and (not program.alive() or time.monotonic() > deadline):
+                raise SystemExit(f"{sighting.count} of {count} pods bound:\n{processes.tail(program.log)}")
 
     async def _until_first(
         self, program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting
