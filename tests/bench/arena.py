@@ -38,6 +38,7 @@ PATIENT: Final = '{"spec": {"agents": {"graceSeconds": 86400}}}'
 MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 JSON: Final = {"Content-Type": "application/json"}
 BOUND: Final = b'"type":"ADDED"'
+HAS_NODE: Final = {"fieldSelector": "spec.nodeName!="}
 FORBIDDEN: Final = 403
 
 Thing = dict[str, Any]
@@ -176,12 +177,17 @@ class Arena:
             await waiting.eventually(gone, what=f"the {kind} to be gone", seconds=120)
 
     async def watch(self, namespace: str, count: int, sighting: Sighting) -> None:
-        """Note when pods get a node, until so many have one."""
+        """Note when pods get a node, until so many have one; a watch that the server ends is begun anew."""
         path = f"/api/v1/namespaces/{namespace}/pods"
-        selector = {"fieldSelector": "spec.nodeName!="}
-        async with self._session.get(path, params={**selector, "limit": "1"}) as answer:
-            version = (await answer.json())["metadata"]["resourceVersion"]
-        params = {**selector, "watch": "true", "resourceVersion": version}
+        while sighting.count < count:
+            async with self._session.get(path, params=HAS_NODE) as answer:
+                listed = await answer.json()
+            sighting.saw(len(listed["items"]) - sighting.count)
+            if sighting.count < count:
+                await self._follow(path, listed["metadata"]["resourceVersion"], count, sighting)
+
+    async def _follow(self, path: str, version: str, count: int, sighting: Sighting) -> None:
+        params = {**HAS_NODE, "watch": "true", "resourceVersion": version}
         endless = aiohttp.ClientTimeout(total=None)
         async with self._session.get(path, params=params, timeout=endless) as answer:
             rest = b""
