@@ -10,6 +10,7 @@ arrived so far.
 import argparse
 import csv
 import dataclasses
+import gc
 import itertools
 import json
 import os
@@ -147,6 +148,7 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
     picture, capacity = cluster(nodes)
     pods = [(candidate(one, at), one.asked) for at, one in enumerate(arrivals(tasks, seed, capacity))]
     places, waiting, rules = search.Search(picture), backlog.Backlog(), policy.Policy(strategy)
+    settle()
     given, started = 0, time.perf_counter()
     for pod, asked in pods:
         picture.workload.see(pod.uid, workload.sample(pod.request, pod.demand))
@@ -157,6 +159,14 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
             given += asked
         waiting.remove(pod.uid)
     return 100 * given / capacity, time.perf_counter() - started
+
+
+def settle() -> None:
+    """Set the collector as the operator does once it has read everything."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def bench(trace: str, seeds: Sequence[int], strategies: Sequence[Strategy]) -> list[dict[str, object]]:
