@@ -17,7 +17,7 @@ define need
 	  else echo "missing: please install the Debian package $(2)" >&2; exit 1; fi; }
 endef
 
-.PHONY: help setup demo chaos test check lint types fast format crds cluster clean bench bench-openb bench-decide
+.PHONY: help setup demo chaos test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,12 +44,15 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 	  $(if $(SCENARIO),--scenario $(SCENARIO))
 
 test: check ## everything, including the tests on the real API server; ARGS=tests/... for some of it
-	@$(BIN)/python -m pytest $(or $(ARGS),-m "cluster or slow")
+	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile -m "cluster or slow")
 
 check: lint types fast ## lint, types, import contracts, fast tests
 
 fast: $(READY) ## the tests that need no cluster, on all cores
 	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow"
+
+test-gpu: $(READY) ## what every probe promises, on the NVIDIA cards of this machine
+	@BERTH_TEST_GPU=1 $(BIN)/python -m pytest tests/agent/test_probes.py -k real
 
 lint: $(READY) ## ruff, import contracts, the rules of the house
 	@$(BIN)/ruff check --quiet .
@@ -63,12 +66,15 @@ types: $(READY) ## mypy, strict, on the programs and on the tests
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
 
-bench: $(READY) ## Berth against the stock scheduler on a real API server; SCENARIO=fill RUNS=3 ARGS="--pods 400"
+bench: $(READY) ## measure on a real API server; SCENARIO=fill, answers or restart; RUNS=3 ARGS=--help
 	@$(BIN)/python -m bench.$(or $(SCENARIO),fill) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
 bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9
 	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) \
 	  $(if $(STRATEGY),--strategy $(STRATEGY))
+
+bench-agent: $(READY) ## memory, processor and writes of an idle agent; SECONDS=300
+	@$(BIN)/python -m bench.agent $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes
 	@$(BIN)/python -m bench.decide

@@ -9,7 +9,10 @@ operator's watchdog to judge, which a quick restart then never notices.
 """
 
 import asyncio
+import contextlib
+import ctypes
 import datetime as dt
+import gc
 import logging
 import os
 import random
@@ -18,10 +21,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import Final
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Final, assert_never
 
-from berth_agent import loop, patience, settings, simulated
+from berth_agent import beside, board, dropins, loop, patience, probe, rdma, settings, simulated, sysfs
+from berth_agent.health import rules
+from berth_agent.kubelet import podresources
+from berth_agent.nvml import source
 from berth_crds import vocabulary
 from berth_crds.client import api, connection, errors
 
@@ -30,6 +37,7 @@ log = logging.getLogger("berth_agent")
 EXIT_UNUSABLE: Final = 2
 LAST_WORD_SECONDS: Final = 1.5
 MOST_PAUSE_SECONDS: Final = 60.0
+SETTLED_SECONDS: Final = 15.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,12 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
         )
         _start_logging(chosen.log_level)
-        subjects = _subjects(chosen)
-        link = connection.load(chosen.kubeconfig, context=chosen.context)
+        subjects = tuple(_subject(node, chosen) for node in chosen.nodes)
+        asyncio.run(_serve(_links(chosen), subjects, chosen))
     except (settings.Refused, simulated.BadShape, errors.Unusable) as refusal:
         print(f"{settings.PROGRAM}: {refusal}", file=sys.stderr)
         return EXIT_UNUSABLE
-    asyncio.run(_serve(link, subjects, chosen))
     return 0
 
 
@@ -54,29 +61,65 @@ def _start_logging(level: str) -> None:
     )
 
 
-def _subjects(chosen: settings.Settings) -> tuple[loop.Subject, ...]:
-    return tuple(
-        loop.Subject(
-            node=node.name,
-            probe=simulated.SimulatedProbe(
-                simulated.machine(node.name, node.shape), simulated.FaultFile(chosen.faults, node.name)
-            ),
-            grants=vocabulary.GrantSource.SIMULATED,
-        )
-        for node in chosen.nodes
-    )
+def _subject(node: settings.Node, chosen: settings.Settings) -> loop.Subject:
+    kubelet, resources, labels = _kubelet(chosen), chosen.gpu_resources, chosen.node_labels
+    match node:
+        case settings.SimulatedNode(name, shape):
+            made_up = simulated.SimulatedProbe(
+                simulated.machine(name, shape), simulated.FaultFile(chosen.faults, name)
+            )
+            grants = vocabulary.GrantSource.SIMULATED
+            return loop.Subject(name, made_up, grants, kubelet, resources, labels=labels)
+        case settings.HardwareNode():
+            own = rules.Rules(ignored=node.ignored_xids, critical=node.critical_xids)
+            return loop.Subject(
+                node.name, _hardware(node), None, kubelet, resources, node.procfs, own, labels=labels
+            )
+        case _:
+            assert_never(node)
+
+
+def _hardware(node: settings.HardwareNode) -> probe.Probe:
+    """Join what looks at real cards with what looks at the devices beside them."""
+    kernel = sysfs.Kernel(node.sysfs, node.procfs)
+    readers: list[beside.Reader] = [lambda: rdma.devices(kernel)]
+    if node.devices:
+        readers.append(dropins.Folder(node.devices, kernel).devices)
+    return beside.Beside(source.NvmlProbe(kernel), readers)
+
+
+def _kubelet(chosen: settings.Settings) -> podresources.Lister | None:
+    if chosen.pod_resources is None:
+        return None
+    return podresources.PodResources(chosen.pod_resources, deadline=chosen.deadline)
+
+
+def _links(chosen: settings.Settings) -> Mapping[str, connection.Connection]:
+    """Say how each node speaks to the API server: all alike, or each under its own name."""
+    names = [node.name for node in chosen.nodes]
+    if not chosen.context_by_node:
+        return dict.fromkeys(names, connection.load(chosen.kubeconfig, context=chosen.context))
+    if connection.find(chosen.kubeconfig) is None:
+        raise settings.Refused("--context-by-node needs a kubeconfig with a context for each node.")
+    return {name: connection.load(chosen.kubeconfig, context=name) for name in names}
 
 
 async def _serve(
-    link: connection.Connection, subjects: Sequence[loop.Subject], chosen: settings.Settings
+    links: Mapping[str, connection.Connection], subjects: Sequence[loop.Subject], chosen: settings.Settings
 ) -> None:
     """Run every node until a signal comes."""
     pace = loop.Pace(chosen.interval, chosen.deadline, chosen.lease_seconds)
-    means = loop.Means(clock=_now, chance=random.random, identity=_identity())
+    means = loop.Means(clock=_now, chance=random.random, identity=_identity(), seconds=time.monotonic)
     stop = _on_signals()
-    log.info("%s speaks for %s at %s", means.identity, _listed(subjects), link.server)
-    async with api.Api(link, agent=settings.PROGRAM) as session:
-        tasks = [asyncio.create_task(_keep(session, each, pace, means)) for each in subjects]
+    where = ", ".join(sorted({link.server for link in links.values()}))
+    log.info("%s speaks for %s at %s", means.identity, _listed(subjects), where)
+    boards = {each.node: board.Board(each.node) for each in subjects}
+    async with _served(chosen, boards.values()), _sessions(links) as sessions:
+        tasks = [
+            asyncio.create_task(_keep(sessions[each.node], each, pace, means, boards[each.node]))
+            for each in subjects
+        ]
+        asyncio.get_running_loop().call_later(SETTLED_SECONDS, _tidy)
         await stop.wait()
         for task in tasks:
             task.cancel()
@@ -84,17 +127,54 @@ async def _serve(
     log.info("stopped")
 
 
-async def _keep(session: api.Api, subject: loop.Subject, pace: loop.Pace, means: loop.Means) -> None:
+@contextlib.asynccontextmanager
+async def _sessions(links: Mapping[str, connection.Connection]) -> AsyncIterator[Mapping[str, api.Api]]:
+    """Open one session for each way to speak; nodes that speak alike share it."""
+    opened = {id(link): api.Api(link, agent=settings.PROGRAM) for link in links.values()}
+    for session in opened.values():
+        await session.__aenter__()
+    try:
+        yield {name: opened[id(link)] for name, link in links.items()}
+    finally:
+        # All at once: each waits a moment for its connections, and there may be hundreds.
+        await asyncio.gather(*(session.__aexit__(None, None, None) for session in opened.values()))
+
+
+@contextlib.asynccontextmanager
+async def _served(chosen: settings.Settings, boards: Iterable[board.Board]) -> AsyncIterator[None]:
+    """Serve what is measured, where that is wanted."""
+    if not chosen.listen:
+        yield
+        return
+    from berth_agent import metrics, web  # noqa: PLC0415 Memory that only a server needs.
+
+    collector = metrics.Collector(boards, clock=asyncio.get_running_loop().time, dcgm=chosen.dcgm_names)
+    async with web.serving(chosen.listen, collector) as address:
+        log.info("listening at %s", address)
+        yield
+
+
+async def _keep(
+    session: api.Api, subject: loop.Subject, pace: loop.Pace, means: loop.Means, seen: board.Board
+) -> None:
     """Run one node; should it fail on a fault of ours, start it anew and leave the others alone."""
     failures = 0
     while True:
         try:
-            await loop.run_node(session, subject, pace, means)
+            await loop.run_node(session, subject, pace, means, seen)
         except Exception as error:
             failures += 1
             log.exception("node %s: the agent failed, starting it anew", subject.node)
             pause = patience.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=means.chance())
             await asyncio.sleep(pause)
+
+
+def _tidy() -> None:
+    """Give back what only the start needed: the agent lives for months beside somebody's workload."""
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(OSError, AttributeError):  # Not every C library can.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _on_signals() -> asyncio.Event:

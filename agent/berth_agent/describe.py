@@ -11,8 +11,9 @@ stands, and the condition NVMLReady tells that it is not current. And a moment (
 """
 
 import collections
+import dataclasses
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from berth_crds.client import lease
 
 NVML_READY: Final = vocabulary.DeviceCondition.NVML_READY
 LONGEST_MESSAGE: Final = 1024  # The schema refuses more.
+LONGEST_SHARING: Final = 256  # Likewise.
 
 
 # ---------------------------------------------------------------- spec
@@ -34,17 +36,23 @@ def spec(node: str, outcome: probe.Outcome, known: wire.DeviceSpec | None) -> wi
         # Without anything known the list is empty, and NVMLReady tells that it is not the truth.
         # What is known may have been read from the API, with the cordon that people wrote.
         return _without_cordon(known) if known else wire.DeviceSpec(node=node, summary=_summary(()))
-    cards = (*map(card, outcome.read()), *_remembered(outcome, known.devices if known else ()))
+    remembered = _remembered(outcome, known.devices if known else ())
+    # A card keeps its place in the list while it is lost, so that nothing but its verdict changes.
+    cards = sorted((*map(card, outcome.read()), *remembered), key=lambda each: each.index or 0)
     listed = frozenset(each.uuid for each in cards)
+    # A lost card keeps its minor, whoever else claims it meanwhile.
+    minors = {(each.type, each.minor) for each in cards}
+    beside = map(device, outcome.devices)
+    others = tuple(each for each in beside if (each.type, each.minor) not in minors)
     return wire.DeviceSpec(
         node=node,
         boot_id=outcome.boot_id,
         driver=wire.Driver(version=outcome.driver.version, cuda=outcome.driver.cuda),
-        devices=tuple(_among(each, listed) for each in cards),
+        devices=(*(_among(each, listed) for each in cards), *others),
         partitions=tuple(
             _partition(group) for group in outcome.partitions if listed.issuperset(group.members)
         ),
-        summary=_summary(cards),
+        summary=_summary((*cards, *others)),
     )
 
 
@@ -65,12 +73,35 @@ def card(reading: probe.Card) -> wire.Card:
         module_id=reading.module_id,
         memory=reading.memory,
         compute_capability=reading.compute_capability,
-        topology=None
-        if place == probe.Place()
-        else wire.Topology(place.numa_node, place.pcie_root, place.bus_id),
+        topology=_topology(place),
         links=tuple(wire.Link(link.peer, link.kind, link.count) for link in reading.links),
         mig=None if reading.mig is None else _mig(reading.mig),
     )
+
+
+def device(reading: probe.Device) -> wire.Card:
+    """Say what one device beside the cards is."""
+    return wire.Card(
+        uuid=reading.uuid,
+        type=reading.type,
+        minor=reading.minor,
+        vendor=reading.vendor,
+        model=reading.model,
+        memory=reading.memory,
+        topology=_topology(reading.place),
+        labels=dict(reading.labels),
+        vf_groups=tuple(map(_vf_group, reading.vf_groups)),
+    )
+
+
+def _topology(place: probe.Place) -> wire.Topology | None:
+    if place == probe.Place():
+        return None
+    return wire.Topology(place.numa_node, place.pcie_root, place.bus_id)
+
+
+def _vf_group(group: probe.VfGroup) -> wire.VfGroup:
+    return wire.VfGroup(vfs=tuple(wire.Vf(each.minor, each.bus_id) for each in group.vfs))
 
 
 def _mig(reading: probe.Mig) -> wire.Mig:
@@ -78,13 +109,14 @@ def _mig(reading: probe.Mig) -> wire.Mig:
 
 
 def _instance(reading: probe.MigInstance) -> wire.MigInstance:
+    where = reading.placement
     return wire.MigInstance(
         uuid=reading.uuid,
         profile=reading.profile,
         memory=reading.memory,
         gi=reading.gi,
         ci=reading.ci,
-        placement=wire.MigPlacement(reading.start, reading.size),
+        placement=wire.MigPlacement(where.start, where.size) if where else None,
     )
 
 
@@ -96,7 +128,8 @@ def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.
     """Give the cards that are lost now as they were last known."""
     cards = tuple(sample.read())
     uuids, minors = {each.uuid for each in cards}, {each.minor for each in cards}
-    found = (_last_known(lost, known) for lost in sample.lost())
+    others = tuple(each for each in known if each.uuid not in uuids)
+    found = (_last_known(lost, others) for lost in sample.lost())
     # Two cards of one minor would make the server refuse the whole list, good cards included.
     return tuple(each for each in found if each and each.uuid not in uuids and each.minor not in minors)
 
@@ -104,6 +137,8 @@ def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.
 def _last_known(lost: probe.Lost, known: Iterable[wire.Card]) -> wire.Card | None:
     if lost.uuid:
         return next((each for each in known if each.uuid == lost.uuid), None)
+    if lost.bus_id:
+        return next((each for each in known if each.topology and each.topology.bus_id == lost.bus_id), None)
     return next((each for each in known if each.index == lost.index), None)
 
 
@@ -117,31 +152,87 @@ def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:
     gpus = [each for each in cards if each.type == vocabulary.DeviceType.GPU]
     counts = collections.Counter(catalog.normal_model(each.model) for each in gpus)
     models = ", ".join(f"{model} x{count}" for model, count in counts.items())
-    return wire.SpecSummary(models=models, gpus=len(gpus))
+    return wire.SpecSummary(models=models, gpus=len(gpus), sharing=_cuts(gpus)[:LONGEST_SHARING])
+
+
+def _cuts(gpus: Iterable[wire.Card]) -> str:
+    """Say into which MIG instances the cards are cut; a card in MIG mode may have none yet."""
+    cut = [card.mig for card in gpus if card.mig is not None and card.mig.enabled]
+    profiles = collections.Counter(one.profile for mig in cut for one in mig.instances)
+    told = ", ".join(f"{profile} x{count}" for profile, count in sorted(profiles.items()))
+    return f"mig {told}".rstrip() if cut else ""
 
 
 # ---------------------------------------------------------------- status
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known of a node beside its cards: who is on them though nobody gave it, and its other source.
+
+    The condition is not dated; without one, what was said of the source stands.
+    """
+
+    occupants: Mapping[str, tuple[wire.Occupant, ...]] = dataclasses.field(default_factory=dict)
+    kubelet: wire.Condition | None = None
+
+
+ALONE: Final = Beside()
+
+
+def beside(
+    said: wire.DeviceSpec,
+    occupants: Mapping[str, tuple[wire.Occupant, ...]],
+    kubelet: wire.Condition | None = None,
+) -> Beside:
+    """Join what is known beside the cards; the server refuses an entry for a card that is not listed."""
+    listed = {each.uuid for each in said.devices}
+    return Beside({uuid: held for uuid, held in occupants.items() if uuid in listed}, kubelet)
+
+
+Verdicts = Mapping[str, probe.Health]
+
+
 def status(
-    outcome: probe.Outcome, said: wire.DeviceSpec, before: wire.DeviceStatus, *, now: dt.datetime
+    outcome: probe.Outcome,
+    verdicts: Verdicts,
+    before: wire.DeviceStatus,
+    beside: Beside = ALONE,
+    *,
+    now: dt.datetime,
 ) -> wire.DeviceStatus:
-    """Say how the cards of `said` fare; `before` is the status so far, for its moments."""
+    """Say how each card fares that has a verdict; `before` is the status so far, for its moments.
+
+    A source that failed has no verdicts: what was said stands.
+    """
+    devices = (
+        before.devices if isinstance(outcome, probe.SourceFailed) else _devices(verdicts, before, now=now)
+    )
+    other = (transition(beside.kubelet, before.conditions, now=now),) if beside.kubelet else ()
     return wire.DeviceStatus(
-        devices=_verdicts(outcome, said, before, now=now),
-        conditions=(_nvml_ready(outcome, before, now=now),),
+        devices=occupied(devices, beside.occupants),
+        conditions=(_nvml_ready(outcome, before, now=now), *other),
     )
 
 
-def _verdicts(
-    outcome: probe.Outcome, said: wire.DeviceSpec, before: wire.DeviceStatus, *, now: dt.datetime
+def occupied(
+    verdicts: Iterable[wire.CardStatus], occupants: Mapping[str, tuple[wire.Occupant, ...]]
 ) -> tuple[wire.CardStatus, ...]:
-    if isinstance(outcome, probe.SourceFailed):
-        return before.devices
+    """Enter who is on a card that nobody gave it; a card that is well gets an entry for that alone."""
+    healthy = vocabulary.Health.HEALTHY
+    bare = [msgspec.structs.replace(each, occupants=()) for each in verdicts]
+    found = {each.uuid: each for each in bare if each != wire.CardStatus(each.uuid, healthy)}
+    for uuid, held in occupants.items():
+        entry = found.get(uuid, wire.CardStatus(uuid, healthy))
+        found[uuid] = msgspec.structs.replace(entry, occupants=held)
+    return tuple(found.values())
+
+
+def _devices(
+    verdicts: Verdicts, before: wire.DeviceStatus, *, now: dt.datetime
+) -> tuple[wire.CardStatus, ...]:
     earlier = {each.uuid: each for each in before.devices}
-    bad = (each for each in outcome.read() if each.health != probe.Health())
-    found = [_verdict(each.uuid, each.health) for each in bad]
-    found += [_verdict(uuid, _health_of(lost)) for uuid, lost in _lost_by_uuid(outcome, said).items()]
+    found = (_verdict(uuid, health) for uuid, health in verdicts.items() if health != probe.Health())
     return tuple(_dated(each, earlier.get(each.uuid), now=now) for each in found)
 
 
@@ -156,11 +247,7 @@ def _verdict(uuid: str, health: probe.Health) -> wire.CardStatus:
     )
 
 
-def _health_of(lost: probe.Lost) -> probe.Health:
-    return probe.Health(vocabulary.Health.UNHEALTHY, reason=lost.reason, message=lost.message)
-
-
-def _lost_by_uuid(sample: probe.Sample, said: wire.DeviceSpec) -> Mapping[str, probe.Lost]:
+def lost_by_uuid(sample: probe.Sample, said: wire.DeviceSpec) -> Mapping[str, probe.Lost]:
     """Find the lost cards that the spec still lists."""
     read = {each.uuid for each in sample.read()}
     kept = tuple(each for each in said.devices if each.uuid not in read)
@@ -217,11 +304,33 @@ def transition(
 
 def changes(before: wire.DeviceStatus, after: wire.DeviceStatus) -> tuple[str, ...]:
     """Say in lines for a log how two statuses differ."""
-    told = {*map(_condition, before.conditions), *map(_card_status, before.devices)}
-    lines = (*map(_condition, after.conditions), *map(_card_status, after.devices))
-    bad = {each.uuid for each in after.devices}
-    healed = (f"{each.uuid} is well again" for each in before.devices if each.uuid not in bad)
-    return (*(line for line in lines if line not in told), *healed)
+    told, lines = set(_lines(before)), tuple(_lines(after))
+    bad = set(_unwell(after))
+    healed = (f"{uuid} is well again" for uuid in _unwell(before) if uuid not in bad)
+    left = (f"over: {line}" for line in _strangers(before) if line not in lines)
+    return (*(line for line in lines if line not in told), *healed, *left)
+
+
+def _lines(status: wire.DeviceStatus) -> Iterator[str]:
+    yield from map(_condition, status.conditions)
+    yield from (_card_status(each) for each in status.devices if each.reason or _is_unwell(each))
+    yield from _strangers(status)
+
+
+def _is_unwell(each: wire.CardStatus) -> bool:
+    return each.health != vocabulary.Health.HEALTHY
+
+
+def _unwell(status: wire.DeviceStatus) -> list[str]:
+    return [each.uuid for each in status.devices if _is_unwell(each)]
+
+
+def _strangers(status: wire.DeviceStatus) -> Iterator[str]:
+    """Name who is on a card that nobody gave it, without what changes from look to look."""
+    for each in status.devices:
+        for one in each.occupants:
+            whose = f"pod {one.namespace}/{one.pod}" if one.pod else "no pod"
+            yield f"{each.uuid}: process {one.pid} of {whose} is on it, and nobody gave it the card"
 
 
 def _condition(each: wire.Condition) -> str:

@@ -14,14 +14,28 @@ import contextlib
 import dataclasses
 import datetime as dt
 import logging
-import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
-from berth_agent import describe, patience, probe
-from berth_agent.gpupods import keeper
-from berth_agent.publish import device, heartbeat
-from berth_crds import vocabulary, wire
+from berth_agent import (
+    board,
+    describe,
+    nodelabels,
+    patience,
+    policy,
+    probe,
+    processes,
+    repaired,
+    sampler,
+    settings,
+    ward,
+)
+from berth_agent.gpupods import keeper, residents, witnesses
+from berth_agent.health import rules
+from berth_agent.kubelet import follower, podresources
+from berth_agent.publish import device, heartbeat, labels
+from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, errors
 
 log = logging.getLogger(__name__)
@@ -34,11 +48,22 @@ SPREAD: Final = 0.1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """A node, the probe that looks at it, and who tells which pod holds what there, if anybody."""
+    """A node, the probe that looks at it, and who tells which pod holds what there, if anybody.
+
+    `grants` stands for those who are not asked (the simulated cards); `kubelet` is asked,
+    for `resources`, and so is the probe where it can tell processes, whose cgroups are
+    then read in `procfs`. What is `chosen` about health is the node's own, which a policy adds to.
+    With `labels` the Node is labelled with what its cards have in common.
+    """
 
     node: str
     probe: probe.Probe
-    grants: vocabulary.GrantSource | None
+    grants: vocabulary.GrantSource | None = None
+    kubelet: podresources.Lister | None = None
+    resources: tuple[str, ...] = settings.GPU_RESOURCES
+    procfs: Path = settings.PROCFS
+    chosen: rules.Rules = rules.DEFAULT
+    labels: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,22 +77,88 @@ class Pace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Means:
-    """What the world lends: the time, chance between 0 and 1, and who we are."""
+    """What the world lends: the time, chance between 0 and 1, who we are, and seconds that nobody sets."""
 
     clock: Callable[[], dt.datetime]
     chance: Callable[[], float]
     identity: str
+    seconds: Callable[[], float]
 
 
-async def run_node(session: api.Api, subject: Subject, pace: Pace, means: Means) -> None:
-    """Be the agent of one node until cancelled."""
-    gpupods = keeper.Keeper(
-        session, subject.node, source=subject.grants, clock=means.clock, chance=means.chance
+async def run_node(
+    session: api.Api, subject: Subject, pace: Pace, means: Means, seen: board.Board | None = None
+) -> None:
+    """Be the agent of one node until cancelled, and write what is seen on its board."""
+    sources = witnesses.Sources(
+        kubelet=subject.kubelet is not None,
+        driver=isinstance(subject.probe, processes.Processes),
+        resources=subject.resources,
     )
-    ticker = Ticker(session, subject, pace, means, furnish=lambda spec: gpupods.furnish(spec.devices))
+    hurry = asyncio.Event()
+    gpupods = keeper.Keeper(
+        session,
+        subject.node,
+        keeper.Means(means.clock, means.chance, subject.grants),
+        sources,
+        restless=hurry.set,
+    )
+    listener = _listener(subject, pace, means, gpupods, hurry)
+    chosen = policy.Policy(subject.chosen)
+    labeller = labels.Labeller(session, subject.node, ours=nodelabels.ours, chance=means.chance)
+    seen = seen or board.Board(subject.node)
+    seen.held = gpupods.records
+    reports = Reports(gpupods, chosen, seen, labeller, listener)
+    ticker = Ticker(session, subject, pace, means, reports=reports)
     async with asyncio.TaskGroup() as group:
         group.create_task(ticker.run(), name=f"tick {subject.node}")
         group.create_task(gpupods.run(), name=f"gpupods of {subject.node}")
+        group.create_task(policy.follow(session, chosen).run(), name=f"policy for {subject.node}")
+        if subject.labels:
+            group.create_task(labeller.run(), name=f"labels of {subject.node}")
+        if listener:
+            group.create_task(listener.run(), name=f"kubelet of {subject.node}")
+
+
+def _listener(
+    subject: Subject, pace: Pace, means: Means, gpupods: keeper.Keeper, hurry: asyncio.Event
+) -> follower.Follower | None:
+    if subject.kubelet is None:
+        return None
+    manner = follower.Pace(pace.interval, means.chance)
+    return follower.Follower(subject.kubelet, subject.node, manner, hurry, stirred=gpupods.heard)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reports:
+    """To whom a tick tells what it found, and who tells it what else is known."""
+
+    gpupods: keeper.Keeper
+    policy: policy.Policy
+    board: board.Board
+    labeller: labels.Labeller
+    listener: follower.Follower | None = None
+
+    def looked(self, look: sampler.Look, now: float) -> None:
+        """Write on the board what was seen, and when."""
+        self.board.looked(look.outcome, now)
+        if self.listener and self.listener.answered is not None:
+            self.board.answered["podresources"] = self.listener.answered
+
+    def beside(self, look: sampler.Look, spec: wire.DeviceSpec, before: wire.DeviceStatus) -> describe.Beside:
+        """Have GpuPods and labels follow the cards, and give what follows for the Device."""
+        self.gpupods.furnish(spec.devices)
+        if spec.devices or isinstance(look.outcome, probe.Sample):
+            self.labeller.want(nodelabels.labels(spec))
+        occupants = self.gpupods.looked(look.crowd, residents.told(before.devices))
+        heard = follower.condition(self.listener.heard) if self.listener else None
+        stands = _said(before) if self.listener else None
+        return describe.beside(spec, occupants, heard or stands)
+
+
+def _said(before: wire.DeviceStatus) -> wire.Condition | None:
+    """Give what was said of the kubelet before it was asked for the first time."""
+    kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
+    return next((each for each in before.conditions if each.type == kind), None)
 
 
 class Ticker:
@@ -80,16 +171,20 @@ class Ticker:
         pace: Pace,
         means: Means,
         *,
-        furnish: Callable[[wire.DeviceSpec], None],
+        reports: Reports,
     ) -> None:
         self._node = subject.node
         self._pace = pace
         self._means = means
-        self._furnish = furnish
+        self._reports = reports
         self._hurry = asyncio.Event()
         self._complaint = patience.Complaint(log, f"node {subject.node} is not published")
-        self._sampler = Sampler(subject.probe, deadline=pace.deadline)
+        self._sampler = sampler.Sampler(
+            subject.probe, deadline=pace.deadline, procfs=subject.procfs, stirred=self._hurry.set
+        )
         self._said: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
+        self._ward = ward.Ward()
+        self._word = repaired.NO_WORD
         self._publisher = device.Publisher(session, subject.node, astray=self._hurry.set)
         self._heartbeat = heartbeat.Heartbeat(
             session, subject.node, identity=means.identity, seconds=pace.lease_seconds, clock=means.clock
@@ -97,12 +192,13 @@ class Ticker:
 
     async def run(self) -> None:
         """Tick for ever."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._publisher.informer.run())
-            # What stands in the API is the memory of the agent that ran before us.
-            await self._publisher.informer.wait_synced()
-            while True:
-                await self._rest(await self._try())
+        with contextlib.closing(self._sampler):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._publisher.informer.run())
+                # What stands in the API is the memory of the agent that ran before us.
+                await self._publisher.informer.wait_synced()
+                while True:
+                    await self._rest(await self._try())
 
     async def _try(self) -> float:
         """Tick once, and give how long to rest."""
@@ -118,17 +214,38 @@ class Ticker:
         return self._pace.interval * (1 - SPREAD * self._means.chance())
 
     async def _tick(self) -> None:
-        outcome = await self._sampler.sample()
-        spec, status = self._describe(outcome)
-        self._furnish(spec)
+        time = asyncio.get_running_loop().time
+        started = time()
+        look = await self._sampler.sample()
+        self._reports.looked(look, time())
+        spec, status = self._describe(look)
         owner = await self._publisher.publish(spec, status)
+        await self._heed(self._word)
         await self._heartbeat.beat(owner)
+        self._reports.board.ticked(seconds=time() - started, now=time())
 
-    def _describe(self, outcome: probe.Outcome) -> tuple[wire.DeviceSpec, wire.DeviceStatus]:
+    async def _heed(self, word: repaired.Word) -> None:
+        """Tell whoever wrote that cards were repaired that his word was heeded."""
+        if word.text != word.rest:
+            log.info("node %s: heard that cards were repaired: %s", self._node, word.text)
+            try:
+                await self._publisher.heed(names.REPAIRED, word.text, word.rest)
+            except errors.ClientError as error:
+                # It is taken for a new word at the next look, which does no harm, and the Lease matters more.
+                log.warning("node %s: the annotation %s stays: %s", self._node, names.REPAIRED, error)
+
+    def _describe(self, look: sampler.Look) -> tuple[wire.DeviceSpec, wire.DeviceStatus]:
         known, before = self._said or self._seen()
-        spec = describe.spec(self._node, outcome, known)
-        status = describe.status(outcome, spec, before, now=self._means.clock())
+        spec = describe.spec(self._node, look.outcome, known)
+        beside, now = self._reports.beside(look, spec, before), self._means.clock()
+        # A word is heeded by a look that shows cards, and waits for one.
+        seen = isinstance(look.outcome, probe.Sample)
+        self._word = repaired.read(self._publisher.note(names.REPAIRED), spec) if seen else repaired.NO_WORD
+        asked = ward.Known(known, before, self._reports.policy.rules, self._word.cards)
+        verdicts = self._ward.judge(look.outcome, spec, asked, now=self._means.seconds())
+        status = describe.status(look.outcome, verdicts, before, beside, now=now)
         self._tell(before, status)
+        self._reports.board.status = status
         self._said = spec, status
         return spec, status
 
@@ -147,54 +264,3 @@ class Ticker:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), max(0.0, seconds - SHORTEST_REST_SECONDS))
         self._hurry.clear()
-
-
-class Sampler:
-    """Asks a probe in a thread of its own, and never waits longer than the deadline.
-
-    The thread is a daemon and not one of the event loop's: a driver that hangs cannot be
-    interrupted, and must keep neither the next tick nor the end of the program waiting.
-    A second look never starts over one that hangs.
-    """
-
-    def __init__(self, source: probe.Probe, *, deadline: float) -> None:
-        self._probe = source
-        self._deadline = deadline
-        self._look: asyncio.Future[probe.Outcome] | None = None
-
-    async def sample(self) -> probe.Outcome:
-        """Look once, or say that the probe hangs."""
-        # The deadline is waited for once: a hung look must not slow down the heartbeat. What
-        # it finds when it ends after all is old by then, and is dropped.
-        if self._look is None or self._look.done():
-            self._look = self._start()
-            await asyncio.wait({self._look}, timeout=self._deadline)
-            if self._look.done():
-                return self._look.result()
-        return probe.SourceFailed("Hung", f"The probe has not answered within {self._deadline:g} s.")
-
-    def _start(self) -> asyncio.Future[probe.Outcome]:
-        loop = asyncio.get_running_loop()
-        look: asyncio.Future[probe.Outcome] = loop.create_future()
-
-        def settle(outcome: probe.Outcome) -> None:
-            if not look.done():
-                look.set_result(outcome)
-
-        def work() -> None:
-            outcome = _guarded(self._probe)
-            # The loop may have been closed while the driver hung.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, outcome)
-
-        threading.Thread(target=work, name="probe", daemon=True).start()
-        return look
-
-
-def _guarded(source: probe.Probe) -> probe.Outcome:
-    try:
-        return source.sample()
-    except Exception as error:
-        # A fault in a probe is one failed source; the agent lives on and says so.
-        log.exception("the probe failed")
-        return probe.SourceFailed("ProbeFailed", f"{type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ either is left to `describe`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from berth_crds import vocabulary
 
@@ -44,16 +44,23 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class MigPlacement:
+    """Which memory slices of its card a MIG instance occupies."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class MigInstance:
-    """One MIG instance; `start` and `size` are its memory slices."""
+    """One MIG instance; its placement is None where the driver does not tell it."""
 
     uuid: str
     profile: str
     memory: int
     gi: int
     ci: int
-    start: int
-    size: int
+    placement: MigPlacement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the driver says about one card just now."""
+    """What is to be said of how a card fares."""
 
     verdict: vocabulary.Health = vocabulary.Health.HEALTHY
     reason: str = ""
@@ -76,8 +83,49 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """How a card's memory was mended: rows replaced, and whether that waits for a reset or failed."""
+
+    corrected: int
+    uncorrected: int
+    pending: bool
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a card measures just now; None where it does not tell.
+
+    Memory in bytes, power in milliwatts, clocks in megahertz, temperatures in degrees Celsius,
+    utilisation in percent of the time. Errors are counted since the driver was loaded. At
+    `too_hot` the hardware slows itself down. `recovery` is what the driver itself asks for.
+    """
+
+    memory_reserved: int | None = None
+    memory_used: int | None = None
+    memory_free: int | None = None
+    utilization: int | None = None
+    memory_utilization: int | None = None
+    power: int | None = None
+    power_limit: int | None = None
+    temperature: int | None = None
+    too_hot: int | None = None
+    core_clock: int | None = None
+    memory_clock: int | None = None
+    errors_corrected: int | None = None
+    errors_uncorrected: int | None = None
+    rows: Rows | None = None
+    retirement_pending: bool | None = None
+    recovery: vocabulary.Recovery | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
-    """One card that answered."""
+    """One card that answered.
+
+    A source that judges its cards by itself gives their `health`; where that is None, `vitals`
+    and the errors of the sample are there to be judged by.
+    """
 
     uuid: str
     minor: int
@@ -90,17 +138,62 @@ class Card:
     place: Place = Place()
     links: tuple[Link, ...] = ()
     mig: Mig | None = None
+    health: Health | None = Health()
+    vitals: Vitals = Vitals()
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An error that the driver told of a card, by NVIDIA's number of it."""
+
+    uuid: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vf:
+    """One virtual function of a device; its address is its identity."""
+
+    minor: int
+    bus_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class VfGroup:
+    """Virtual functions of a device that may stand for each other."""
+
+    vfs: tuple[Vf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device beside the cards, such as a network card; an empty word is unknown."""
+
+    uuid: str
+    type: str
+    minor: int
+    vendor: str = ""
+    model: str = ""
+    memory: int | None = None
+    place: Place = Place()
+    vf_groups: tuple[VfGroup, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
     health: Health = Health()
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """One card that is there but cannot be read; its uuid is empty where even that is unknown."""
+    """One card that is there but cannot be read.
+
+    Its uuid is empty where even that is unknown. Then its PCI address says better than its
+    index which card it was: an index is a place in a list that gets shorter.
+    """
 
     index: int
     reason: str
     message: str
     uuid: str = ""
+    bus_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +207,14 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at all cards of a node."""
+    """One look at all cards of a node, and at the devices beside them; the errors told since the last."""
 
     driver: Driver
     boot_id: str
     cards: tuple[Card | Lost, ...]
     partitions: tuple[Partition, ...] = ()
+    devices: tuple[Device, ...] = ()
+    xids: tuple[Xid, ...] = ()
 
     def read(self) -> Iterator[Card]:
         """Walk over the cards that answered."""
@@ -139,6 +234,14 @@ class SourceFailed:
 
 
 Outcome = Sample | SourceFailed
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """A probe to which its driver tells errors between looks."""
+
+    def has_news(self) -> bool:
+        """Say, without waiting, whether there is something to look at; never asked beside a look."""
 
 
 class Probe(Protocol):

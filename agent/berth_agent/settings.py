@@ -3,23 +3,28 @@
 Flags win over the environment, the environment over defaults. Whatever cannot be used
 becomes `Refused` with one sentence; nothing here prints, exits or looks at the machine:
 arguments, environment and host name are handed in. What a shape string means is left to
-the simulated probe.
+the simulated probe, and whether there are cards at all to the one for real hardware.
 """
 
 import argparse
 import dataclasses
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
+
+from berth_agent import choices, words
+from berth_crds import names
 
 PROGRAM: Final = "berth-agent"
 
 INTERVAL_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
 DEADLINE_SECONDS: Final = 5.0
-LEVELS: Final = ("debug", "info", "warning", "error")
+# The names of NVIDIA's own plugin, whole, shared and cut into MIG instances.
+GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVIDIA_MIG_PREFIX}*")
+SYSFS: Final = Path("/sys")
+PROCFS: Final = Path("/proc")
 
 _NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -27,6 +32,9 @@ DESCRIPTION: Final = """\
 Looks at the cards of one node and keeps three things true in the cluster: the node's
 Device (what is there and how it fares), a GpuPod for each pod that was given cards, and
 a Lease in the namespace berth-nodes that vouches for both.
+
+The cards are those that the NVIDIA driver tells, unless they are simulated. Without a
+driver the agent stays, says so in the Device, and goes on once the driver is there.
 """
 
 EPILOG: Final = """\
@@ -44,6 +52,10 @@ minor, or the whole source of a node; what it does not name is well:
              "5": {"lost": true, "reason": "GpuIsLost"},
              "source": {"reason": "DriverNotLoaded", "message": "no driver"}}}
 "source": {"hang": true} makes the probe hang until the file says otherwise.
+
+With --pod-resources the kubelet is asked what it gave to whom, and each GpuPod says
+whether that is what its pod was given. The folder of the socket must be mounted rather
+than the socket, which is another one after each start of the kubelet.
 """
 
 
@@ -60,17 +72,38 @@ class SimulatedNode:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class HardwareNode:
+    """A node whose cards are real, and where its kernel tells about them."""
+
+    name: str
+    sysfs: Path = SYSFS
+    procfs: Path = PROCFS
+    devices: Path | None = None
+    ignored_xids: choices.Xids = choices.NO_XIDS
+    critical_xids: choices.Xids = choices.NO_XIDS
+
+
+Node = SimulatedNode | HardwareNode
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
     """All choices, checked as far as they can be without looking at anything."""
 
-    nodes: tuple[SimulatedNode, ...]
+    nodes: tuple[Node, ...]
     faults: Path | None = None
     kubeconfig: Path | None = None
     context: str | None = None
+    context_by_node: bool = False
     interval: float = INTERVAL_SECONDS
     lease_seconds: int = LEASE_SECONDS
     deadline: float = DEADLINE_SECONDS
     log_level: str = "info"
+    pod_resources: Path | None = None
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    listen: str = ""
+    dcgm_names: bool = False
+    node_labels: bool = True
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str) -> Settings:
@@ -81,10 +114,16 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         faults=given["faults"],
         kubeconfig=given["kubeconfig"],
         context=given["context"],
+        context_by_node=given["context_by_node"],
         interval=given["interval"],
         lease_seconds=given["lease_duration"],
         deadline=given["sample_deadline"],
         log_level=given["log_level"],
+        pod_resources=given["pod_resources"],
+        gpu_resources=given["gpu_resources"],
+        listen=given["listen"],
+        dcgm_names=given["dcgm_names"],
+        node_labels=given["node_labels"],
     )
     _check(settings)
     return settings
@@ -106,6 +145,9 @@ def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParse
         allow_abbrev=False,
     )
     _add_subject(parser, environment, host)
+    _add_health(parser, environment)
+    _add_kubelet(parser, environment)
+    _add_told(parser, environment)
     _add_cluster(parser, environment)
     _add_pace(parser, environment)
     return parser
@@ -135,7 +177,80 @@ def _add_subject(parser: argparse.ArgumentParser, environment: Mapping[str, str]
         default=_path(environment, "FAULTS"),
         help="JSON file that breaks simulated cards",
     )
+    for flag, tree in (("sysfs", SYSFS), ("procfs", PROCFS)):
+        group.add_argument(
+            f"--{flag}",
+            metavar="FOLDER",
+            type=Path,
+            default=_path(environment, flag.upper()) or tree,
+            help="where the node's kernel tells about real cards (default: %(default)s)",
+        )
+    group.add_argument(
+        "--devices",
+        metavar="FOLDER",
+        type=Path,
+        default=_path(environment, "DEVICES"),
+        help="folder of JSON files that name further devices beside real cards",
+    )
     parser.set_defaults(fallback_node=node or host.lower(), fallback_simulated=several)
+
+
+def _add_health(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    group = parser.add_argument_group("which errors count")
+    for flag, what, theirs in (
+        ("ignored-xids", "never make a card unhealthy", "DP_DISABLE_HEALTHCHECKS"),
+        ("critical-xids", "always do, even where they are ignored", "DP_ENABLE_HEALTHCHECKS"),
+    ):
+        group.add_argument(
+            f"--{flag}",
+            metavar="XIDS",
+            type=words.xids,
+            default=environment.get(f"BERTH_{flag.upper().replace('-', '_')}") or environment.get(theirs, ""),
+            help=f"NVIDIA's errors, by commas or `all`, that {what} (also read from {theirs})",
+        )
+
+
+def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    group = parser.add_argument_group("which kubelet")
+    group.add_argument(
+        "--pod-resources",
+        metavar="SOCKET",
+        type=Path,
+        default=_path(environment, "POD_RESOURCES"),
+        help="where the node's kubelet tells which devices it gave to whom (default: it is not asked)",
+    )
+    group.add_argument(
+        "--gpu-resources",
+        metavar="NAMES",
+        type=words.patterns,
+        default=environment.get("BERTH_GPU_RESOURCES") or ",".join(GPU_RESOURCES),
+        help="which resources of the kubelet are GPUs, by commas, * for anything (default: %(default)s)",
+    )
+
+
+def _add_told(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    group = parser.add_argument_group("what to tell beside")
+    group.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=words.address,
+        default=environment.get("BERTH_LISTEN", ""),
+        help="serve /metrics and /healthz there (default: nothing is served)",
+    )
+    for flag, usual, what in (
+        ("dcgm-names", False, "name what cards measure as the DCGM exporter does (DCGM_FI_DEV_...)"),
+        (
+            "node-labels",
+            True,
+            "label the Node with what its cards have in common (berth.dev/gpu.product, ...)",
+        ),
+    ):
+        group.add_argument(
+            f"--{flag}",
+            action=argparse.BooleanOptionalAction,
+            default=_switch(environment, flag, usual=usual),
+            help=what,
+        )
 
 
 def _add_cluster(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
@@ -150,6 +265,12 @@ def _add_cluster(parser: argparse.ArgumentParser, environment: Mapping[str, str]
     group.add_argument(
         "--context", default=environment.get("BERTH_CONTEXT") or None, help="context of the kubeconfig"
     )
+    group.add_argument(
+        "--context-by-node",
+        action=argparse.BooleanOptionalAction,
+        default=_switch(environment, "context-by-node", usual=False),
+        help="speak for each node in the context of its name: one process may then stand for several agents",
+    )
 
 
 def _add_pace(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
@@ -157,31 +278,41 @@ def _add_pace(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -
     group.add_argument(
         "--interval",
         metavar="SECONDS",
-        type=_seconds,
+        type=words.seconds,
         default=environment.get("BERTH_INTERVAL") or INTERVAL_SECONDS,
         help="from one look to the next (default: %(default)s)",
     )
     group.add_argument(
         "--lease-duration",
         metavar="SECONDS",
-        type=_whole_seconds,
+        type=words.whole_seconds,
         default=environment.get("BERTH_LEASE_DURATION") or LEASE_SECONDS,
         help="how long the Lease vouches, in whole seconds (default: %(default)s)",
     )
     group.add_argument(
         "--sample-deadline",
         metavar="SECONDS",
-        type=_seconds,
+        type=words.seconds,
         default=environment.get("BERTH_SAMPLE_DEADLINE") or DEADLINE_SECONDS,
         help="how long one look may take before its source counts as hung (default: %(default)s)",
     )
     group.add_argument(
         "--log-level",
         metavar="LEVEL",
-        type=_level,
+        type=words.level,
         default=environment.get("BERTH_LOG_LEVEL") or "info",
-        help=f"how much to say on stderr: {', '.join(LEVELS)} (default: %(default)s)",
+        help=f"how much to say on stderr: {', '.join(words.LEVELS)} (default: %(default)s)",
     )
+
+
+def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
+    name = f"BERTH_{flag.upper().replace('-', '_')}"
+    if not environment.get(name):
+        return usual
+    try:
+        return words.yes_or_no(environment[name])
+    except argparse.ArgumentTypeError as error:
+        raise Refused(f"{name}: {error}.") from None
 
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:
@@ -189,45 +320,23 @@ def _path(environment: Mapping[str, str], name: str) -> Path | None:
     return Path(text) if text else None
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above zero")
-    return value
-
-
-def _whole_seconds(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds above zero")
-    return int(text)
-
-
-def _level(text: str) -> str:
-    # Not `choices`: argparse does not hold a default, and so the environment, against those.
-    if text.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(LEVELS)}")
-    return text.lower()
-
-
 # ---------------------------------------------------------------- which nodes
 
 
-def _nodes(given: Mapping[str, object]) -> tuple[SimulatedNode, ...]:
-    """Choose between the two forms: this one node, or several by name."""
+def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
+    """Choose between the forms: this one node, made up or real, or several made up by name."""
     several = given["simulated_node"] or ([] if given["simulate"] else given["fallback_simulated"])
     if several and (given["simulate"] or given["node"]):
         raise Refused("--simulated-node names its nodes itself and goes with neither --node nor --simulate.")
-    assert isinstance(several, list)  # noqa: S101  what argparse's `append` makes
     if several:
         return tuple(_simulated(text) for text in several)
-    if not given["simulate"]:
-        raise Refused(
-            "This version has no hardware probe yet: give --simulate SHAPE or --simulated-node NAME=SHAPE."
-        )
-    return (SimulatedNode(_node(str(given["node"] or given["fallback_node"])), str(given["simulate"])),)
+    name = _node(given["node"] or given["fallback_node"])
+    if given["simulate"]:
+        return (SimulatedNode(name, given["simulate"]),)
+    if given["faults"]:
+        raise Refused("--faults breaks simulated cards only: give --simulate SHAPE with it.")
+    xids = given["ignored_xids"], given["critical_xids"]
+    return (HardwareNode(name, given["sysfs"], given["procfs"], given["devices"], *xids),)
 
 
 def _simulated(text: str) -> SimulatedNode:
@@ -245,9 +354,13 @@ def _node(name: str) -> str:
 
 def _check(settings: Settings) -> None:
     """Refuse choices that make no sense together."""
-    names = [node.name for node in settings.nodes]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    nodes = [node.name for node in settings.nodes]
+    if twice := sorted({name for name in nodes if nodes.count(name) > 1}):
         raise Refused(f"The node {twice[0]} is given twice.")
+    if settings.context and settings.context_by_node:
+        raise Refused("--context names one context for all nodes: it does not go with --context-by-node.")
+    if settings.pod_resources and len(nodes) > 1:
+        raise Refused("--pod-resources is the socket of one kubelet: it goes with one node alone.")
     if settings.lease_seconds <= settings.interval + settings.deadline:
         raise Refused(
             f"--lease-duration ({settings.lease_seconds} s) must be longer than --interval"

@@ -19,11 +19,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from berth_agent import probe
+from berth_agent import boards, probe
 from berth_crds import catalog, names, vocabulary
 
-MOST_CARDS: Final = 64  # The schema takes no more, of cards and of partitions.
-PARTITION_SIZES: Final = (8, 4, 2, 1)
+MOST_CARDS: Final = 64  # The schema takes no more.
 BUSES_PER_ROOT: Final = 4
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, names.GROUP)
 DRIVER: Final = probe.Driver(version="simulated")
@@ -101,11 +100,12 @@ def _on_board(model: catalog.Model, *, board: int, first_root: int, minors: list
 def machine(node: str, shape: str) -> probe.Sample:
     """Make up a whole healthy node."""
     slots = tuple(_slots(parse(shape)))
+    cards = tuple(_card(node, slot, slots) for slot in slots)
     return probe.Sample(
         driver=DRIVER,
         boot_id=_identity(node, "boot"),
-        cards=tuple(_card(node, slot, slots) for slot in slots),
-        partitions=tuple(itertools.islice(_partitions(node, slots), MOST_CARDS)),
+        cards=cards,
+        partitions=boards.partitions(cards),
     )
 
 
@@ -152,29 +152,6 @@ def _link(node: str, slot: Slot, peer: Slot) -> probe.Link:
     if slot.numa_node == peer.numa_node:
         return probe.Link(_uuid(node, peer), vocabulary.LinkKind.NUMA)
     return probe.Link(_uuid(node, peer), vocabulary.LinkKind.SYSTEM)
-
-
-def _partitions(node: str, slots: tuple[Slot, ...]) -> Iterator[probe.Partition]:
-    """Cut every full board with an NVLink switch into groups, the largest first."""
-    boards = {key: tuple(group) for key, group in itertools.groupby(slots, key=lambda slot: slot.board)}
-    switched = tuple(
-        seated
-        for seated in boards.values()
-        if seated[0].model.board.nvlinks is catalog.Nvlinks.FULL
-        and len(seated) == seated[0].model.board.cards
-    )
-    for size, seated in itertools.product(PARTITION_SIZES, switched):
-        for start in range(0, len(seated), size):
-            yield _partition(node, seated[start : start + size])
-
-
-def _partition(node: str, seated: tuple[Slot, ...]) -> probe.Partition:
-    several = len(seated) > 1
-    return probe.Partition(
-        members=tuple(_uuid(node, slot) for slot in seated),
-        link=vocabulary.LinkKind.NVLINK if several else None,
-        score=seated[0].model.board.count if several else 0,
-    )
 
 
 # ---------------------------------------------------------------- faults

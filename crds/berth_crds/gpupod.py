@@ -2,8 +2,9 @@
 
 The allocation stands on the pod itself, written once by the Binding. The agent of the
 pod's node copies it here, beside what the kubelet and the driver say, so that people and
-programs can see at a glance whether the two agree. A GpuPod is owned by its pod, by uid:
-a pod that is deleted and made again is a new record.
+programs can see at a glance whether the two agree. A pod that has cards without an
+allocation that can be read gets a GpuPod, too: it names what the kubelet gave. A GpuPod is
+owned by its pod, by uid: a pod that is deleted and made again is a new record.
 
 The docstrings are the manual: `kubectl explain gpupod.spec` prints them.
 """
@@ -56,7 +57,7 @@ class HoldingContainer(shapes.Model):
 
 
 class GpuPodSpec(shapes.Model):
-    """What the pod was given, as its allocation says. The agent of the pod's node writes it."""
+    """What the pod was given, by its allocation or else by the kubelet. The agent of its node writes it."""
 
     node: Annotated[
         shapes.NodeName,
@@ -81,7 +82,8 @@ class GpuPodSpec(shapes.Model):
     """Uid of the pod, which tells it from an earlier pod of the same name."""
 
     containers: Annotated[tuple[HoldingContainer, ...], shapes.keyed("name")] = ()
-    """The containers that were given something. Absent or empty: the allocation could not be read."""
+    """The containers that were given something. Absent or empty: nothing is known to be given, and yet
+    the pod is seen on a card."""
 
 
 class Grant(shapes.Model):
@@ -108,8 +110,8 @@ class GpuPodStatus(shapes.Model):
     none."""
 
     granted: Annotated[tuple[Grant, ...], shapes.keyed("container", "source", at_most=128)] = ()
-    """What each source says that each container holds. Absent or empty: no source has said anything
-    yet."""
+    """What each source says that each container holds. A source that says nothing of a container is
+    not listed with it. Absent or empty: no source says anything."""
 
     conditions: shapes.Conditions = ()
     """Verified: "True" when what is held is what was given; "False" with reason Mismatch and both
@@ -119,7 +121,8 @@ class GpuPodStatus(shapes.Model):
 class GpuPod(shapes.Model):
     """Which cards one pod was given, and which it really holds.
 
-    It has the name and namespace of its pod and goes when the pod goes. Berth writes it; people read it.
+    It has the name and namespace of its pod and goes when the pod goes. The agent of the pod's node
+    writes it; people read it, and so does the operator where the allocation on the pod cannot be read.
     """
 
     api_version: str = ""
@@ -132,7 +135,7 @@ class GpuPod(shapes.Model):
     """Standard object metadata."""
 
     spec: GpuPodSpec
-    """What the pod was given, as its allocation says. The agent of the pod's node writes it."""
+    """What the pod was given, by its allocation or else by the kubelet. The agent of its node writes it."""
 
     status: GpuPodStatus = pydantic.Field(default_factory=GpuPodStatus)
     """What the pod really holds, and whether that is what it was given. The agent writes it."""

@@ -64,6 +64,8 @@ MINORS: Final = f"{GROUP}/minors"
 TERM: Final = f"{GROUP}/term"
 FENCED_LABEL: Final = f"{GROUP}/fenced"
 
+# A person's word to the agent, on a Device: cards that were repaired.
+REPAIRED: Final = f"{GROUP}/repaired"
 
 CONTAINER_INFIX: Final = f".devices.{GROUP}/"
 

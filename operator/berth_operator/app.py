@@ -23,9 +23,10 @@ from aiohttp import web
 from berth_crds.client import api
 from berth_operator import metrics
 from berth_operator import settings as settings_
-from berth_operator.engine import audits, ledger, loop, records, stock, summaries, watchdog
+from berth_operator.engine import audits, ledger, loop, pace, records, stock, summaries, watchdog
 from berth_operator.http_api import auth, pages, server
 from berth_operator.kube import (
+    auditor,
     elector,
     events,
     feeds,
@@ -42,6 +43,10 @@ log = logging.getLogger(__name__)
 
 AGENT: Final = "berth-operator"
 SUMMARY_SECONDS: Final = 0.5
+# What is written for people alone, a second: little while binds are under way, more when none is.
+ASIDE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
+# Kopf reads all Devices when it starts; the binds that wait for a new leader come first.
+KOPF_WAITS_SECONDS: Final = (0.5, 10.0)
 DRAIN_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = writer.SERVER_SECONDS + 1.0  # What an old leader sent last is over after this.
 EXIT_LOST: Final = 3
@@ -64,12 +69,24 @@ class Operator:
         self._clock = clock
         self._book = ledger.Ledger(clock)
         self._dog = watchdog.Watchdog(self._book, clock=clock)
-        self._events = events.Events(session, wall=wall, instance=identity)
+        aside = pace.behind(self._binding, **ASIDE)
+        self._events = events.Events(
+            session,
+            pace.Pace(clock, aside),
+            wall=wall,
+            instance=identity,
+            on_drop=measured.event_dropped,
+        )
         self._teller = tellers.Teller(session, self._events, wall=wall)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._teller)
         self._elector = elector.Elector(session, identity, clock=clock, wall=wall, timing=timing)
-        self._reconciler = reconciler.Reconciler(session.link, agent=AGENT, wall=wall, tally=measured.writes)
+        self._reconciler = reconciler.Reconciler(
+            session.link, pace.Pace(clock, aside), agent=AGENT, wall=wall, tally=measured.writes
+        )
         self._measured = measured
+        self._auditor = auditor.Auditor(
+            session, self._book, clock=clock, report=measured.audited, mend=self._feeds.retell
+        )
         self._notes = records.Records(measured.scheduling, wall=wall)
         self._rounds: loop.Loop | None = None
         measured.watch(lambda: stock.take(self._book, clock()))
@@ -90,7 +107,8 @@ class Operator:
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
                 log.info("the picture is complete: %r", self._book)
-                await self._lead_when_elected(stop, background)
+                async with tasks(self._auditor.run(self._chosen.audit_period)) as auditing:
+                    await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
         """Tell the state in words."""
@@ -151,12 +169,15 @@ class Operator:
         gc.set_threshold(50_000, 20, 100)
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
-        limits = loop.Limits(binds_at_once=self._chosen.binds_at_once, bind_deadline=writer.SERVER_SECONDS)
-        hand = writer.Writer(self._session, term=term.name, leads=self._elector.leads)
+        limits = loop.Limits(
+            binds_at_once=self._chosen.binds_at_once,
+            binds_a_second=self._chosen.binds_per_second,
+            bind_deadline=writer.SERVER_SECONDS,
+        )
+        hand = writer.Writer(self._session, term=term.name, leads=self._elector.leads, clock=self._clock)
         rounds = self._rounds = loop.Loop(
             self._book, hand, self._teller, clock=self._clock, limits=limits, notes=self._notes
         )
-        self._reconciler.start()
         self._leading, self._settled = True, False
         self._measured.leadership.leads(now=True)
         async with tasks(rounds.run(), self._summarise()) as deciding:
@@ -168,11 +189,24 @@ class Operator:
                 self._settled = True
 
     async def _summarise(self) -> None:
+        await self._first_binds()
+        await asyncio.to_thread(self._reconciler.start)
         self._book.touched.update(row.name for row in self._book.picture.each())
         while True:
             touched, self._book.touched = self._book.touched, set()
             self._reconciler.want(summaries.take(self._book.picture, touched))
             await asyncio.sleep(SUMMARY_SECONDS)
+
+    async def _first_binds(self) -> None:
+        """Let the pods that waited for a leader go first, within reason."""
+        pause, patience = KOPF_WAITS_SECONDS
+        latest = self._clock() + patience
+        await asyncio.sleep(pause)
+        while self._binding() and self._clock() < latest:  # noqa: ASYNC110  it is nobody's event
+            await asyncio.sleep(pause)
+
+    def _binding(self) -> bool:
+        return self._rounds is not None and self._rounds.busy
 
     async def _step_down(self) -> None:
         self._leading = False

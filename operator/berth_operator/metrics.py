@@ -202,15 +202,30 @@ class Metrics:
         self.scheduling = Scheduling(self.registry)
         self.writes = Writes(self.registry)
         self.leadership = Leadership(self.registry)
+        self._events_dropped = prometheus.Counter(
+            f"{PREFIX}_events_dropped",
+            "Events that were never posted, because too many waited for it.",
+            registry=self.registry,
+        )
+        self._audits = prometheus.Counter(
+            f"{PREFIX}_ledger_audits",
+            "Comparisons of the ledger with one that was rebuilt from the API.",
+            registry=self.registry,
+        )
         self._drift = prometheus.Gauge(
             f"{PREFIX}_ledger_drift",
-            "Nodes, Devices, holds and asks of pods in which the ledger differs from one that was rebuilt "
+            "Nodes, Devices, holds and waiting pods in which the ledger differs from one that was rebuilt "
             "from the API: always 0.",
             registry=self.registry,
         )
 
-    def drifted(self, differences: int) -> None:
-        """Note in how many things the ledger was found to differ from one that was rebuilt."""
+    def event_dropped(self) -> None:
+        """Count an Event that was never posted, because too many waited."""
+        self._events_dropped.inc()
+
+    def audited(self, differences: int) -> None:
+        """Note an audit, and in how many things the ledger differed from one that was rebuilt."""
+        self._audits.inc()
         self._drift.set(differences)
 
     def watch(self, take: Callable[[], Stock]) -> None:

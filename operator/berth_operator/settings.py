@@ -27,7 +27,9 @@ class Settings:
     lease_duration: float = 6.0
     renew_deadline: float = 4.0
     retry_period: float = 1.0
-    binds_at_once: int = 64
+    binds_at_once: int = 128
+    binds_per_second: float = 0.0
+    audit_period: float = 600.0
     log_level: str = "info"
 
 
@@ -63,13 +65,24 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(text: str) -> float:
+def _number(text: str) -> float:
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        value = math.nan
+        return math.nan
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number a second, nor 0 for no limit")
     return value
 
 
@@ -79,16 +92,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _level(text: str) -> str:
-    if text.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(LEVELS)}")
-    return text.lower()
+def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
+    def chosen(text: str) -> str:
+        if text.lower() not in words:
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(words)}")
+        return text.lower()
 
-
-def _metrics_auth(text: str) -> str:
-    if text.lower() not in METRICS_AUTH:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(METRICS_AUTH)}")
-    return text.lower()
+    return chosen
 
 
 def _address(text: str) -> str:
@@ -125,13 +135,28 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
     ),
     (
         "metrics-auth",
-        _metrics_auth,
+        _one_of(METRICS_AUTH),
         "open",
         "who may read /metrics, which names no pod: open (whoever reaches the port) or token (as for /debug)",
     ),
     ("lease-duration", _seconds, 6.0, "seconds after which a silent leader may be replaced"),
     ("renew-deadline", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
     ("retry-period", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),
-    ("binds-at-once", _count, 64, "Bindings under way at the same time"),
-    ("log-level", _level, "info", "debug, info, warning or error"),
+    ("binds-at-once", _count, 128, "Bindings under way at the same time"),
+    (
+        "binds-per-second",
+        _rate,
+        0.0,
+        (
+            "the most Bindings to send in a second, for an API server that must be spared; 0: no limit. A "
+            "server that asks for a rest (429, Retry-After) gets it in any case"
+        ),
+    ),
+    (
+        "audit-period",
+        _seconds,
+        600.0,
+        "seconds between two comparisons of the ledger with the API (metric berth_ledger_drift, always 0)",
+    ),
+    ("log-level", _one_of(LEVELS), "info", "debug, info, warning or error"),
 )

@@ -13,22 +13,27 @@ import contextlib
 import datetime as dt
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
-from berth_agent import loop, simulated
+from berth_agent import loop, probe, processes, simulated
+from berth_agent.kubelet import podresources
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import api, connection, errors, lease, resources
+from support import nodes
+from support.nvml import presets
 from testbed import audit, waiting
 from testbed import cluster as clusters
 
 ROOT = Path(__file__).parents[2]
 INTERVAL = 0.2
+PATIENCE = 15.0
 USER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
 
 T = TypeVar("T")
@@ -52,7 +57,7 @@ kind: ClusterRole
 metadata: {{name: {name}}}
 rules:
 - {{apiGroups: [""], resources: [nodes, pods], verbs: [get, list, watch]}}
-- {{apiGroups: [berth.dev], resources: [devices, gpupods], verbs: [get, list, watch]}}
+- {{apiGroups: [berth.dev], resources: [devices, gpupods, placementpolicies], verbs: [get, list, watch]}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -101,6 +106,36 @@ class Thing(wire.Struct, frozen=True):
     metadata: wire.Meta
 
 
+class Crowd:
+    """Processes on cards, and a made tree of what the kernel tells of them."""
+
+    def __init__(self, procfs: Path) -> None:
+        self.procfs = procfs
+        self.there: dict[int, processes.Process] = {}
+
+    def enter(self, pid: int, uuid: str, *, cgroup: str = "/system.slice") -> None:
+        """Have a process be on a card."""
+        (self.procfs / str(pid)).mkdir(parents=True, exist_ok=True)
+        (self.procfs / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
+        self.there[pid] = processes.Process(pid, uuid, 1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """A probe with processes on its cards."""
+
+    cards: probe.Probe
+    crowd: Crowd
+
+    def sample(self) -> probe.Outcome:
+        """Look at the cards."""
+        return self.cards.sample()
+
+    def processes(self) -> tuple[processes.Process, ...]:
+        """Look at the processes."""
+        return tuple(self.crowd.there.values())
+
+
 class Scene:
     """One node, the agent that speaks for it, and an administrator."""
 
@@ -111,21 +146,30 @@ class Scene:
         self.node = f"agent-{secrets.token_hex(3)}"
         self.shape = "2xA100-SXM4-80GB"
         self.faults = tmp_path / "faults.json"
+        # Who tells what pods hold: the simulated cards, unless a kubelet or a crowd is asked.
+        self.socket: Path | None = None
+        self.crowd: Crowd | None = None
+        # A card that answers is well at once, unless a test is about the way back.
+        self.rules = nodes.AT_ONCE
+        self.deadline = 5.0
+        self.clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 
     # The agent.
 
     @contextlib.asynccontextmanager
-    async def agent(self, *, kubeconfig: Path | None = None, name: str = "agent-1") -> AsyncIterator[None]:
+    async def agent(
+        self,
+        *,
+        kubeconfig: Path | None = None,
+        name: str = "agent-1",
+        source: probe.Probe | None = None,
+        labels: bool = False,
+    ) -> AsyncIterator[None]:
         """Run the agent of the node; it must not have failed when it is stopped."""
         where = kubeconfig or self.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
-        machine = simulated.machine(self.node, self.shape)
-        subject = loop.Subject(
-            self.node,
-            simulated.SimulatedProbe(machine, simulated.FaultFile(self.faults, self.node)),
-            vocabulary.GrantSource.SIMULATED,
-        )
-        means = loop.Means(clock=lambda: dt.datetime.now(dt.UTC), chance=random.random, identity=name)
-        pace = loop.Pace(INTERVAL, deadline=5, lease_seconds=40)
+        subject = replace(self._subject(source), labels=labels)
+        means = loop.Means(clock=self.clock, chance=random.random, identity=name, seconds=time.monotonic)
+        pace = loop.Pace(INTERVAL, deadline=self.deadline, lease_seconds=40)
         async with api.Api(connection.load(where), agent="berth-agent-test") as session:
             task = asyncio.create_task(loop.run_node(session, subject, pace, means))
             try:
@@ -135,6 +179,28 @@ class Scene:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    def _subject(self, source: probe.Probe | None) -> loop.Subject:
+        machine = simulated.machine(self.node, self.shape)
+        cards = source or simulated.SimulatedProbe(machine, simulated.FaultFile(self.faults, self.node))
+        return loop.Subject(
+            self.node,
+            Crowded(cards, self.crowd) if self.crowd else cards,
+            None if self.socket or self.crowd else vocabulary.GrantSource.SIMULATED,
+            kubelet=podresources.PodResources(self.socket, deadline=1) if self.socket else None,
+            procfs=self.crowd.procfs if self.crowd else Path("/nowhere"),
+            chosen=self.rules,
+        )
+
+    def crowded(self, tmp_path: Path) -> Crowd:
+        """Have a driver that tells processes, and give them."""
+        self.crowd = Crowd(tmp_path / "proc")
+        return self.crowd
+
+    def uuid(self, minor: int) -> str:
+        """Name a card of the node."""
+        cards = simulated.machine(self.node, self.shape).read()
+        return next(each.uuid for each in cards if each.minor == minor)
 
     def limited_account(self) -> Limited:
         """Make an account that may read what an agent reads, and write nothing but Leases."""
@@ -164,9 +230,11 @@ class Scene:
         found = self.admin.get(resources.GPU_PODS, name, into=wire.GpuPod, namespace=self.namespace)
         return await _or_none(found)
 
-    async def until_device(self, holds: Callable[[wire.Device], object], *, what: str) -> wire.Device:
+    async def until_device(
+        self, holds: Callable[[wire.Device], object], *, what: str, seconds: float = PATIENCE
+    ) -> wire.Device:
         """Wait until the Device is there and something holds of it."""
-        return await self._until(self.device, holds, what=what)
+        return await self._until(self.device, holds, what=what, seconds=seconds)
 
     async def until_lease(self, holds: Callable[[lease.Lease], object], *, what: str) -> lease.Lease:
         """Wait until the Lease is there and something holds of it."""
@@ -187,13 +255,18 @@ class Scene:
         await waiting.eventually(gone, what=f"the GpuPod {name} to go")
 
     async def _until(
-        self, read: Callable[[], Awaitable[T | None]], holds: Callable[[T], object], *, what: str
+        self,
+        read: Callable[[], Awaitable[T | None]],
+        holds: Callable[[T], object],
+        *,
+        what: str,
+        seconds: float = PATIENCE,
     ) -> T:
         async def found() -> T | None:
             thing = await read()
             return thing if thing is not None and holds(thing) else None
 
-        return await waiting.eventually(found, what=what)
+        return await waiting.eventually(found, what=what, seconds=seconds)
 
     # What the administrator does.
 
@@ -212,6 +285,13 @@ class Scene:
             "target": {"kind": "Node", "name": self.node},
         }
         await self.admin.create(resources.PODS, binding, namespace=self.namespace, sub="binding")
+        return await self.pod_uid(name)
+
+    async def foreign_pod(self, name: str) -> str:
+        """Create a pod that somebody else has bound to the node, and give its uid."""
+        containers = [{"name": "main", "image": "none"}]
+        body = {"metadata": {"name": name}, "spec": {"nodeName": self.node, "containers": containers}}
+        await self.admin.create(resources.PODS, body, namespace=self.namespace)
         return await self.pod_uid(name)
 
     def allocation(self, minor: int) -> str:
@@ -273,3 +353,17 @@ async def scene(
     yield scene
     with contextlib.suppress(errors.NotFound):
         await admin.delete(resources.NODES, scene.node)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[nodes.Place]:
+    """Lend a maker of nodes under the mock of NVML; they are taken down at the end."""
+    standing: list[Iterator[nodes.Mocked]] = []
+
+    def make(preset: presets.Preset) -> nodes.Mocked:
+        standing.append(nodes.mocked(preset)(tmp_path / str(len(standing)), monkeypatch))
+        return next(standing[-1])
+
+    yield make
+    for each in standing:
+        next(each, None)

@@ -8,6 +8,7 @@ import pytest
 
 from berth_agent import describe, probe, simulated
 from berth_crds import vocabulary, wire
+from support import nodes
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 LATER = NOON + dt.timedelta(minutes=5)
@@ -41,7 +42,7 @@ def status(
 ) -> wire.DeviceStatus:
     """Describe the status of the pair, which is known already."""
     said = describe.spec("n1", outcome, describe.spec("n1", PAIR, None))
-    return describe.status(outcome, said, before, now=now)
+    return nodes.status(outcome, said, before, now=now)
 
 
 # ---------------------------------------------------------------- spec
@@ -73,7 +74,9 @@ def test_zero_and_false_are_written() -> None:
 
 def test_mig_instances_are_described() -> None:
     """An instance stands with its ids and its slices, the first of which is zero."""
-    instance = probe.MigInstance("MIG-1", "1g.10gb", 10_468_982_784, gi=7, ci=0, start=0, size=1)
+    instance = probe.MigInstance(
+        "MIG-1", "1g.10gb", 10_468_982_784, gi=7, ci=0, placement=probe.MigPlacement(0, 1)
+    )
     card = dataclasses.replace(next(PAIR.read()), mig=probe.Mig(enabled=True, instances=(instance,)))
 
     written = msgspec.to_builtins(describe.card(card))["mig"]
@@ -163,7 +166,7 @@ def test_card_lost_before_it_was_known_leaves_no_dangling_link() -> None:
 
     assert [(card.minor, card.links) for card in spec.devices] == [(0, ())]
     assert spec.summary == wire.SpecSummary("A100-SXM4-80GB x1", 1)
-    after = describe.status(without(1), spec, NOTHING, now=NOON)
+    after = nodes.status(without(1), spec, now=NOON)
     assert after.devices == ()
     assert "Card 1: it does not answer" in after.conditions[0].message
 

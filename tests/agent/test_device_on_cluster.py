@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent import programs
 from berth_agent import describe, simulated
 from berth_agent.publish import writer
 from berth_crds import names, wire
@@ -271,20 +269,46 @@ async def test_hung_probe_neither_silences_nor_keeps_the_program(
         *("--faults", str(scene.faults), "--interval", "0.2", "--sample-deadline", "0.3"),
         *("--kubeconfig", str(berth.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT))),
     ]
-    log = (tmp_path / "log").open("wb")
-    agent = subprocess.Popen(command, stderr=log)  # noqa: ASYNC220  only started here
-    try:
+    async with programs.running(command, tmp_path / "log") as agent:
         hung = await scene.until_device(lambda it: it.status.conditions, what="the condition")
         first = await scene.until_lease(lambda it: it.spec.renew_time, what="the Lease")
         await scene.until_lease(lambda it: it.spec.renew_time != first.spec.renew_time, what="a renewal")
-        told = time.monotonic()
-        agent.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(agent.wait, 10) == 0
-        assert time.monotonic() - told < 2
-    finally:
-        agent.kill()
-        agent.wait()
-        log.close()
+        await programs.ends(agent)
 
     assert [(each.status, each.reason) for each in hung.status.conditions] == [("False", "Hung")]
     assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+async def test_api_away_at_the_start_is_waited_for(scene: Scene) -> None:
+    """An agent that finds no API server when it starts publishes all there is once there is one."""
+    await scene.create_node()
+    await scene.bound_pod("p")
+    account = names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT
+    async with proxy.Proxy(scene.cluster.port) as wire_:
+        wire_.refuse()
+        through = scene.cluster.kubeconfig_for(*account, server=wire_.server)
+        async with scene.agent(kubeconfig=through):
+            await asyncio.sleep(1.0)
+            assert await scene.device() is None
+            await wire_.accept()
+
+            await scene.until_device(ready, what="the Device")
+            await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
+            await scene.until_lease(lambda it: it.spec.holder_identity, what="the Lease")
+
+
+async def test_names_that_join_alike_are_told_apart(scene: Scene) -> None:
+    """Pods whose namespace and name make one word when put together have a record each."""
+    await scene.create_node()
+    spaces = [f"{scene.namespace}-b", scene.namespace]
+    for minor, (space, name) in enumerate(zip(spaces, ("c", "b-c"), strict=True)):
+        scene.namespace = space
+        if minor == 0:
+            scene.cluster.kubectl("create", "namespace", space)
+            scene.cluster.service_account(space, "default")
+        await scene.bound_pod(name, minor=minor)
+    async with scene.agent():
+        for minor, (space, name) in enumerate(zip(spaces, ("c", "b-c"), strict=True)):
+            scene.namespace = space
+            found = await scene.until_gpupod(name, lambda it: it.status.minors, what=name)
+            assert found.status.minors == str(minor)

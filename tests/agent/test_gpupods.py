@@ -40,7 +40,8 @@ def status(
     phase: str, before: wire.GpuPodStatus = NOTHING, *, view: record.View = VIEW, now: dt.datetime = NOON
 ) -> wire.GpuPodStatus:
     """Describe the status of a pod in this phase."""
-    return record.status(pod("", phase=phase), told(), before, view, now=now)
+    told_of = pod("", phase=phase)
+    return record.status(told_of, record.spec(told_of, told(), view), before, view, evidence=None, now=now)
 
 
 # ---------------------------------------------------------------- what was given

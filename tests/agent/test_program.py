@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from berth_agent import __main__ as program
-from berth_agent import loop, simulated
+from berth_agent import board, loop, simulated
 from berth_crds.client import api, connection
 from testbed import ports, waiting
 
@@ -53,11 +54,20 @@ def broken(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        pytest.param([], "no hardware probe yet", id="no probe"),
         pytest.param(["--simulate", "8xA101"], "There is no GPU model 'A101'", id="unknown model"),
         pytest.param(["--interval", "x"], "argument --interval: 'x' is not a number", id="bad number"),
         pytest.param(
+            [*ONE_NODE, "--context-by-node", "--kubeconfig", "/nonexistent"],
+            "/nonexistent does not exist",
+            id="no contexts for the nodes",
+        ),
+        pytest.param(
             [*ONE_NODE, "--kubeconfig", "/nonexistent"], "/nonexistent does not exist", id="no kubeconfig"
+        ),
+        pytest.param(
+            ["--node", "n1", "--kubeconfig", "/nonexistent"],
+            "/nonexistent does not exist",
+            id="real cards, no kubeconfig",
         ),
         pytest.param([*ONE_NODE, "--kubeconfig", "BROKEN"], "is not YAML", id="broken kubeconfig"),
         pytest.param([*ONE_NODE], "/nonexistent/.kube/config does not exist", id="nothing to connect to"),
@@ -85,6 +95,7 @@ def test_help_tells_every_flag() -> None:
         "8xA100-SXM4-80GB",
         "NODE_NAME",
         '"xid": 79',
+        "--pod-resources SOCKET",
     ):
         assert word in ended.stdout
 
@@ -115,6 +126,30 @@ def test_unreachable_server_is_waited_for(tmp_path: Path, number: signal.Signals
         reservation.release()
 
 
+def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """While a kubelet takes the question and never answers, a signal ends the agent within two seconds."""
+    reservation, log, config = ports.Reservation(), tmp_path / "log", tmp_path / "config"
+    config.write_text(NOWHERE.format(port=reservation.port))
+    kubelet = ("--pod-resources", str(tmp_path / "mute.sock"), "--sample-deadline", "20")
+    with log.open("wb") as output, socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(tmp_path / "mute.sock"))
+        mute.listen()
+        mute.settimeout(20)
+        agent = subprocess.Popen([*AGENT, *ONE_NODE, "--kubeconfig", str(config), *kubelet], stderr=output)
+        try:
+            caller, _ = mute.accept()
+            told = time.monotonic()
+            agent.send_signal(signal.SIGTERM)
+            assert agent.wait(10) == 0
+            assert time.monotonic() - told < 2
+            assert log.read_text().endswith("stopped\n")
+            caller.close()
+        finally:
+            agent.kill()
+            agent.wait()
+            reservation.release()
+
+
 async def test_node_that_fails_is_started_anew(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,12 +163,13 @@ async def test_node_that_fails_is_started_anew(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(loop, "run_node", run_node)
-    means = loop.Means(clock=lambda: dt.datetime.now(dt.UTC), chance=lambda: 0.0, identity="me")
+    means = loop.Means(lambda: dt.datetime.now(dt.UTC), lambda: 0.0, "me", time.monotonic)
     session = api.Api(connection.Connection("http://nowhere"), agent="test")
     probe = simulated.SimulatedProbe(simulated.machine("n", "1xT4"), simulated.FaultFile(None, "n"))
     subjects = [loop.Subject(name, probe, None) for name in ("good", "bad")]
     tasks = [
-        asyncio.create_task(program._keep(session, each, loop.Pace(1, 1, 3), means)) for each in subjects
+        asyncio.create_task(program._keep(session, each, loop.Pace(1, 1, 3), means, board.Board(each.node)))
+        for each in subjects
     ]
 
     async def again() -> bool:

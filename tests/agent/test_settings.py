@@ -1,10 +1,11 @@
 """Settings come from flags and the environment, and bad ones are refused in one sentence."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from berth_agent import settings
+from berth_agent import choices, settings
 
 
 def parse(*arguments: str, **environment: str) -> settings.Settings:
@@ -18,6 +19,14 @@ def test_defaults() -> None:
 
     assert chosen == settings.Settings(nodes=(settings.SimulatedNode("host-1", "8xT4"),))
     assert (chosen.interval, chosen.lease_seconds) == (10.0, 40)
+
+
+def test_cards_are_real_unless_they_are_simulated() -> None:
+    """Without a word about simulation the node's own cards are looked at, in the usual trees or others."""
+    assert parse().nodes == (settings.HardwareNode("host-1", Path("/sys"), Path("/proc")),)
+    assert parse("--node", "n1", "--sysfs", "a", BERTH_PROCFS="b", BERTH_DEVICES="c").nodes == (
+        settings.HardwareNode("n1", Path("a"), Path("b"), Path("c")),
+    )
 
 
 def test_flags_win_over_environment() -> None:
@@ -56,6 +65,17 @@ def test_everything_can_stand_in_the_environment() -> None:
     )
 
 
+def test_kubelet_is_asked_where_its_socket_is_given() -> None:
+    """Without a socket no kubelet is asked; which resources are GPUs may be chosen, by commas."""
+    environment = {"BERTH_POD_RESOURCES": "a.sock", "BERTH_GPU_RESOURCES": "x.io/gpu, x.io/part-*"}
+
+    assert parse("--simulate", "1xT4").pod_resources is None
+    chosen = parse("--simulate", "1xT4", **environment)
+    assert chosen.pod_resources == Path("a.sock")
+    assert chosen.gpu_resources == ("x.io/gpu", "x.io/part-*")
+    assert parse("--simulate", "1xT4", "--pod-resources", "b", **environment).pod_resources == Path("b")
+
+
 def test_one_process_may_speak_for_several_nodes() -> None:
     """--simulated-node may be repeated, and wins over a node that the environment names."""
     chosen = parse("--simulated-node", "a=8xT4", "--simulated-node", "b=1xL4+1xT4", NODE_NAME="me")
@@ -66,7 +86,7 @@ def test_one_process_may_speak_for_several_nodes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        pytest.param([], "no hardware probe yet: give --simulate", id="no probe"),
+        pytest.param(["--faults", "file"], "--faults breaks simulated cards only", id="faults of real cards"),
         pytest.param(["--simulated-node", "a"], "takes NAME=SHAPE", id="node without shape"),
         pytest.param(
             ["--simulated-node", "a=1xT4", "--node", "b"], "neither --node nor", id="two forms at once"
@@ -91,6 +111,14 @@ def test_one_process_may_speak_for_several_nodes() -> None:
             ["--simulate", "1xT4", "--log-level", "loud"], "'loud' is none of debug", id="log level"
         ),
         pytest.param(
+            ["--simulated-node", "a=1xT4", "--simulated-node", "b=1xT4", "--pod-resources", "s"],
+            "one kubelet",
+            id="one kubelet for two nodes",
+        ),
+        pytest.param(
+            ["--simulate", "1xT4", "--gpu-resources", " ,"], "names no resource", id="no resource is a GPU"
+        ),
+        pytest.param(
             ["--simulate", "1xT4", "--colour"], "unrecognized arguments: --colour", id="unknown flag"
         ),
     ],
@@ -109,3 +137,53 @@ def test_environment_is_checked_like_flags() -> None:
         parse("--simulate", "1xT4", BERTH_INTERVAL="-1")
     with pytest.raises(settings.Refused, match="'loud' is none of"):
         parse("--simulate", "1xT4", BERTH_LOG_LEVEL="loud")
+
+
+# ---------------------------------------------------------------- errors that count, and who speaks
+
+
+def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() -> None:
+    """Flags win over our environment, and that over the device plugin's."""
+    theirs = {"DP_DISABLE_HEALTHCHECKS": "all", "DP_ENABLE_HEALTHCHECKS": "79"}
+    (node,) = parse(**theirs).nodes
+    assert isinstance(node, settings.HardwareNode)
+    assert (node.ignored_xids, node.critical_xids) == (choices.xids("all"), choices.xids("79"))
+
+    (node,) = parse("--ignored-xids", "31, 43", BERTH_CRITICAL_XIDS="48", **theirs).nodes
+    assert isinstance(node, settings.HardwareNode)
+    assert (node.ignored_xids, node.critical_xids) == (choices.xids("31,43"), choices.xids("48"))
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "sentence"),
+    [
+        pytest.param(["--ignored-xids", "7x"], {}, "'7x' is neither the number of an XID", id="a bad number"),
+        pytest.param([], {"DP_DISABLE_HEALTHCHECKS": "no"}, "'no' is neither", id="theirs, bad"),
+        pytest.param(["--listen", "here"], {}, "'here' is not HOST:PORT", id="a bad address"),
+        pytest.param(
+            [], {"BERTH_NODE_LABELS": "perhaps"}, "BERTH_NODE_LABELS: 'perhaps'", id="neither yes nor no"
+        ),
+        pytest.param(
+            ["--context", "a", "--context-by-node"], {}, "--context names one context", id="two ways to speak"
+        ),
+    ],
+)
+def test_choices_that_cannot_be_used(words: list[str], environment: dict[str, str], sentence: str) -> None:
+    """Each is refused in a sentence that names it."""
+    with pytest.raises(settings.Refused, match=re.escape(sentence)):
+        parse(*words, **environment)
+
+
+def test_switches_come_from_flags_and_environment() -> None:
+    """A Node is labelled unless that is not wanted; the names of DCGM are had on demand."""
+    plain = parse()
+    assert (plain.node_labels, plain.dcgm_names, plain.context_by_node, plain.listen) == (
+        True,
+        False,
+        False,
+        "",
+    )
+
+    chosen = parse("--no-node-labels", BERTH_DCGM_NAMES="yes", BERTH_LISTEN=":9400")
+    assert (chosen.node_labels, chosen.dcgm_names, chosen.listen) == (False, True, "0.0.0.0:9400")
+    assert parse("--node-labels", BERTH_NODE_LABELS="off").node_labels

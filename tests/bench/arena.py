@@ -11,7 +11,7 @@ import dataclasses
 import datetime as dt
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -116,7 +116,7 @@ class Arena:
         path = f"/apis/{names.API_VERSION}/{names.DEVICES}"
         kind = {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": name}}
         await self.send("POST", path, kind | {"spec": msgspec.to_builtins(spec)})
-        status = msgspec.to_builtins(describe.status(sample, spec, wire.DeviceStatus(), now=now))
+        status = msgspec.to_builtins(describe.status(sample, {}, wire.DeviceStatus(), now=now))
         await self.send("PATCH", f"{path}/{name}/status", {"status": status}, headers=MERGE)
 
     async def police(self, *, wanted: bool) -> None:
@@ -212,6 +212,24 @@ class Arena:
         async with self._session.request(method, path, data=json.dumps(body), headers=headers) as answer:
             text = await answer.text()
             assert answer.ok, f"{method} {path}: {answer.status} {text[:500]}"
+
+    async def read(self, path: str, **params: str) -> Thing:
+        """Read an object or a list."""
+        async with self._session.get(path, params=params) as answer:
+            assert answer.ok, f"GET {path}: {answer.status}"
+            return dict(await answer.json())
+
+    async def news(self, path: str, version: str) -> AsyncIterator[tuple[float, Thing]]:
+        """Give what a watch tells, with the moment when it came, until the server ends the watch."""
+        params = {"watch": "true", "resourceVersion": version}
+        endless = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(path, params=params, timeout=endless) as answer:
+            rest = b""
+            async for chunk in answer.content.iter_any():
+                moment = time.monotonic()  # Before anything is parsed: our own work is nobody's delay.
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield moment, json.loads(line)
 
     async def _each(self, works: Iterable[Awaitable[None]]) -> None:
         todo = iter(works)

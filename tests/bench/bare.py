@@ -18,7 +18,7 @@ from berth_agent import simulated
 from berth_crds import allocation, names
 from berth_crds.client import connection
 
-IN_FLIGHT: Final = 32
+IN_FLIGHT: Final = 128
 ATTEMPTS: Final = 100
 PAUSE_SECONDS: Final = 0.1
 DONE: Final = "every Binding was posted"

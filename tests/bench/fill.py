@@ -8,27 +8,19 @@ until the program is quiet again, so that events posted behind the binds are inc
 
 import argparse
 import asyncio
-import contextlib
 import dataclasses
-import json
-import signal
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench import arena, gauges, systems
+from bench import arena, gauges, lives, scenario, systems
 from testbed import audit, processes
-from testbed import cluster as clusters
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-RESULT: Final = ROOT / "build" / "bench" / "head-to-head.json"
-PATIENCE: Final = 300.0
+RESULT: Final = "head-to-head.json"
 LOG_SECONDS: Final = 1.0  # The server writes a line of the audit log just after its answer.
 GRACE: Final = 10.0
-INTERRUPTED: Final = 130
 COLUMNS: Final = (
     ("pods/s", "pods_per_s", "{:8.0f}"),
     ("CPU ms/pod", "cpu_ms_per_pod", "{:10.2f}"),
@@ -55,11 +47,6 @@ class Row:
     other_writes_per_pod: float
     server_cpu_ms_per_pod: float
     start_cpu_s: float
-
-
-def tell(sentence: str) -> None:
-    """Print one line for the person who waits."""
-    print(f"bench: {sentence}", file=sys.stderr, flush=True)
 
 
 class Bench:
@@ -111,8 +98,8 @@ class Bench:
         number: int,
     ) -> Row:
         pid = program.process.pid
-        before, server_before = await self._until_first(program, watching, sighting)
-        await self._until_last(program, watching, sighting, count=count)
+        before, server_before = await lives.until_first(program, watching, sighting, server=self._server)
+        await lives.until_last(program, watching, sighting, count=count)
         server = gauges.processor_seconds(self._server) - server_before
         cost = await gauges.quiet(pid, self._place.log) - before
         return Row(
@@ -129,52 +116,20 @@ class Bench:
             other_writes_per_pod=0,
         )
 
-    async def _until_last(
-        self,
-        program: processes.Program,
-        watching: asyncio.Task[None],
-        sighting: arena.Sighting,
-        *,
-        count: int,
-    ) -> None:
-        """Wait for the last bind, but not after the program's end."""
-        deadline = time.monotonic() + PATIENCE
-        while not watching.done():
-            await asyncio.wait([watching], timeout=1)
-            if not watching.done() and (not program.alive() or time.monotonic() > deadline):
-                raise SystemExit(f"{sighting.count} of {count} pods bound:\n{processes.tail(program.log)}")
-
-    async def _until_first(
-        self, program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting
-    ) -> tuple[float, float]:
-        """Wait for the first bind, and tell what program and server had computed when it was seen."""
-        deadline = time.monotonic() + PATIENCE
-        pid = program.process.pid
-        while True:
-            found = gauges.processor_seconds(pid), gauges.processor_seconds(self._server)
-            if sighting.count or watching.done():
-                return found
-            if not program.alive() or time.monotonic() > deadline:
-                raise SystemExit(f"no pod was bound:\n{processes.tail(program.log, lines=40)}")
-            await asyncio.sleep(0.005)
-
 
 async def compare(chosen: argparse.Namespace) -> list[Row]:
     """Run everything, the order of the systems reversed from run to run."""
     contestants = [systems.ALL[name] for name in chosen.systems]
     rows: list[Row] = []
-    testbed = clusters.Cluster(controller_manager=False, apiserver_args=arena.LIFTED, tell=tell)
-    with testbed:
-        async with arena.Arena(testbed, tell=tell) as place:
-            await place.furnish(chosen.nodes)
-            bench = Bench(place, chosen.pods, chosen.profile)
-            for system in contestants:
-                tell(f"warming up: {system.title}")
-                await bench.run(system, 0, pods=min(chosen.pods, chosen.warm_up))
-            for number in range(1, chosen.runs + 1):
-                for system in contestants if number % 2 else reversed(contestants):
-                    rows.append(await bench.run(system, number))
-                    tell(f"run {number}: {line(system.title, dataclasses.asdict(rows[-1]))}")
+    async with scenario.furnished(chosen.nodes) as place:
+        bench = Bench(place, chosen.pods, chosen.profile)
+        for system in contestants:
+            scenario.tell(f"warming up: {system.title}")
+            await bench.run(system, 0, pods=min(chosen.pods, chosen.warm_up))
+        for number in range(1, chosen.runs + 1):
+            for system in contestants if number % 2 else reversed(contestants):
+                rows.append(await bench.run(system, number))
+                scenario.tell(f"run {number}: {line(system.title, dataclasses.asdict(rows[-1]))}")
     return rows
 
 
@@ -225,16 +180,9 @@ def main() -> int:
     parser.add_argument("--systems", nargs="+", choices=systems.ALL, default=list(systems.ALL))
     parser.add_argument("--profile", type=Path, help="write a cProfile of our operator's last run there")
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        rows = asyncio.run(compare(chosen))
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    rows = scenario.finish(compare(chosen))
     print(report(rows))
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
-    with contextlib.suppress(ValueError):
-        print(f"\nwritten to {RESULT.relative_to(ROOT)}", file=sys.stderr)
+    scenario.write(RESULT, [dataclasses.asdict(row) for row in rows])
     return 0
 
 

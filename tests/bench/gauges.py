@@ -29,8 +29,17 @@ def processor_seconds(pid: int) -> float:
 
 def peak_mib(pid: int) -> float:
     """Tell the most memory that a process has had resident."""
+    return _memory(pid, "VmHWM:")
+
+
+def resident_mib(pid: int) -> float:
+    """Tell how much memory a process has resident now."""
+    return _memory(pid, "VmRSS:")
+
+
+def _memory(pid: int, field: str) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    line = next(line for line in lines if line.startswith("VmHWM:"))
+    line = next(line for line in lines if line.startswith(field))
     return int(line.split()[1]) / 1024
 
 

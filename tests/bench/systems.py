@@ -39,12 +39,22 @@ class System:
 
 def _launch(place: arena.Arena, name: str, words: Sequence[str | Path]) -> processes.Program:
     log = place.cluster.directory / f"{name}-{secrets.token_hex(3)}.log"
-    return processes.start(name, words, log=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    # An installed program finds its bytecode; one from a checkout would compile itself at every start.
+    compiled = {
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(place.cluster.directory / "bytecode"),
+    }
+    return processes.start(name, words, log=log, env={**os.environ, **compiled, "PYTHONUNBUFFERED": "1"})
 
 
 async def berth(place: arena.Arena, _namespace: str, profile: Path | None) -> processes.Program:
     """Start our operator as it is shipped."""
     await place.lead("")
+    return operator(place, profile)
+
+
+def operator(place: arena.Arena, profile: Path | None = None) -> processes.Program:
+    """Start our operator, and leave the Lease as it is: somebody may hold it."""
     account = place.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
     under = ("-m", "cProfile", "-o", profile) if profile else ()
     words = (sys.executable, *under, "-m", "berth_operator", "--kubeconfig", account, "--name", "bench")

@@ -1,11 +1,15 @@
 """What the client writes, a real API server keeps: whole objects, preconditions, and fields by manager."""
 
+import dataclasses
+import time
+
 import msgspec
 import pytest
 
-from berth_crds.client import api, errors, resources
+from berth_crds.client import api, connection, errors, resources
 from support import mirror
 from testbed import cluster as clusters
+from testbed import proxy
 
 MAPS = mirror.CONFIG_MAPS
 
@@ -119,3 +123,20 @@ async def test_the_status_is_written_apart(admin: api.Api, namespace: str, clust
         "get", "pod", "p", "-n", namespace, "-o", "jsonpath={.status.phase} {.status.conditions[*].type}"
     )
     assert found == "Pending Told"
+
+
+async def test_a_session_ends_at_once_amid_a_stream(cluster: clusters.Cluster) -> None:
+    """A watch that nobody wants any more leaves no socket behind, even where the other side is silent."""
+    link = connection.load(cluster.admin_kubeconfig)
+    async with proxy.Proxy(cluster.port) as wire:
+        async with api.Api(dataclasses.replace(link, server=wire.server), agent="test") as session:
+            path, params = MAPS.path(), {"watch": "true"}
+            async with session.stream(path, params=params, silence=60) as content:
+                await content.readany()
+                wire.hold()
+            open_until_now = list(session._sockets)
+            started = time.monotonic()
+        assert time.monotonic() - started < api.LINGER_SECONDS / 2
+        assert open_until_now
+        assert [each.fileno() for each in open_until_now if each.fileno() >= 0] == []
+        wire.resume()

@@ -5,15 +5,17 @@ start an operator or an agent, end it politely or by a crash. No process outlive
 """
 
 import dataclasses
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from berth_crds import names
 from testbed import __main__ as tool
 from testbed import cluster as clusters
-from testbed import processes
+from testbed import processes, waiting
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "berth-system"
@@ -29,31 +31,74 @@ class Fleet:
     def install(self) -> None:
         """Apply crds/ and manifests/, as a user would."""
         tool.install(self.cluster)
+        # The server takes a second to notice a policy, and lets everything pass until then.
+        waiting.until(lambda: "berth-fence" in self._refusal(), what="the fence to be in force", seconds=30)
+        waiting.until(self._bounds, what="the bounds of agents to be in force", seconds=30)
+
+    def _refusal(self) -> str:
+        """Say what the server has against a Binding that nobody may make."""
+        meta = {"name": "nobody", "labels": {names.FENCED_LABEL: "true"}}
+        thing = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"name": "nowhere"}}
+        path = "/api/v1/namespaces/default/pods/nobody/binding"
+        try:
+            return self.cluster.kubectl("create", "--raw", path, "--filename=-", stdin=json.dumps(thing))
+        except clusters.KubectlFailed as failure:
+            return str(failure)
+
+    def _bounds(self) -> bool:
+        """Tell whether an agent without a node is refused all that it would write."""
+        device = {"node": "nobody", "devices": [], "summary": {"models": "", "gpus": 0}}
+        pod = {"node": "nobody", "podUID": "u", "containers": []}
+        things = (
+            self._nobody(names.API_VERSION, "Device", spec=device),
+            self._nobody(names.API_VERSION, "GpuPod", "default", spec=pod),
+            self._nobody("coordination.k8s.io/v1", "Lease", names.NODES_NAMESPACE),
+            self._nobody("v1", "Node"),
+        )
+        return all("names no node" in self._as_agent(thing) for thing in things)
+
+    @staticmethod
+    def _nobody(version: str, kind: str, namespace: str = "", **rest: object) -> dict[str, object]:
+        where = {"namespace": namespace} if namespace else {}
+        return {"apiVersion": version, "kind": kind, "metadata": {"name": "nobody", **where}, **rest}
+
+    def _as_agent(self, thing: object) -> str:
+        """Say what the server answers the agents' account, given every right, that would create something."""
+        account = f"system:serviceaccount:{SYSTEM}:{names.AGENT_ACCOUNT}"
+        try:
+            return self.cluster.kubectl(
+                *("create", "--dry-run=server", "--filename=-"),
+                *(f"--as={account}", "--as-group=system:masters"),
+                stdin=json.dumps(thing),
+            )
+        except clusters.KubectlFailed as failure:
+            return str(failure)
 
     def operator(
         self, *flags: str, name: str = "berth-operator", env: Mapping[str, str] | None = None
     ) -> processes.Program:
         """Start an operator, perhaps with an environment of its own."""
         words = ["--name", name, *flags]
-        return self._start("berth_operator", "berth-operator", words, name=name, env=env)
+        account = self.cluster.kubeconfig_for(SYSTEM, "berth-operator")
+        return self._start("berth_operator", account, words, name=name, env=env)
 
     def agent(self, *nodes: tuple[str, str], flags: Sequence[str] = (), name: str = "") -> processes.Program:
         """Start one agent process that speaks for these nodes, given as name and shape."""
         words = [word for node, shape in nodes for word in ("--simulated-node", f"{node}={shape}")]
-        return self._start(
-            "berth_agent", "berth-agent", [*words, *flags], name=name or f"agent-{nodes[0][0]}"
-        )
+        # Each node speaks with a token of its own, as the agent on it would.
+        account = self.cluster.kubeconfig_by_node(SYSTEM, "berth-agent", [node for node, _ in nodes])
+        title = name or f"agent-{nodes[0][0]}"
+        return self._start("berth_agent", account, ["--context-by-node", *words, *flags], name=title)
 
     def _start(
         self,
         module: str,
-        account: str,
+        kubeconfig: Path,
         words: Sequence[str],
         *,
         name: str,
         env: Mapping[str, str] | None = None,
     ) -> processes.Program:
-        kubeconfig = self.cluster.kubeconfig_for(SYSTEM, account)
         program = processes.start(
             name,
             [sys.executable, "-m", module, "--kubeconfig", kubeconfig, *words],

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from testbed import calls, interceptor
 from testbed.interceptor import Deed, Fault
 
-FOLLOWED: Final = ("nodes", "devices", "leases", "placementpolicies", "pods")
+FOLLOWED: Final = ("nodes", "devices", "leases", "placementpolicies", "gpupods", "pods")
 READS: Final = tuple(f"{verb} {what}" for what in FOLLOWED for verb in ("list", "watch"))
 ELECTION: Final = ("create leases", "get leases", "update leases")
 BIND: Final = "create pods/binding"
@@ -35,7 +35,7 @@ KINDS: Final = (*ELECTION, *READS, *LEADING)
 # refused twice is the same Event told again.
 LEAD_IN: Final[Mapping[str, tuple[str, Fault]]] = {
     "get pods": (BIND, Fault(Deed.LOSE)),
-    "patch events": (BIND, Fault(Deed.BUSY)),
+    "patch events": (BIND, Fault(Deed.REFUSE)),
 }
 
 

@@ -56,6 +56,9 @@ class Seat:
         self.exits: list[int] = []
         self.doomed = False
         self.cut_off = False
+        self.barred = (
+            False  # Nobody takes the place of a process that ended, so that another seat has to lead.
+        )
 
     async def __aenter__(self) -> Self:
         """Listen, and start the first process."""
@@ -85,7 +88,7 @@ class Seat:
 
     async def _keep(self) -> None:
         while True:
-            if not self.program.alive():
+            if not self.program.alive() and not self.barred:
                 # Whoever loses the lead on a machine that is too busy ends as well: time counts from there.
                 self.wire.note()
                 self.exits.append(self.program.process.returncode)
@@ -108,6 +111,11 @@ class Seat:
     def kill(self) -> None:
         """Kill the process."""
         self.signal(signal.SIGKILL)
+
+    def bar(self) -> None:
+        """Kill the process, and let no other take its place until the seat is no longer barred."""
+        self.barred = True
+        self.kill()
 
     def ends(self) -> list[tuple[str, int]]:
         """Name the processes that ended, and their exit statuses."""

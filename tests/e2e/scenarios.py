@@ -159,6 +159,19 @@ async def fenced(on: rig.Rig, *, skews: tuple[float, ...] = ()) -> None:
     _forgive(on)
 
 
+async def late(on: rig.Rig) -> None:
+    """Binds are held up past every deadline of their sender, who leads on: nobody else gets their cards."""
+    await on.start(1)
+    leader = await on.deciding()
+    holding = Holding(on, leader, most=on.chance.choice((1, 4)), race=False)
+    on.plan = holding
+    await on.crowd.burst(20)
+    await holding.holds()
+    await asyncio.sleep(on.chance.uniform(5.0, 12.0))
+    holding.gate.set()
+    await holding.answered()
+
+
 async def races(on: rig.Rig) -> None:
     """Binds arrive just when the Lease changes hands: none counts that the new leader did not see."""
     await on.start(2)
@@ -177,7 +190,7 @@ async def races(on: rig.Rig) -> None:
 def _depose(on: rig.Rig, leader: rig.Seat) -> None:
     how = on.chance.choice(("kill", "stop", "cut off"))
     if how == "kill":
-        leader.kill()
+        leader.bar()
     elif how == "stop":
         leader.signal(signal.SIGSTOP)
     else:
@@ -186,6 +199,7 @@ def _depose(on: rig.Rig, leader: rig.Seat) -> None:
 
 def _forgive(on: rig.Rig) -> None:
     for seat in on.seats:
+        seat.barred = False
         seat.signal(signal.SIGCONT)
 
 
@@ -205,8 +219,9 @@ async def clocks(on: rig.Rig) -> None:
         await asyncio.sleep(2 + on.chance.uniform(0.0, 6.0))
         if (await on.stage.leader())["leaseTransitions"] != before or leader.exits:
             raise rig.Wrong("the lead changed hands though its holder was well")
-        leader.kill()
+        leader.bar()
         await on.deciding(leader)
+        leader.barred = False
         await _shows(on, skews[on.seats.index(other)])
 
 
@@ -280,6 +295,7 @@ SCENARIOS: Final[Mapping[str, Story]] = {
     "sleeps": sleeps,
     "naps": naps,
     "fenced": fenced,
+    "late": late,
     "races": races,
     "clocks": clocks,
     "watches": watches,

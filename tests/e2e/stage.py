@@ -17,7 +17,7 @@ from berth_crds import allocation, names
 from berth_crds.client import api, errors, resources
 from e2e import fleet
 from support import kubelet
-from testbed import audit, processes, proxy, waiting
+from testbed import audit, interceptor, processes, proxy, waiting
 
 OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
 AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
@@ -70,7 +70,9 @@ class Stage:
         beating = {one["metadata"]["name"] for one in leases}
         return set(nodes) <= set(await self.devices()) & beating
 
-    def operator(self, *flags: str, wire: proxy.Proxy | None = None) -> processes.Program:
+    def operator(
+        self, *flags: str, wire: proxy.Proxy | interceptor.Interceptor | None = None
+    ) -> processes.Program:
         """Start an operator, perhaps behind a wire."""
         name = f"{self.namespace}-operator-{len(self._operators)}"
         if wire is not None:
@@ -80,7 +82,9 @@ class Stage:
         self._operators.append(program)
         return program
 
-    async def deciding_operator(self, *flags: str, wire: proxy.Proxy | None = None) -> processes.Program:
+    async def deciding_operator(
+        self, *flags: str, wire: proxy.Proxy | interceptor.Interceptor | None = None
+    ) -> processes.Program:
         """Start an operator, and wait until it decides."""
         program = self.operator(*flags, wire=wire)
         await self.says(program, "deciding:")

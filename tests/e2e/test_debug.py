@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e import stage as stages
-from testbed import ports
+from testbed import ports, waiting
 
 Answer = tuple[int, str]
 
@@ -51,7 +51,7 @@ def door() -> Door:
 async def waiting_pod(stage: stages.Stage, door: Door) -> None:
     """Have one pod bound, and another told that it is too large."""
     await stage.nodes(**{f"{stage.namespace}-n1": "2xT4"})
-    await stage.deciding_operator("--listen", f"127.0.0.1:{door.port}")
+    await stage.deciding_operator("--listen", f"127.0.0.1:{door.port}", "--audit-period", "0.5")
     await stage.create(stages.pod("fits", 1))
     await stage.until_bound("fits")
     await stage.create(stages.pod("large", 2))
@@ -68,7 +68,11 @@ async def test_a_bound_and_a_refused_pod_show_in_the_metrics(stage: stages.Stage
     """The metrics tell what was bound and refused, by whom, and what was written for it."""
     await waiting_pod(stage, door)
 
-    found = samples(door.read("/metrics"))
+    async def audited() -> dict[str, float] | None:
+        found = samples(door.read("/metrics"))
+        return found if found["berth_ledger_audits_total"] > 1 else None
+
+    found = await waiting.eventually(audited, what="two audits of the ledger")
 
     assert found['berth_scheduling_attempts_total{result="bound"}'] == 1
     assert found['berth_scheduling_attempts_total{result="unschedulable"}'] >= 1

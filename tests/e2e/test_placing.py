@@ -251,8 +251,12 @@ async def test_a_policy_is_read_live(stage: Stage) -> None:
     await stage.patch(resources.POLICIES, "default", {"spec": {"strategy": "spread"}})
     try:
 
+        async def gone() -> bool:
+            return "c" not in await stage.pods()
+
         async def spreads() -> bool:
             await stage.delete(*(set(await stage.pods()) - {"a", "b"}))
+            await stage.until("the pod before to be gone", gone)
             await stage.create(pod("c"))
             return (await stage.until_bound("c"))["c"] != packed["a"]
 

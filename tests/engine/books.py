@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from berth_crds import wire
 from berth_operator.engine import ledger
-from berth_operator.scheduling import backlog, cycle, decisions
-from berth_operator.translate import pods, raw
+from berth_operator.scheduling import backlog, cycle, decisions, naming
+from berth_operator.translate import gpupods, pods, raw
 from support import builders, clock, pictures
 
 
@@ -25,10 +26,17 @@ def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
     match pods.view(pod) if pod is not None else pods.Over(uid):
         case pods.Waiting(candidate, gated):
             book.pod_waiting(candidate, gated=gated)
-        case pods.Bound(hold, _, teaches):
-            book.pod_bound(hold, teaches)
+        case pods.Bound(hold, _, teaches, nameless):
+            book.pod_bound(hold, teaches, nameless=nameless)
         case pods.Over(over):
             book.pod_over(over)
+
+
+def named(book: ledger.Ledger, thing: wire.GpuPod) -> None:
+    """Tell a ledger of a GpuPod's new state."""
+    found = gpupods.named(thing)
+    assert isinstance(found, naming.Named), found
+    book.gpupod_seen(found)
 
 
 def of(count: int = 1, cards: int = 4, *, now: clock.Clock | None = None) -> ledger.Ledger:

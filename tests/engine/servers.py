@@ -71,18 +71,20 @@ class Server:
         """Take a Binding, or refuse it."""
         if name not in self.pods:
             return ports.Gone()
-        if self.node(name) or "schedulingGates" in self.pods[name]:
-            return self.look(name)
+        if self.node(name):
+            return ports.Bound()
+        if "schedulingGates" in self.pods[name]:
+            return ports.Refused("gated")
         self.ours.add(name)
         answer = {"nodeName": placement.node, "annotations": builders.answered(placement)}
         self._change(name, self.pods[name] | answer)
         return ports.Bound()
 
-    def look(self, name: str) -> ports.Outcome:
+    def look(self, name: str) -> ports.Seen:
         """Say whether a pod is bound."""
         if name not in self.pods:
             return ports.Gone()
-        return ports.Bound() if self.node(name) else ports.Refused("not bound")
+        return ports.Bound() if self.node(name) else ports.Unbound()
 
     # What is true, and who is told of it.
 

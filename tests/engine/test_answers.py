@@ -62,7 +62,7 @@ async def test_gone() -> None:
     ("found", "state", "told"),
     [
         pytest.param(ports.Bound(), State.ASSUMED, ["placed on n1"], id="it is bound"),
-        pytest.param(NO, State.FREE, ["failed: no"], id="it is not bound"),
+        pytest.param(NO, State.FREE, ["failed: no"], id="somebody else bound it"),
         pytest.param(ports.Gone(), State.FREE, [], id="it is gone"),
     ],
 )
@@ -123,18 +123,62 @@ async def test_unknown_is_never_forgotten() -> None:
 
 
 @timeless.scenario
-async def test_crash_of_the_writer_keeps_the_cards(caplog: pytest.LogCaptureFixture) -> None:
-    """If we break ourselves, cards too many are kept, never given out twice; the others go on."""
+async def test_a_bind_that_was_decided_against_is_decided_anew() -> None:
+    """Where nothing is on its way any more, a pod without a node may get another place."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(CLOSED), Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
+    stage.wait()
+
+    await stage.run(until=lambda: len(stage.teller.told) == 2)
+
+    assert stage.teller.of("p") == ["failed: the bind did not take place", "placed on n1"]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(ports.Refused("fenced"), id="refused"),
+        pytest.param(ports.Throttled("slow down", 2.0), id="throttled"),
+        pytest.param(OPEN, id="lost as well"),
+        pytest.param(CLOSED, id="overtaken"),
+        pytest.param(RuntimeError("broken"), id="broken on our side"),
+    ],
+)
+@timeless.scenario
+async def test_a_bind_that_may_still_arrive_is_sent_again_and_never_given_up(
+    again: ports.Outcome | Exception,
+) -> None:
+    """While a lost bind may arrive its cards stay with its pod, whatever copies of it are told (I1)."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(OPEN, takes=4.0), *[Reply(again)] * 5, Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
+    stage.wait("p", priority=1)
+    stage.wait("rival")
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+
+    assert stage.moments("rival") == ([], [])
+    assert len(stage.writer.binds) == 7
+    assert stage.state("p") is State.ASSUMED
+
+
+@timeless.scenario
+async def test_a_break_on_our_side_is_followed_up_like_a_lost_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """If we break ourselves, nothing is given out twice, and the pod is bound in the end."""
     stage = Stage(cards=2)
-    stage.writer.when_bound("p", Reply(RuntimeError("broken")))
+    stage.writer.when_bound("p", Reply(RuntimeError("broken")), Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
     stage.wait("p", priority=1)
     stage.wait("q")
 
-    await stage.run(until=lambda: stage.teller.of("q"))
+    await stage.run(until=lambda: stage.teller.of("p"))
 
-    assert stage.state("p") is State.ASSUMED
+    assert worlds.given(stage.writer.placements["p"]) == (builders.share(0),)
     assert worlds.given(stage.writer.placements["q"]) == (builders.share(1),)
-    assert "bind ml/p failed" in caplog.text
+    assert "the bind of ml/p failed" in caplog.text
 
 
 # ---------------------------------------------------------------- the watch is faster than the answer
@@ -145,6 +189,7 @@ async def test_crash_of_the_writer_keeps_the_cards(caplog: pytest.LogCaptureFixt
     [
         pytest.param(ports.Bound(), ["placed on n1"], id="bound"),
         pytest.param(NO, [], id="refused"),
+        pytest.param(ports.Throttled("slow down", 1.0), [], id="throttled"),
         pytest.param(OPEN, ["placed on n1"], id="unclear"),
     ],
 )

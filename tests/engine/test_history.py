@@ -1,7 +1,7 @@
 """Whatever happens, in whatever order it is heard of: the invariants hold, and the ledger is derivable.
 
 A random history of a small cluster is played: pods come, change, are bound by us or by
-others and end; nodes, cards and agents come and go; binds are under way for long, their
+others and end; nodes, cards, GpuPods and agents come and go; binds are under way for long, their
 answers are lost, the watch lags behind. After each step the ledger is compared with one
 that was made afresh.
 """
@@ -14,7 +14,7 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from berth_crds import names
+from berth_crds import names, wire
 from berth_operator.engine import ledger, loop, ports
 from berth_operator.scheduling import backlog, cycle, decisions
 from berth_operator.scheduling.devices import facts as cards_
@@ -67,6 +67,7 @@ class History(stateful.RuleBasedStateMachine):
         self.loop = loop.Loop(self.book, hands.Writer(self.clock), self.teller, clock=self.clock)
         self.server = servers.Server()
         self.world = worlds.World()
+        self.gpupods: dict[str, wire.GpuPod] = {}
         self.flights: dict[str, Flight] = {}
         self.landed: dict[str, decisions.Placement] = {}  # Answered, perhaps not yet shown by the watch.
 
@@ -165,6 +166,26 @@ class History(stateful.RuleBasedStateMachine):
             while self.server.news[name]:
                 self.server.deliver(name, self.book)
 
+    @stateful.precondition(lambda self: self.server.bound())
+    @stateful.rule(
+        data=st.data(), at=AT, known=MOSTLY, minors=st.lists(st.integers(0, 4), unique=True, max_size=3)
+    )
+    def gpupod_comes(self, data: st.DataObject, at: str, known: bool, minors: list[int]) -> None:  # noqa: FBT001  drawn by hypothesis
+        """An agent writes what a pod of its node holds; it may be of another node, or of another pod."""
+        name = self.pick(data, self.server.bound())
+        node = self.server.node(name) if known else at
+        uid = "" if data.draw(MOSTLY) else "uid-of-another"
+        self.gpupods[name] = builders.gpupod(name, node, uid=uid, main=minors)
+        books.named(self.book, self.gpupods[name])
+
+    @stateful.precondition(lambda self: self.gpupods)
+    @stateful.rule(data=st.data())
+    def gpupod_goes(self, data: st.DataObject) -> None:
+        """A GpuPod is deleted, with its pod or before or after it."""
+        name = self.pick(data, self.gpupods)
+        del self.gpupods[name]
+        self.book.gpupod_gone(f"{builders.NAMESPACE}/{name}")
+
     # ------------------------------------------------------------ decisions and binds
 
     def flying(self, *, answered: bool) -> list[str]:
@@ -181,7 +202,7 @@ class History(stateful.RuleBasedStateMachine):
                 candidate = self.book.assume(answer)
                 self.flights[candidate.name] = Flight(candidate, answer.placement)
             else:
-                self.loop._act(answer)
+                self.loop._say(answer)
 
     @stateful.rule()
     def another_round_is_made(self) -> None:
@@ -208,11 +229,15 @@ class History(stateful.RuleBasedStateMachine):
     @stateful.precondition(lambda self: self.flying(answered=True))
     @stateful.rule(data=st.data(), heard=MOSTLY)
     def answer_arrives(self, data: st.DataObject, heard: bool) -> None:  # noqa: FBT001  drawn by hypothesis
-        """We hear what became of a bind; or the answer is lost, and we look once the deadline is over."""
+        """We hear what became of a bind; or the answer is lost, and we look and send the same again."""
         name = self.pick(data, self.flying(answered=True))
-        flight = self.flights.pop(name)
+        flight = self.flights[name]
         outcome = flight.outcome if heard else self.server.look(name)
         assert outcome is not None
+        if isinstance(outcome, ports.Unbound):
+            flight.outcome = None
+            return
+        del self.flights[name]
         self.loop._conclude(flight.candidate, flight.placement, outcome)
         if isinstance(outcome, ports.Gone):
             self.server.delivered[name] = None  # Known before the watch tells it.
@@ -256,6 +281,8 @@ class History(stateful.RuleBasedStateMachine):
         fresh = ledger.Ledger(self.clock)
         for _, pod in reversed(heard):
             books.saw(fresh, pod)
+        for thing in self.gpupods.values():
+            books.named(fresh, thing)
         for at in reversed(NODES):
             if at in self.world.devices:
                 fresh.device_seen(self.world.devices[at])

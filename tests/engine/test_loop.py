@@ -26,7 +26,7 @@ async def test_burst_is_one_round() -> None:
     """Events that come together are decided together, so that order and priority count."""
     stage = Stage(cards=1)
 
-    with mock.patch.object(cycle, "decide", wraps=cycle.decide) as rounds:
+    with mock.patch.object(cycle, "each", wraps=cycle.each) as rounds:
         async with timeless.beside(stage.loop.run()):
             stage.wait("late", priority=0)
             await timeless.at(0.0005)
@@ -58,7 +58,7 @@ async def test_nothing_is_decided_without_news() -> None:
     stage = Stage(cards=1)
     stage.wait("p", cards=2)
 
-    with mock.patch.object(cycle, "decide", wraps=cycle.decide) as rounds:
+    with mock.patch.object(cycle, "each", wraps=cycle.each) as rounds:
         async with timeless.beside(stage.loop.run()):
             await timeless.until(lambda: stage.teller.told)
             await timeless.at(1.0)
@@ -124,6 +124,94 @@ async def test_binds_under_way_are_bounded() -> None:
 
 
 @timeless.scenario
+async def test_decisions_run_only_a_little_ahead_of_the_binds() -> None:
+    """What cannot be sent yet is not decided yet, so that a pod that matters more goes before it."""
+    limits = loop.Limits(binds_at_once=4)
+    count = limits.ahead + 40
+    stage = Stage(nodes=30, cards=8, limits=limits)
+    for number in range(count):
+        stage.writer.when_bound(f"p{number}", Reply(takes=0.1))
+        stage.wait(f"p{number}")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.writer.binds)
+        stage.wait("urgent", priority=1)
+        await timeless.until(lambda: any(call.name == "urgent" for call in stage.writer.binds))
+
+    assert len(stage.writer.binds) <= limits.ahead + limits.binds_at_once
+
+
+@timeless.scenario
+async def test_binds_keep_to_the_rate_that_was_set() -> None:
+    """No second has more binds than a person allowed, and what is decided is never much older."""
+    stage = Stage(nodes=30, cards=8, limits=loop.Limits(binds_a_second=10))
+    for number in range(50):
+        stage.wait(f"p{number}")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: len(stage.writer.binds) >= 25)
+        assert len(stage.book.assumed) - len(stage.writer.binds) <= 10
+        stage.wait("urgent", priority=1)
+        await timeless.until(lambda: len(stage.writer.binds) == 51)
+
+    moments = [call.moment for call in stage.writer.binds]
+    assert all(later - sooner >= 0.1 - 1e-6 for sooner, later in itertools.pairwise(moments))
+    assert moments[-1] == pytest.approx(5.0, abs=0.2)
+    assert 25 <= [call.name for call in stage.writer.binds].index("urgent") <= 36
+
+
+@timeless.scenario
+async def test_a_server_that_asks_for_a_rest_gets_it() -> None:
+    """After a 429 nothing is sent until the time that it named, then everything is; no pod hears of it."""
+    stage = Stage(nodes=30, cards=8, limits=loop.Limits(binds_at_once=4))
+    stage.writer.when_bound("p0", Reply(ports.Throttled("slow down", 5.0), takes=0.5), Reply())
+    for number in range(40):
+        stage.wait(f"p{number}")
+        if number:
+            stage.writer.when_bound(f"p{number}", Reply(takes=0.5))
+
+    await stage.run(until=lambda: len(stage.teller.told) == 40)
+
+    moments = [call.moment for call in stage.writer.binds]
+    assert [moment for moment in moments if 0.52 < moment < 5.5] == []
+    assert sum(moment >= 5.5 for moment in moments) >= 36
+    assert all(sentence.startswith("placed on") for _, sentence in stage.teller.told)
+
+
+@timeless.scenario
+async def test_nothing_is_decided_during_a_rest() -> None:
+    """What could not be sent anyway is decided when it can be, so that who comes meanwhile has its turn."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(ports.Throttled("slow down", 5.0)), Reply())
+    stage.wait("p")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.writer.binds)
+        await timeless.at(1.0)
+        stage.wait("urgent", priority=1)
+        await timeless.until(lambda: stage.teller.of("p"))
+
+    assert [call.name for call in stage.writer.binds] == ["p", "urgent"]
+
+
+@timeless.scenario
+async def test_what_is_not_sent_when_we_are_told_to_end_is_dropped() -> None:
+    """Only binds that the server may have are waited for: the next leader decides the others anew."""
+    stage = Stage(nodes=30, cards=8, limits=loop.Limits(binds_at_once=4))
+    for number in range(40):
+        stage.writer.when_bound(f"p{number}", Reply(takes=1.0))
+        stage.wait(f"p{number}")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.writer.binds)
+    await stage.loop.drain()
+
+    assert stage.now() < 1.2
+    assert len(stage.writer.binds) == len(stage.teller.told) == 4
+    assert not stage.loop.busy
+
+
+@timeless.scenario
 async def test_hopeless_pods_starve_nobody() -> None:
     """A crowd that can never fit, first in order and woken by every change, does not keep others waiting."""
     stage = Stage()
@@ -185,7 +273,7 @@ def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
     rounds = loop.Loop(book, hands.Writer(lambda: 0.0), teller, clock=lambda: 0.0)
     answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
 
-    rounds._act(answer)
+    rounds._say(answer)
 
     assert teller.told == []
     assert len(book.waiting) == 0

@@ -104,6 +104,7 @@ def test_binds_that_come_to_nothing_are_counted(reply: Reply, result: str) -> No
     async def scenario() -> None:
         case = Counted()
         case.writer.when_bound("p", reply)
+        case.writer.when_looked_at("p", Reply(ports.Gone()))
         books.wait(case.book)
         await case.run(0.05)
         assert case.value("scheduling_attempts_total", result=result) == 1
@@ -175,7 +176,7 @@ def test_all_is_named_and_explained() -> None:
     measured.watch(lambda: stock.take(books.of(), 0.0))
     measured.leadership.won(7)
     measured.leadership.leads(now=True)
-    measured.drifted(2)
+    measured.audited(2)
 
     families = {one.name: one for one in parser.text_string_to_metric_families(measured.text().decode())}
 
@@ -184,6 +185,7 @@ def test_all_is_named_and_explained() -> None:
     assert foreign == set()
     assert families["berth_leader_transitions"].samples[0].value == 7
     assert measured.registry.get_sample_value("berth_ledger_drift") == 2
+    assert measured.registry.get_sample_value("berth_ledger_audits_total") == 1
     assert other.registry.get_sample_value("berth_ledger_drift") == 0
 
 
@@ -215,6 +217,7 @@ def test_drift_names_what_differs() -> None:
         ("Device", "n2"),
         ("hold", "uid-lost"),
         ("sample", "uid-unheard"),
+        ("waiting", "uid-unheard"),
     ]
 
 

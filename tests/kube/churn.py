@@ -50,6 +50,17 @@ def answer(node: str, *minors: int) -> dict[str, str]:
     return allocation.annotations(record, term="churn/1")
 
 
+def gpupod(name: str, uid: str, node: str, *minors: int) -> dict[str, Any]:
+    """Make a GpuPod that names cards of a node for the container `main`."""
+    held = [
+        {"uuid": f"GPU-{node}-{minor}", "minor": minor, "type": "gpu", "core": 100, "memory": 85198045184}
+        for minor in minors
+    ]
+    spec = {"node": node, "podUID": uid, "containers": [{"name": "main", "devices": held}]}
+    about = {"name": name, "namespace": "ml", "uid": f"gpupod-{name}", "resourceVersion": "1"}
+    return {"apiVersion": names.API_VERSION, "kind": "GpuPod", "metadata": about, "spec": spec}
+
+
 @dataclasses.dataclass(slots=True)
 class Churn:
     """The means to change things, and what there is so far."""
@@ -59,6 +70,7 @@ class Churn:
     chance: random.Random
     nodes: list[str]
     made: set[str] = dataclasses.field(default_factory=set)
+    named: set[str] = dataclasses.field(default_factory=set)
     serial: int = 0
 
     async def begin(self) -> None:
@@ -74,6 +86,8 @@ class Churn:
     async def end(self) -> None:
         """Take everything away."""
         await self.yard.delete(*self.made)
+        for name in self.named:
+            await self.drop(resources.GPU_PODS, name)
         for node in self.nodes:
             for resource in (resources.NODES, resources.DEVICES):
                 await self.drop(resource, node)
@@ -118,7 +132,8 @@ class Churn:
 
     async def drop(self, resource: resources.Resource, name: str) -> None:
         """Delete an object, if it is there."""
-        namespace = names.NODES_NAMESPACE if resource is resources.LEASES else ""
+        spaces = {resources.LEASES: names.NODES_NAMESPACE, resources.GPU_PODS: self.yard.namespace}
+        namespace = spaces.get(resource, "")
         with contextlib.suppress(errors.NotFound):
             await self.admin.delete(resource, name, namespace=namespace)
 
@@ -172,6 +187,21 @@ class Churn:
         """Open a pod's gates."""
         await self.yard.patch(self.a_pod(), {"spec": {"schedulingGates": None}})
 
+    async def new_gpupod(self) -> None:
+        """Write a GpuPod for a pod, mostly of the node where it is, as its agent does."""
+        pod = await self.yard.read(self.a_pod())
+        node = pod.spec.node_name if self.chance.random() < 0.8 else self.a_node()
+        minors = self.chance.sample(range(CARDS + 1), self.chance.randint(0, 2))
+        thing = gpupod(pod.metadata.name, pod.metadata.uid, node, *minors)
+        # It outlives its pod here, as it may for a while: nobody owns it.
+        thing["metadata"] = {"name": pod.metadata.name}
+        await self.admin.create(resources.GPU_PODS, thing, namespace=self.yard.namespace)
+        self.named.add(pod.metadata.name)
+
+    async def drop_gpupod(self) -> None:
+        """Delete the GpuPod of a pod."""
+        await self.drop(resources.GPU_PODS, self.a_pod())
+
     async def odd_condition(self) -> None:
         """Write a condition without words and times on a pod, as some programs do."""
         change = {"status": {"conditions": [{"type": "example.com/odd", "status": "True"}]}}
@@ -187,6 +217,9 @@ STEPS: list[Callable[[Churn], Awaitable[Any]]] = [
     Churn.recreate,
     Churn.ungate,
     Churn.odd_condition,
+    Churn.new_gpupod,
+    Churn.new_gpupod,
+    Churn.drop_gpupod,
     lambda churn: churn.yard.delete(churn.a_pod()),
     lambda churn: churn.renew(churn.a_node()),
     lambda churn: churn.drop(resources.LEASES, churn.a_node()),

@@ -2,70 +2,20 @@
 
 import asyncio
 import contextlib
-import datetime as dt
-import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, lease, resources
 from berth_operator.kube import elector
 from kube.conftest import Wired
+from kube.elections import QUICK, candidate, change, holding, read, until_written
 from support import clock
 from testbed import waiting
 
 pytestmark = pytest.mark.usefixtures("no_leader")
-
-TIMING = elector.Timing(duration=6.0, renew_deadline=4.0, retry=1.0)
-QUICK = elector.Timing(duration=1.5, renew_deadline=0.9, retry=0.1)
-
-
-def candidate(
-    session: api.Api, name: str, *, time_: clock.Clock | None = None, timing: elector.Timing = TIMING
-) -> elector.Elector:
-    """Make a candidate; without a clock it lives in real time."""
-    now = time_ or time.monotonic
-    wall = time_.wall if time_ else lambda: dt.datetime.now(dt.UTC)
-    return elector.Elector(session, name, clock=now, wall=wall, timing=timing)
-
-
-async def read(admin: api.Api) -> lease.Lease:
-    """Read the leader's Lease."""
-    where = names.SYSTEM_NAMESPACE
-    return await admin.get(resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=where)
-
-
-async def until_written(admin: api.Api, since: lease.Lease) -> lease.Lease:
-    """Wait until the leader's Lease is another revision, and give that."""
-
-    async def another() -> lease.Lease | None:
-        found = await read(admin)
-        return found if found.metadata.resource_version != since.metadata.resource_version else None
-
-    return await waiting.eventually(another, what="a renewal at the server", seconds=5)
-
-
-async def change(admin: api.Api, **spec: str) -> None:
-    """Write the leader's Lease behind everybody's back."""
-    current = await read(admin)
-    changed = msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, **spec))
-    await admin.replace(resources.LEASES, names.LEADER_LEASE, changed, namespace=names.SYSTEM_NAMESPACE)
-
-
-@contextlib.asynccontextmanager
-async def holding(leader: elector.Elector) -> AsyncIterator[asyncio.Task[None]]:
-    """Renew beside the block."""
-    task = asyncio.create_task(leader.hold())
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
 
 # ---------------------------------------------------------------- winning
 
@@ -347,54 +297,50 @@ async def test_a_leader_that_slept_knows_it(session: api.Api) -> None:
         await leader.hold()
 
 
-# ---------------------------------------------------------------- giving up
-
-
-async def test_a_release_during_a_renewal_is_in_order(wired: Wired, admin: api.Api) -> None:
-    """A renewal under way neither keeps the Lease from being released nor takes the release for a theft."""
-    leader = candidate(wired.session, "a_x", timing=elector.Timing(6.0, 4.0, 0.1))
+async def test_a_renewal_counts_from_when_it_was_sent(
+    session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may have written it when it was sent: what the answer took is not ours to lead (I7)."""
+    time_ = clock.Clock()
+    leader = candidate(session, "a_x", time_=time_)
     await leader.campaign()
-    before = await read(admin)
+    write = session.replace
 
+    async def slow(*what: Any, **where: Any) -> bytes:
+        answer = await write(*what, **where)
+        time_.advance(1.5)
+        return answer
+
+    monkeypatch.setattr(session, "replace", slow)
+    async with holding(leader):
+        await waiting.eventually(lambda: asyncio.sleep(0, time_.now > 1001.0), what="a renewal")
+        await asyncio.sleep(0.05)
+    renewed = time_.now - 1.5
+
+    time_.now = renewed + 3.9
+    assert leader.leads()
+    time_.now = renewed + 4.1
+    assert not leader.leads()
+
+
+async def test_a_renewal_that_is_never_answered_does_not_cost_the_lead(
+    session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection may die without a word: another attempt is made in time, over another one."""
+    leader = candidate(session, "a_x", timing=QUICK)
+    await leader.campaign()
+    write, lost = session.replace, asyncio.Event()
+
+    async def once_lost(*what: Any, **where: Any) -> bytes:
+        if not lost.is_set():
+            lost.set()
+            await asyncio.Event().wait()
+        return await write(*what, **where)
+
+    monkeypatch.setattr(session, "replace", once_lost)
     async with holding(leader) as task:
-        wired.wire.hold(answers_only=True)
-        await until_written(admin, before)
-        release = asyncio.create_task(leader.release())
-        done, _ = await asyncio.wait([release], timeout=0.3)
-        wired.wire.resume()
-        await release
-        await asyncio.wait_for(task, 5)
+        await asyncio.sleep(2 * QUICK.renew_deadline)
+        assert not task.done()
 
-    assert not done
-    assert (await read(admin)).spec.holder_identity in {None, ""}
-
-
-async def test_a_release_after_an_unheard_renewal_is_in_order(wired: Wired, admin: api.Api) -> None:
-    """When the last renewal went through unheard, the release finds the new revision by itself."""
-    leader = candidate(wired.session, "a_x")
-    await leader.campaign()
-    await change(admin, renew_time="2030-01-01T00:00:00.000000Z")
-
-    await leader.release()
-
-    assert (await read(admin)).spec.holder_identity in {None, ""}
-
-
-async def test_a_release_leaves_the_lease_of_others_alone(session: api.Api, admin: api.Api) -> None:
-    """Who has lost the Lease without noticing does not free the winner's."""
-    leader = candidate(session, "a_x")
-    await leader.campaign()
-    await change(admin, holder_identity="winner")
-
-    await leader.release()
-
-    assert (await read(admin)).spec.holder_identity == "winner"
-
-
-async def test_a_release_that_cannot_be_written_ends_all_the_same(wired: Wired) -> None:
-    """Without a server the release gives up in time, and the Lease lapses by itself."""
-    leader = candidate(wired.session, "a_x", timing=QUICK)
-    await leader.campaign()
-    wired.wire.hold()
-
-    await asyncio.wait_for(leader.release(), QUICK.renew_deadline + 1)
+    assert lost.is_set()
+    assert leader.leads()

@@ -1,6 +1,7 @@
 """What each kind of event tells the ledger, odd ones included: nothing is skipped in a pod's favour."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import lease, watch
-from berth_operator.engine import ledger, watchdog
+from berth_operator.engine import ledger, pace, watchdog
 from berth_operator.kube import events, feeds, tellers
 from berth_operator.scheduling import holds, policy
 from berth_operator.translate import raw
@@ -26,8 +27,9 @@ class Scene:
         self.book = ledger.Ledger(self.time)
         self.dog = watchdog.Watchdog(self.book, clock=self.time)
         nobody: Any = None
-        notes = events.Events(nobody, wall=self.time.wall, instance="test")
+        notes = events.Events(nobody, pace.unlimited(), wall=self.time.wall, instance="test")
         self.pods = feeds.PodSink(self.book, tellers.Teller(nobody, notes, wall=self.time.wall))
+        self.gpupods = feeds.GpuPodSink(self.book)
         self.nodes = feeds.NodeSink(self.book)
         self.devices = feeds.DeviceSink(self.book, self.dog)
         self.leases = feeds.LeaseSink(self.dog)
@@ -170,6 +172,142 @@ def test_each_fault_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture)
     assert all("ml/p withholds cards of its node" in one for one in sentences)
     assert scene.free == 3
     assert holds.ALL_CARDS > 3
+
+
+# ---------------------------------------------------------------- GpuPods
+
+
+def gpupod(*minors: int, node: str = NODE, uid: str = "u-1", **changes: Any) -> wire.GpuPod:
+    """Read a GpuPod of the pod, as the server shows it."""
+    thing = read(churn.gpupod("p", uid, node, *minors) | changes, wire.GpuPod)
+    assert isinstance(thing, wire.GpuPod)
+    return thing
+
+
+LOST = read(pod(metadata={"annotations": {names.ALLOCATION: "{"}}), raw.Pod)
+BLIND = watch.Unreadable(wire.Meta("p", "ml"), "it is damaged")
+
+
+def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(scene: Scene) -> None:
+    """Withheld until its GpuPod names them, and again when it is gone."""
+    scene.pods.upserted(LOST)
+    withheld = scene.book.picture.hold("u-1")
+    scene.gpupods.upserted(gpupod(2))
+    named = scene.book.picture.hold("u-1")
+    scene.gpupods.deleted(gpupod(2))
+
+    assert withheld is not None
+    assert named is not None
+    assert (withheld.withheld, withheld.shares) == (1, ())
+    assert (named.withheld, [one.uuid for one in named.shares]) == (0, [churn.uuid(NODE, 2)])
+    assert scene.book.picture.hold("u-1") == withheld
+
+
+def test_a_gpupod_names_the_cards_of_a_pod_that_cannot_be_read(scene: Scene) -> None:
+    """A pod of which not even the request is readable gives back the cards that its GpuPod does not name."""
+    scene.pods.odd(odd(pod(spec={"priority": "high"})))
+    before = scene.free
+
+    scene.gpupods.upserted(gpupod(2))
+
+    assert (before, scene.free) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "blind",
+    [
+        pytest.param(lambda sink: sink.odd(BLIND), id="it cannot be read any more"),
+        pytest.param(lambda sink: sink.odd_gone(BLIND), id="it is gone, and could not be read"),
+        pytest.param(lambda sink: sink.upserted(gpupod(2, 2)), id="it contradicts itself"),
+        pytest.param(lambda sink: sink.upserted(gpupod()), id="it says nothing any more"),
+    ],
+)
+def test_a_gpupod_that_says_nothing_readable_names_nothing(
+    scene: Scene, blind: Callable[[feeds.GpuPodSink], None]
+) -> None:
+    """Fail closed: its pod withholds again what it asks for, until the GpuPod can be read once more."""
+    scene.pods.upserted(LOST)
+    scene.gpupods.upserted(gpupod(2))
+
+    blind(scene.gpupods)
+    hold = scene.book.picture.hold("u-1")
+    scene.gpupods.upserted(gpupod(2))
+
+    assert hold is not None
+    assert (hold.withheld, hold.shares) == (1, ())
+    assert scene.book.picture.hold("u-1") != hold
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Give what was said about GpuPods, and how loudly."""
+    return [(one.levelname, one.message) for one in caplog.records if "GpuPod" in one.message]
+
+
+IGNORED = "GpuPod ml/p is ignored: "
+NAMES = ("INFO", "the GpuPod of ml/p names its devices on n1")
+NEWS: dict[str, tuple[list[wire.GpuPod], list[tuple[str, str]]]] = {
+    "it names the cards": ([gpupod(2), gpupod(2, status={"phase": "Running"})], [NAMES]),
+    "it names others": ([gpupod(2), gpupod(3)], [NAMES]),
+    "it names a card that is not there": ([gpupod(9)], []),
+    "it is of an earlier pod": (
+        [gpupod(2, uid="u-0"), gpupod(2, uid="u-0", status={"phase": "Running"}), gpupod(3, uid="u-0")],
+        [("WARNING", f"{IGNORED}it is of a pod with the uid u-0, and that of the pod is u-1")],
+    ),
+    "it is of another node": (
+        [gpupod(2, node="n2"), gpupod(3, node="n2")],
+        [("WARNING", f"{IGNORED}it is of node n2, and the pod is on n1")],
+    ),
+    "it contradicts itself": (
+        [gpupod(2, 2), gpupod(2, 2, status={"phase": "Running"})],
+        [("WARNING", "GpuPod ml/p names nothing: containers.main.gpu: a device is named twice")],
+    ),
+    "it says nothing any more": (
+        [gpupod(2), gpupod()],
+        [NAMES, ("WARNING", "no GpuPod names the devices of ml/p now")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("things", "expected"), NEWS.values(), ids=list(NEWS))
+def test_each_word_of_a_gpupod_is_told_once(
+    scene: Scene,
+    caplog: pytest.LogCaptureFixture,
+    things: list[wire.GpuPod],
+    expected: list[tuple[str, str]],
+) -> None:
+    """People learn in one sentence what a GpuPod does for its pod, and not at each event."""
+    caplog.set_level("INFO")
+    scene.pods.upserted(LOST)
+
+    for thing in things:
+        scene.gpupods.upserted(thing)
+        scene.pods.upserted(LOST)
+
+    assert said(caplog) == expected
+
+
+def test_a_gpupod_that_is_not_needed_is_not_talked_about(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a pod with a readable record the GpuPod counts for nothing, whatever it says."""
+    caplog.set_level("INFO")
+    scene.gpupods.upserted(gpupod(3, uid="u-0"))
+    scene.pods.upserted(read(pod(metadata={"annotations": churn.answer(NODE, 2)}), raw.Pod))
+    scene.gpupods.upserted(gpupod(1, node="n2"))
+
+    assert said(caplog) == []
+    assert scene.book.picture.hold("u-1") is not None
+    assert scene.free == 3
+
+
+def test_gpupods_are_known_before_pods() -> None:
+    """A refresh reads them before pods: no decision is made on a pod without what names its cards."""
+    nothing: Any = None
+    all_ = feeds.Feeds(nothing, nothing, nothing, nothing)._all
+    order = [str(one).split(":")[0].removeprefix("<Informer of ") for one in all_]
+
+    assert order.index("gpupods.berth.dev") < order.index("pods")
+    assert order[-1] == "pods"
 
 
 # ---------------------------------------------------------------- nodes and cards that cannot be read

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from berth_crds.client import api, informer, watch
-from berth_operator.engine import ledger, watchdog
+from berth_crds.client import api, informer, resources, watch
+from berth_operator.engine import ledger, pace, watchdog
 from berth_operator.kube import events, feeds, tellers
 from kube import churn
 from kube.conftest import Wired
@@ -27,7 +27,9 @@ class Follower:
         self.book = ledger.Ledger(time.monotonic)
         dog = watchdog.Watchdog(self.book, clock=time.monotonic)
         wall = clock.Clock().wall
-        teller = tellers.Teller(session, events.Events(session, wall=wall, instance="test"), wall=wall)
+        teller = tellers.Teller(
+            session, events.Events(session, pace.unlimited(), wall=wall, instance="test"), wall=wall
+        )
         self.feeds = feeds.Feeds(session, self.book, dog, teller)
 
     def told(self) -> dict[str, Any]:
@@ -71,16 +73,19 @@ async def life(admin: api.Api, namespace: str, request: pytest.FixtureRequest) -
 
 
 async def ends_right(follower: Follower, admin: api.Api) -> None:
-    """Wait until a ledger equals one that is made afresh from what the API has now."""
+    """Wait until a ledger equals one that is made afresh from what the API has now.
+
+    That one follows as well: the cluster is not still, for its garbage collector deletes the
+    pods of nodes that are long gone.
+    """
     async with following(admin) as fresh:
-        expected = fresh.told()
 
         async def equal() -> bool:
-            return follower.told() == expected
+            return follower.told() == fresh.told()
 
         with contextlib.suppress(waiting.TimedOut):
             await waiting.eventually(equal, what="the ledger to be right", seconds=20)
-        assert follower.told() == expected
+        assert follower.told() == fresh.told()
 
 
 # ---------------------------------------------------------------- troubles
@@ -126,7 +131,7 @@ async def partition(wired: Wired, _: clusters.Cluster, meanwhile: Callable[[], A
     await meanwhile()
 
     async def noticed() -> bool:
-        return wired.wire.connections >= before + 5
+        return wired.wire.connections >= before + 6
 
     await waiting.eventually(noticed, what="the silence to be noticed", seconds=20)
     wired.wire.resume()
@@ -181,6 +186,42 @@ async def test_the_ledger_ends_right_after_everything(
             await life.steps(10)
             await asyncio.gather(follower.feeds.refresh(), life.steps(10))
 
+        await ends_right(follower, admin)
+
+
+# ---------------------------------------------------------------- records that were lost
+
+
+async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
+    """Under the operator's own rights: held by name while the GpuPod is there, withheld before and after."""
+    node = life.nodes[0]
+    pod = await life.yard.create(pods.manifest("lost", cards=2))
+    life.made.add("lost")
+    await life.yard.bind("lost", node)
+    async with following(wired.session) as follower:
+
+        async def holds(*minors: int) -> None:
+            async def so() -> bool:
+                hold = follower.book.picture.hold(pod.uid)
+                found = [one.uuid for one in hold.shares] if hold else []
+                return found == [churn.uuid(node, minor) for minor in minors]
+
+            await waiting.eventually(so, what=f"the pod to hold {minors}", seconds=10)
+
+        await holds()
+        thing = churn.gpupod("lost", pod.uid, node, 1, 3) | {"metadata": {"name": "lost"}}
+        await admin.create(resources.GPU_PODS, thing, namespace=life.yard.namespace)
+        life.named.add("lost")
+        await holds(1, 3)
+        async with following(admin) as fresh:
+            restarted = fresh.told()["picture"][node]["holds"][pod.uid]
+        assert restarted == follower.book.picture.hold(pod.uid)
+        await life.drop(resources.GPU_PODS, "lost")
+        await holds()
+
+        hold = follower.book.picture.hold(pod.uid)
+        assert hold is not None
+        assert hold.withheld == 2
         await ends_right(follower, admin)
 
 

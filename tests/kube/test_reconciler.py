@@ -15,7 +15,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from berth_operator.engine import summaries
+from berth_operator.engine import pace, summaries
 from berth_operator.kube import handlers, reconciler, statuses
 from support import clock
 from testbed import waiting
@@ -43,7 +43,7 @@ async def create(admin: api.Api, name: str) -> None:
 @contextlib.asynccontextmanager
 async def running(link: connection.Connection) -> AsyncIterator[reconciler.Reconciler]:
     """Run a reconciler beside the block."""
-    lent = reconciler.Reconciler(link, agent="test-reconciler", wall=clock.Clock().wall)
+    lent = reconciler.Reconciler(link, pace.unlimited(), agent="test-reconciler", wall=clock.Clock().wall)
     lent.start()
     try:
         yield lent

@@ -20,6 +20,7 @@ LISTS = {
     "Device": "/apis/berth.dev/v1alpha1/devices",
     "PlacementPolicy": "/apis/berth.dev/v1alpha1/placementpolicies",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "GpuPod": "/apis/berth.dev/v1alpha1/gpupods",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/berth-nodes/leases",
     "Pod": "/api/v1/pods",
 }
@@ -32,6 +33,8 @@ CARD = {
     "index": 0,
     "memory": builders.MEMORY,
 }
+
+SECOND = CARD | {"uuid": builders.uuid("n1", 1), "minor": 1, "index": 1}
 
 
 def pod(name: str, **fields: Any) -> dict[str, Any]:
@@ -55,7 +58,7 @@ class Yard:
         device = {"metadata": {"name": "n1"}, "spec": {"node": "n1", "devices": [CARD]}}
         self.has("Node", {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
         self.has("Device", device)
-        for kind in ("PlacementPolicy", "PriorityClass", "Lease", "Pod"):
+        for kind in ("PlacementPolicy", "PriorityClass", "GpuPod", "Lease", "Pod"):
             self.has(kind)
 
     def has(self, kind: str, *items: dict[str, Any]) -> None:
@@ -146,6 +149,24 @@ async def test_a_bind_that_failed_meanwhile_is_not_shown(yard: Yard) -> None:
     taken = await yard.take()
 
     assert "nodeName" not in of(taken, "Pod")["p"]["spec"]
+
+
+async def test_cards_that_only_a_gpupod_names_are_taken(yard: Yard) -> None:
+    """The ledger is made of GpuPods too, so the snapshot has them and the simulation reads them alike."""
+    card = {"uuid": builders.uuid("n1", 0), "minor": 0, "type": "gpu", "core": 100, "memory": builders.MEMORY}
+    spec = {"node": "n1", "podUID": "uid-p", "containers": [{"name": "c0", "devices": [card]}]}
+    lost = pod("p")
+    lost["spec"]["nodeName"] = "n1"
+    yard.has("Device", {"metadata": {"name": "n1"}, "spec": {"node": "n1", "devices": [CARD, SECOND]}})
+    yard.has("GpuPod", {"metadata": {"name": "p", "namespace": "ml"}, "spec": spec})
+    yard.has("Pod", lost, pod("next"))
+
+    taken = await yard.take()
+
+    assert list(of(taken, "GpuPod")) == ["p"]
+    (outcome,) = simulated(taken)
+    assert isinstance(outcome, placing.Placed)
+    assert outcome.placement.grants[0].shares[0].uuid == SECOND["uuid"]
 
 
 async def test_secrets_stay_where_they_are(yard: Yard) -> None:

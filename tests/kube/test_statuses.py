@@ -10,7 +10,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, resources
-from berth_operator.engine import summaries
+from berth_operator.engine import pace, summaries
 from berth_operator.kube import statuses
 from kube.conftest import Noted
 from support import clock, stub
@@ -26,7 +26,7 @@ class Desk:
         self.admin = admin
         self.name = name
         self.time = clock.Clock()
-        self.statuses = statuses.Statuses(session, wall=self.time.wall)
+        self.statuses = statuses.Statuses(session, pace.unlimited(), wall=self.time.wall)
 
     async def device(self) -> Thing:
         """Read the Device."""
@@ -113,13 +113,13 @@ async def test_a_burst_is_one_write(desk: Desk, session: Noted) -> None:
 
 
 async def test_the_reason_goes_when_it_is_over(desk: Desk) -> None:
-    """A field that was written once and is not wanted any more is removed."""
+    """A reason that is not wanted any more is said to be none: left out, it might be somebody else's, too."""
     desk.want(reason="1 card unhealthy")
     await desk.flushed()
 
     desk.want()
 
-    assert (await desk.flushed())["summary"] == {"free": 3, "used": 1, "healthy": 4}
+    assert (await desk.flushed())["summary"] == {"free": 3, "used": 1, "healthy": 4, "reason": ""}
 
 
 async def test_a_silent_agent_is_told_with_the_moment(desk: Desk) -> None:
@@ -213,7 +213,7 @@ async def test_what_failed_stays_due(trouble: stub.Answer) -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for name in "ab":
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), trouble, stub.thing({}))
-        desk = statuses.Statuses(session, wall=clock.Clock().wall)
+        desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
         for name in "ab":
             desk.saw_device(name, {})
         desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in "ab"])
@@ -231,7 +231,7 @@ async def test_everybodys_trouble_is_tried_and_said_once(caplog: pytest.LogCaptu
         for name in nodes:
             away = [stub.status(401, "who?")] * 3
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), *away, stub.thing({}))
-        desk = statuses.Statuses(session, wall=clock.Clock().wall)
+        desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
         for name in nodes:
             desk.saw_device(name, {})
         desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in nodes])
@@ -255,7 +255,7 @@ async def judged(
     session: Noted, admin: api.Api, name: str, *, seen: Thing | None = None, times: int = 1
 ) -> Thing:
     """Hand a policy over as it is (or changed as told), flush, and give its condition."""
-    desk = statuses.Statuses(session, wall=clock.Clock().wall)
+    desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
     for _ in range(times):
         body = await admin.get(resources.POLICIES, name, into=dict)
         desk.saw_policy(body | (seen or {}))

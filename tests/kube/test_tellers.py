@@ -8,6 +8,7 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.client import api, resources
+from berth_operator.engine import pace
 from berth_operator.kube import events, tellers
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
@@ -21,7 +22,7 @@ class Notes(events.Events):
     """Notes that are kept instead of posted."""
 
     def __init__(self, session: api.Api) -> None:
-        super().__init__(session, wall=clock.Clock().wall, instance="test")
+        super().__init__(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
         self.told: list[tuple[str, str]] = []
 
     def tell(self, note: events.Note) -> None:
@@ -321,3 +322,61 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
 
     assert early == 1
     assert len(server.requests) == 21
+
+
+async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause is for what could not be written; whoever is judged while others are told is told next."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
+
+        def judge(name: str) -> None:
+            path = resources.PODS.path(name, namespace="ml", sub="status")
+            server.on("PATCH", path, stub.thing({}))
+            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+
+        judge("early")
+        async with telling(teller):
+            await asyncio.sleep(0)  # Its write is under way.
+            judge("late")
+
+            async def settled() -> bool:
+                return not teller._due
+
+            await waiting.eventually(settled, what="both verdicts to be written", seconds=5)
+
+    assert len(server.requests) == 2
+
+
+async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A verdict on a revision that has passed waits for the next one; others are told meanwhile."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
+
+        def judge(name: str, *answers: stub.Answer) -> None:
+            path = resources.PODS.path(name, namespace="ml", sub="status")
+            server.on("PATCH", path, *answers)
+            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+
+        async def told(*names: str) -> None:
+            async def settled() -> bool:
+                return not set(names) & teller._due.keys()
+
+            await waiting.eventually(settled, what=f"{names} to be told", seconds=5)
+
+        judge("moving", stub.status(409, "it has moved on"), stub.thing({}))
+        async with telling(teller):
+            await waiting.eventually(lambda: asyncio.sleep(0, len(server.requests)), what="the first try")
+            judge("newcomer", stub.thing({}))
+            await told("newcomer")
+            assert "moving" in teller._due
+
+            teller.saw(raw.Pod(wire.Meta(uid="moving", resource_version="6")))
+            await told("moving")
+
+    assert len(server.requests) == 3

@@ -1,6 +1,7 @@
 """A bind is one write, and whatever the server says to it becomes the right outcome."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from berth_operator.kube import writer
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.translate import raw
 from kube.conftest import Noted, Wired
-from support import pods, stub
+from support import builders, clock, pods, stub
 from testbed import cluster as clusters
 from testbed import ports as sockets
 
@@ -29,7 +30,7 @@ def yard(admin: api.Api, namespace: str) -> pods.Yard:
 
 def hand(session: api.Api, *, leads: bool = True) -> writer.Writer:
     """Make a writer of a term."""
-    return writer.Writer(session, term=TERM, leads=lambda: leads)
+    return writer.Writer(session, term=TERM, leads=lambda: leads, clock=time.monotonic)
 
 
 def bound_by(session: api.Api, candidate: backlog.Candidate, *cards: decisions.Share) -> Any:
@@ -140,7 +141,7 @@ async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obst
 
     assert isinstance(outcome, ports.Unknown)
     assert not outcome.open
-    assert looked == ports.Refused("the bind did not take place")
+    assert looked == ports.Unbound()
     await yard.patch("p", {"metadata": {"finalizers": None}})
 
 
@@ -148,7 +149,7 @@ async def test_a_pod_that_is_not_there(session: Noted, namespace: str) -> None:
     """Binding and looking for a pod that does not exist is Gone."""
     nobody = backlog.Candidate(uid="none", namespace=namespace, name="nobody")
 
-    assert await bound_by(session, nobody, pods.CARD) == ports.Gone()
+    assert isinstance(await bound_by(session, nobody, pods.CARD), ports.Unknown)
     assert await hand(session).look(nobody) == ports.Gone()
 
 
@@ -173,11 +174,16 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "CLIENT_SECONDS", 0.5)
 
 
+async def warm(session: api.Api) -> None:
+    """Have a connection that the next bind uses again: one that cannot be made is a clear no."""
+    await bound_by(session, builders.candidate("nobody"), pods.CARD)
+
+
 @pytest.mark.usefixtures("hurried")
 async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
     """The server bound the pod and we did not hear: unclear, and a look finds that it is bound."""
     candidate = await yard.create(pods.manifest("p", cards=1))
-    await hand(wired.session).look(candidate)  # So that a connection is there to be used again.
+    await warm(wired.session)
     wired.wire.hold(answers_only=True)
 
     outcome = await bound_by(wired.session, candidate, pods.CARD)
@@ -193,7 +199,7 @@ async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard
 async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
     """The request never arrived: unclear just the same, and a look finds that nothing happened."""
     candidate = await yard.create(pods.manifest("p", cards=1))
-    await hand(wired.session).look(candidate)
+    await warm(wired.session)
     wired.wire.hold()
 
     outcome = await bound_by(wired.session, candidate, pods.CARD)
@@ -202,7 +208,7 @@ async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard
 
     assert isinstance(outcome, ports.Unknown)
     assert outcome.open
-    assert await hand(wired.session).look(candidate) == ports.Refused("the bind did not take place")
+    assert await hand(wired.session).look(candidate) == ports.Unbound()
 
 
 # ---------------------------------------------------------------- answers that a test can only make up
@@ -236,13 +242,13 @@ async def outcome_of(server: stub.Stub) -> ports.Outcome:
         pytest.param(stub.reset(), ports.Unknown, True, id="reset after the request"),
         pytest.param(stub.later(asyncio.Event(), stub.thing({})), ports.Unknown, True, id="no answer"),
         pytest.param(stub.status(409, "already assigned"), ports.Unknown, False, id="409"),
-        pytest.param(stub.status(429, "too many requests"), ports.Refused, None, id="429"),
+        pytest.param(stub.status(429, "too many requests"), ports.Throttled, None, id="429"),
         pytest.param(stub.status(400, "bad"), ports.Refused, None, id="400"),
         pytest.param(stub.status(401, "who?"), ports.Refused, None, id="401"),
         pytest.param(stub.status(403, "the fence says no"), ports.Refused, None, id="403"),
         pytest.param(stub.status(422, "invalid"), ports.Refused, None, id="422"),
         pytest.param(stub.thing({}, code=302, headers={"Location": "/"}), ports.Refused, None, id="302"),
-        pytest.param(stub.status(404, "no such pod"), ports.Gone, None, id="404"),
+        pytest.param(stub.status(404, "no such pod"), ports.Unknown, False, id="404"),
         pytest.param(stub.thing({"kind": "Status"}, code=201), ports.Bound, None, id="201"),
     ],
 )
@@ -258,6 +264,43 @@ async def test_what_an_answer_means(
     assert getattr(outcome, "open", None) is open_
     assert len(made_up.requests) == 1
     assert made_up.requests[0].query["timeout"] == "3s"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        pytest.param({"Retry-After": "7"}, 7.0, id="as long as it says"),
+        pytest.param({}, writer.REST_SECONDS, id="it does not say"),
+        pytest.param({"Retry-After": "tomorrow"}, writer.REST_SECONDS, id="not in seconds"),
+    ],
+)
+async def test_a_server_that_is_asked_for_too_much_gets_the_rest_it_asks_for(
+    made_up: stub.Stub, headers: dict[str, str], seconds: float
+) -> None:
+    """The pod is not bound, and the loop learns for how long to leave the server alone."""
+    made_up.on("POST", f"{PATH}/binding", stub.status(429, "slow down", headers=headers))
+
+    assert await outcome_of(made_up) == ports.Throttled("slow down", seconds)
+
+
+async def test_a_fence_that_is_out_of_date_is_told_once(
+    made_up: stub.Stub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A moment of refusals is how a lead changes; when they go on, the log says what to do, one time."""
+    refusal = f"pods \"p\" is forbidden: {writer.FENCE} with binding 'berth-fence' denied request"
+    made_up.on("POST", f"{PATH}/binding", stub.status(403, refusal))
+    now = clock.Clock()
+
+    async with api.Api(made_up.link, agent="test") as session:
+        bound = writer.Writer(session, term=TERM, leads=lambda: True, clock=now)
+        for _ in range(3):
+            await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
+        assert "berth-fence" not in caplog.text
+        now.advance(writer.FENCE_PATIENCE_SECONDS + 1)
+        for _ in range(3):
+            await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
+
+    assert caplog.text.count("restart kube-apiserver") == 1
 
 
 async def test_nobody_there() -> None:
@@ -298,9 +341,7 @@ def pod_as(**changes: Any) -> dict[str, Any]:
             ports.Refused("somebody else bound the pod to n"),
             id="bound by hand",
         ),
-        pytest.param(
-            stub.thing(pod_as(spec={})), ports.Refused("the bind did not take place"), id="not bound"
-        ),
+        pytest.param(stub.thing(pod_as(spec={})), ports.Unbound(), id="not bound"),
         pytest.param(stub.thing(pod_as(metadata={"uid": "u-2"})), ports.Gone(), id="another one"),
         pytest.param(stub.status(404, "no such pod"), ports.Gone(), id="gone"),
     ],

@@ -85,16 +85,68 @@ def test_help_comes_at_once() -> None:
     assert ready(queue, now=0.01) == ["p"]
 
 
-def test_of_a_crowd_the_first_are_helped_at_once() -> None:
-    """The first in order are tried at once, the others when their own pause is over."""
-    queue = of(*(builders.candidate(f"p{at:03}") for at in range(300)))
-    for at in range(300):
-        queue.put_off(f"uid-p{at:03}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+def crowd(*sizes: int) -> backlog.Backlog:
+    """Have crowds wait for room, each of another kind: the first asks for one card, the second for two."""
+    pods = [
+        builders.candidate(f"{cards}-{at:04}", cards=cards)
+        for cards, size in enumerate(sizes, 1)
+        for at in range(size)
+    ]
+    queue = of(*pods)
+    for pod in pods:
+        queue.put_off(pod.uid, now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    return queue
+
+
+def test_of_a_crowd_the_first_of_each_kind_are_helped_at_once() -> None:
+    """A large crowd of one kind does not keep another from what became free; the rest waits its own pause."""
+    queue = crowd(300, 40)
 
     queue.helped([Help.CAPACITY_FREED])
 
-    assert ready(queue, now=0.05) == [f"p{at:03}" for at in range(backlog.TRIED_AT_ONCE)]
-    assert len(ready(queue, now=0.1)) == 300
+    first = range(backlog.TRIED_OF_A_KIND)
+    assert ready(queue, now=0.05) == [f"{kind}-{at:04}" for kind in (1, 2) for at in first]
+    assert len(ready(queue, now=0.1)) == 340
+
+
+def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:
+    """However much became free, and however long a crowd waits, each success is followed by another try."""
+    queue = crowd(100, 100)
+    queue.helped([Help.CAPACITY_FREED])
+
+    placed = []
+    while mine := [name for name in ready(queue, now=0.01) if name.startswith("2")]:
+        queue.place(f"uid-{mine[0]}")
+        placed.append(mine[0])
+
+    assert placed == [f"2-{at:04}" for at in range(100)]
+    assert len(ready(queue, now=0.01)) == backlog.TRIED_OF_A_KIND
+
+
+def test_a_crowd_of_many_kinds_is_tried_in_part() -> None:
+    """One change never has more than a bounded number tried at once."""
+    queue = of(*(builders.candidate(f"p{at:04}", cards=at + 1) for at in range(backlog.TRIED_AT_ONCE + 50)))
+    for at in range(backlog.TRIED_AT_ONCE + 50):
+        queue.put_off(f"uid-p{at:04}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+
+    queue.helped([Help.CAPACITY_FREED])
+
+    assert len(ready(queue, now=0.05)) == backlog.TRIED_AT_ONCE
+
+
+def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
+    """A try that another's success brought is over when it fails; the one behind has its pause."""
+    queue = crowd(backlog.TRIED_OF_A_KIND + 2)
+    queue.helped([Help.CAPACITY_FREED])
+    ready(queue, now=0.01)
+    queue.place("uid-1-0000")
+    next_ = f"1-{backlog.TRIED_OF_A_KIND:04}"
+    assert next_ in ready(queue, now=0.01)
+
+    queue.put_off(f"uid-{next_}", now=0.01, wants=frozenset({Help.CAPACITY_FREED}))
+
+    assert next_ not in ready(queue, now=0.02)
+    assert f"1-{backlog.TRIED_OF_A_KIND + 1:04}" not in ready(queue, now=0.02)
 
 
 def test_a_change_helps_only_who_waited_then() -> None:

@@ -2,34 +2,16 @@
 
 import dataclasses
 
-import hypothesis
 import pytest
 
 from berth_crds.vocabulary import Scope, Strategy
-from berth_operator.scheduling import backlog, decisions, inventory, policy, search
+from berth_operator.scheduling import decisions, policy
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import boards, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
+from scheduling.searching import HALF, TENTH, minors, place
 from support import builders, worlds
-
-RULES = policy.Policy()
-HALF = requests.Gpus(1, core=50, ratio=50)
-THOROUGH = hypothesis.settings(worlds.PROPERTY, max_examples=100)
-TENTH = requests.Gpus(1, core=10, ratio=10)
-
-
-def place(
-    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy = RULES
-) -> decisions.Placement | None:
-    """Look for a place."""
-    return search.Search(picture).place(candidate.request, candidate.demand, rules=rules)
-
-
-def minors(placement: decisions.Placement | None) -> list[int] | None:
-    """List the minors of a placement."""
-    return None if placement is None else [share.minor for share in worlds.given(placement)]
-
 
 # ---------------------------------------------------------------- what is given
 

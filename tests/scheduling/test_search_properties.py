@@ -12,25 +12,8 @@ from berth_operator.scheduling import backlog, columns, cycle, decisions, invent
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from scheduling import second_opinion
+from scheduling.searching import RULES, THOROUGH, place
 from support import builders, worlds
-
-RULES = policy.Policy()
-HALF = requests.Gpus(1, core=50, ratio=50)
-THOROUGH = hypothesis.settings(worlds.PROPERTY, max_examples=100)
-TENTH = requests.Gpus(1, core=10, ratio=10)
-
-
-def place(
-    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy = RULES
-) -> decisions.Placement | None:
-    """Look for a place."""
-    return search.Search(picture).place(candidate.request, candidate.demand, rules=rules)
-
-
-def minors(placement: decisions.Placement | None) -> list[int] | None:
-    """List the minors of a placement."""
-    return None if placement is None else [share.minor for share in worlds.given(placement)]
-
 
 # ---------------------------------------------------------------- against brute force
 

@@ -130,6 +130,21 @@ def pod(
     }
 
 
+def gpupod(name: str, uid: str, *minors: int, at: str = "n1", namespace: str = "ml") -> Body:
+    """Give the GpuPod of a pod, naming cards of its node."""
+    listed = device(at)["spec"]["devices"]
+    held = [
+        {key: listed[minor][key] for key in ("uuid", "minor", "type", "memory")} | {"core": 100}
+        for minor in minors
+    ]
+    return {
+        "apiVersion": "berth.dev/v1alpha1",
+        "kind": "GpuPod",
+        "metadata": {"name": name} | ({"namespace": namespace} if namespace else {}),
+        "spec": {"node": at, "podUID": uid, "containers": [{"name": "main", "devices": held}]},
+    }
+
+
 def lease(name: str, renewed: str = "") -> Body:
     """Give the Lease of a node's agent."""
     return {

@@ -16,6 +16,8 @@ from berth_crds import names
 from berth_operator.simulation import cluster, files, placing, scenario
 from simulation import desk
 
+pytestmark = pytest.mark.slow  # Whole programs, again and again.
+
 PROPERTY: Final = hypothesis.settings(
     deadline=None,
     max_examples=60,

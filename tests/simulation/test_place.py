@@ -96,6 +96,38 @@ def test_withheld() -> None:
     assert "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation" in answer.notes
 
 
+def test_named_by_its_gpupod() -> None:
+    """A bound pod without a readable record holds what its GpuPod names, and a note says so."""
+    about = {"uid": "u-1", "namespace": None}
+    lost = desk.pod("lost", meta=about, nodeName="n1", phase="Running")
+    gpupod = desk.gpupod("lost", "u-1", 0, namespace="")
+    objects = *desk.both(), gpupod, lost, desk.pod("p", {"nvidia.com/gpu": 3})
+    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*objects))
+
+    (told,) = answer.objects
+    assert [share["minor"] for share in told["allocation"]["containers"]["main"]["gpu"]] == [1, 2, 3]
+    said = "Pod default/lost holds on n1 what its GpuPod names: it asks for cards and has no allocation"
+    assert said in answer.notes
+
+
+@pytest.mark.parametrize(
+    ("uid", "minors"),
+    [
+        pytest.param("u-0", [0], id="of an earlier pod"),
+        pytest.param("u-1", [0, 0], id="that contradicts itself"),
+        pytest.param("u-1", [], id="that names nothing"),
+    ],
+)
+def test_ignored_gpupod(uid: str, minors: list[int]) -> None:
+    """A GpuPod that does not speak for its pod changes nothing: the pod withholds."""
+    lost = desk.pod("lost", meta={"uid": "u-1"}, nodeName="n1", phase="Running")
+    objects = *desk.both(), desk.gpupod("lost", uid, *minors), lost, desk.pod("p", BIG)
+    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*objects))
+
+    assert answer.objects[0]["node"] is None
+    assert "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation" in answer.notes
+
+
 def test_not_there() -> None:
     """Where a bound pod's record names a device that is not there, a note says so."""
     one, before = desk.device(), desk.device(shape="8xT4")

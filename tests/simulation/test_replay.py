@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from berth_crds import names
 from simulation import desk
 
 FOUR: Final = {"nvidia.com/gpu": 4}
@@ -279,7 +280,7 @@ BAD: Final[dict[str, tuple[Any, str]]] = {
     "an unknown pod": ({"at": 0, "finish": "ml/a"}, "there is no Pod ml/a at this time"),
     "removing a Secret": (
         {"at": 0, "remove": {"kind": "Secret", "name": "a"}},
-        "remove: 'Secret' is none of Node, Device, Lease, PlacementPolicy, PriorityClass",
+        "remove: 'Secret' is none of Node, Device, GpuPod, Lease, PlacementPolicy, PriorityClass",
     ),
     "removing a Node that is not there": (
         {"at": 0, "remove": {"kind": "Node", "name": "zz"}},
@@ -303,6 +304,28 @@ def test_mistakes(event: Any, said: str) -> None:
     answer = desk.run("replay", "-", stdin=f"{json.dumps({'at': 0, 'apply': desk.node()})}\n\n{line}\n")
 
     assert answer == (2, "", f"berth-simulation: stdin: line 3: {said}\n")
+
+
+def test_gpupod() -> None:
+    """The cards that a GpuPod names are taken while it is there; without it the pod withholds as many."""
+    lost = desk.pod("lost", nodeName="n1", meta={"uid": "u-1"})
+    three, last = {"nvidia.com/gpu": 3}, {names.UUIDS: ",".join(desk.cards(desk.device())[1:])}
+    told = replay(
+        {"at": 0, "add": lost},
+        {"at": 0, "add": desk.pod("p", three, annotations=last)},
+        {"at": 1, "apply": desk.gpupod("lost", "u-1", 3)},
+        {"at": 2, "apply": desk.gpupod("lost", "u-1", 0)},
+        {"at": 3, "remove": {"kind": "GpuPod", "namespace": "ml", "name": "lost"}},
+        {"at": 4, "finish": "ml/p"},
+        {"at": 5, "add": desk.pod("q", three, annotations=last)},
+    )
+
+    assert [one for one in brief(told) if one[1] in {"waiting", "placed"}] == [
+        (0, "waiting", "ml/p"),
+        (1, "waiting", "ml/p"),
+        (2, "placed", "ml/p"),
+        (5, "waiting", "ml/q"),
+    ]
 
 
 def test_removed_twice() -> None:

@@ -176,6 +176,20 @@ def record(at: str = "n1", **minors: Sequence[int]) -> dict[str, str]:
     return {names.ALLOCATION: allocation.encode(allocation.of(at, found))}
 
 
+def gpupod(name: str = "p", at: str = "n1", *, uid: str = "", **minors: Sequence[int]) -> wire.GpuPod:
+    """Give a GpuPod that names cards of a node, whole, for containers named by keyword."""
+    containers = tuple(
+        wire.HoldingContainer(
+            one, tuple(wire.HeldCard(uuid(at, minor), minor, "gpu", 100, MEMORY, MODEL) for minor in those)
+        )
+        for one, those in minors.items()
+    )
+    return wire.GpuPod(
+        wire.Meta(name, NAMESPACE, f"uid-of-gpupod-{name}"),
+        wire.GpuPodSpec(at, uid or f"uid-{name}", containers),
+    )
+
+
 def answered(placement: decisions.Placement) -> dict[str, str]:
     """Give the annotation that a Binding of this placement writes."""
     if not placement.grants:

@@ -17,7 +17,7 @@ from berth_operator.scheduling import backlog, decisions
 class Reply:
     """What the server says, after how many seconds, and what happens just before that."""
 
-    outcome: ports.Outcome | Exception = ports.Bound()  # noqa: RUF009  it cannot be changed
+    outcome: ports.Outcome | ports.Unbound | Exception = ports.Bound()  # noqa: RUF009  it cannot be changed
     takes: float = 0.01
     meanwhile: Callable[[], None] | None = None
 
@@ -57,16 +57,20 @@ class Writer:
         self._now_open += 1
         self.most_open = max(self.most_open, self._now_open)
         try:
-            return await self._answer("bind", candidate.name)
+            answer = await self._answer("bind", candidate.name)
+            assert not isinstance(answer, ports.Unbound), "only a look finds that"
+            return answer
         finally:
             self._now_open -= 1
 
-    async def look(self, candidate: backlog.Candidate) -> ports.Outcome:
+    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
         """Read the pod."""
         self.looks.append(Call(candidate.name, self._clock()))
-        return await self._answer("look", candidate.name)
+        answer = await self._answer("look", candidate.name)
+        assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
+        return answer
 
-    async def _answer(self, what: str, name: str) -> ports.Outcome:
+    async def _answer(self, what: str, name: str) -> ports.Outcome | ports.Unbound:
         laid_out = self._replies.get((what, name), [Reply()])
         reply = laid_out.pop(0) if len(laid_out) > 1 else laid_out[0]
         await asyncio.sleep(reply.takes)
@@ -83,6 +87,7 @@ class Teller:
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
         self.faults: list[tuple[str, decisions.Reason]] = []
+        self.shows: dict[str, str] = {}  # What pods showed before anybody told anything, by uid.
 
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         """Tell that a pod has its node and cards."""
@@ -95,6 +100,10 @@ class Teller:
         self.told.append((candidate.name, message))
         if fault is not None:
             self.faults.append((candidate.name, fault))
+
+    def shown(self, uid: str) -> str:
+        """Tell what a pod showed at first."""
+        return self.shows.get(uid, "")
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
         """Tell that the server refused a bind."""

@@ -65,11 +65,11 @@ def up(arguments: argparse.Namespace) -> None:
         _wait_for_interrupt()
 
 
-def install(testbed: cluster.Cluster, *, without: str = "") -> None:
-    """Apply what the project ships: the kinds, and when the server knows them the rest but for one file."""
+def install(testbed: cluster.Cluster, *, without: Sequence[str] = ()) -> None:
+    """Apply what the project ships: the kinds, and when the server knows them the rest but for some files."""
     testbed.apply(ROOT / "crds")
     testbed.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    testbed.apply(*(path for path in sorted((ROOT / "manifests").glob("*.yaml")) if path.name != without))
+    testbed.apply(*(path for path in sorted((ROOT / "manifests").glob("*.yaml")) if path.name not in without))
 
 
 def _wait_for_interrupt() -> None:

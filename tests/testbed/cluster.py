@@ -201,13 +201,14 @@ class Cluster:
         self._api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
         return f"system:serviceaccount:{namespace}:{name}"
 
-    def token(self, namespace: str, service_account: str) -> str:
-        """Return a fresh bound token of a service account, as a pod would be given one."""
+    def token(self, namespace: str, service_account: str, *, node: str = "") -> str:
+        """Return a fresh bound token of a service account, as a pod would be given one; perhaps on a node."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
+        bound = {"boundObjectRef": {"kind": "Node", "apiVersion": "v1", "name": node}} if node else {}
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": TOKEN_SECONDS},
+            "spec": {"expirationSeconds": TOKEN_SECONDS, **bound},
         }
         return str(self._api.post(path, body)["status"]["token"])
 
@@ -218,6 +219,15 @@ class Cluster:
         return kubeconfig.with_token(
             path, endpoint, token=self.token(namespace, service_account), namespace=namespace
         )
+
+    def kubeconfig_by_node(
+        self, namespace: str, service_account: str, nodes: Sequence[str], *, server: str | None = None
+    ) -> Path:
+        """Write a kubeconfig with a context for each node, whose token is one of a pod on that node."""
+        path = self.directory / f"{namespace}-{service_account}-{secrets.token_hex(3)}.kubeconfig"
+        endpoint = kubeconfig.Endpoint(server=server or self.server, ca_file=self.ca_file)
+        tokens = {node: self.token(namespace, service_account, node=node) for node in nodes}
+        return kubeconfig.with_tokens(path, endpoint, tokens=tokens)
 
     def component_kubeconfig(self, name: str) -> Path:
         """Write the kubeconfig of a component, whose rights come with the server's own RBAC roles."""

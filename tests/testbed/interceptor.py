@@ -54,6 +54,7 @@ class Deed(enum.StrEnum):
     HOLD = "forward when the gate opens"
     DROP = "reset without forwarding"
     BUSY = "answer 429 without forwarding"
+    REFUSE = "answer 403 without forwarding"
     FAIL = "answer 503 without forwarding"
     LATE = "answer after a pause"
     LOSE = "reset after the server has acted"
@@ -78,7 +79,7 @@ class Fault:
 
 
 # After these the server never hears of the request.
-UNHEARD: Final = frozenset({Deed.DROP, Deed.BUSY, Deed.FAIL, Deed.KILL_BEFORE})
+UNHEARD: Final = frozenset({Deed.DROP, Deed.BUSY, Deed.REFUSE, Deed.FAIL, Deed.KILL_BEFORE})
 
 PASS: Final = Fault()
 Judge = Callable[[calls.Call], Fault]
@@ -222,6 +223,8 @@ class Interceptor:
                 return self._abandon(asked)
             case Deed.BUSY:
                 return _status(http.HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": f"{fault.seconds:.0f}"})
+            case Deed.REFUSE:
+                return _status(http.HTTPStatus.FORBIDDEN)
             case Deed.FAIL:
                 return _status(http.HTTPStatus.SERVICE_UNAVAILABLE)
             case _:

@@ -6,6 +6,7 @@ Certificates and keys are embedded, so that one file is all a client needs, wher
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,16 +37,27 @@ def with_token(path: Path, endpoint: Endpoint, *, token: str, namespace: str = "
     return _write(path, endpoint, user={"token": token}, namespace=namespace)
 
 
-def _write(path: Path, endpoint: Endpoint, *, user: dict[str, str], namespace: str = "default") -> Path:
+def with_tokens(path: Path, endpoint: Endpoint, *, tokens: Mapping[str, str]) -> Path:
+    """Write a kubeconfig of several users, each with a token and a context of his name."""
+    return _write_all(path, endpoint, users={name: {"token": token} for name, token in tokens.items()})
+
+
+def _write(path: Path, endpoint: Endpoint, *, user: Mapping[str, str], namespace: str = "default") -> Path:
+    return _write_all(path, endpoint, users={"testbed": user}, namespace=namespace)
+
+
+def _write_all(
+    path: Path, endpoint: Endpoint, *, users: Mapping[str, Mapping[str, str]], namespace: str = "default"
+) -> Path:
     cluster = {"server": endpoint.server, "certificate-authority-data": _embedded(endpoint.ca_file)}
-    context = {"cluster": "testbed", "user": "testbed", "namespace": namespace}
+    context = {"cluster": "testbed", "namespace": namespace}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "testbed", "cluster": cluster}],
-        "users": [{"name": "testbed", "user": user}],
-        "contexts": [{"name": "testbed", "context": context}],
-        "current-context": "testbed",
+        "users": [{"name": name, "user": dict(user)} for name, user in users.items()],
+        "contexts": [{"name": name, "context": {**context, "user": name}} for name in users],
+        "current-context": next(iter(users)),
     }
     path.touch(mode=0o600)
     path.write_text(yaml.safe_dump(document))

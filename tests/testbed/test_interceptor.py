@@ -105,6 +105,7 @@ async def test_forwards_and_takes_notes(bench: Bench) -> None:
         (Deed.DROP, errors.Unreachable, False, 0),
         (Deed.KILL_BEFORE, errors.Unreachable, False, 1),
         (Deed.BUSY, errors.Throttled, False, 0),
+        (Deed.REFUSE, errors.Forbidden, False, 0),
         (Deed.FAIL, errors.Unavailable, False, 0),
         (Deed.LOSE, errors.Unreachable, True, 0),
         (Deed.KILL_AFTER, errors.Unreachable, True, 1),
@@ -153,7 +154,8 @@ async def test_a_watch_flows_until_it_is_reset(bench: Bench) -> None:
             line: dict[str, Any] = {}
             while line.get("object", {}).get("metadata", {}).get("name") != name:
                 line = json.loads(await content.readline())
-            assert bench.wire.reset_watches() == 1
+            # The first one may still be among them: its end shows with the next event it should carry.
+            assert bench.wire.reset_watches() >= 1
             with pytest.raises(Exception, match=r"payload|reset"):  # noqa: PT012  It may say one thing more.
                 while await content.readline():
                     pass

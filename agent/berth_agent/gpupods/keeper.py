@@ -7,21 +7,26 @@ matter what was missed while the agent was away: a GpuPod whose pod is gone, or 
 again under the same name, is found by the same comparison. A name whose write failed is
 dirty again after a pause; none is ever dropped.
 
-An allocation that cannot be read gives no GpuPod, and takes none away: what stands there
-may be the only readable word on who holds the cards.
+What the kubelet and the driver say makes names dirty as well. A pod that has cards of the
+node without Berth having given them gets a GpuPod, too, and loses it when nobody sees it
+on a card any more; while a source has not spoken yet, none is taken away for its silence.
+
+An allocation that cannot be read gives no GpuPod of its own, and takes none away: what
+stands there may be the only readable word on who holds the cards.
 """
 
 import asyncio
 import dataclasses
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from berth_agent import patience
-from berth_agent.gpupods import record
+from berth_agent.gpupods import record, residents, roster, witnesses
+from berth_agent.kubelet import follower, ids
 from berth_agent.publish import mirror, writer
-from berth_crds import allocation, names, vocabulary, wire
+from berth_crds import allocation, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
 
 log = logging.getLogger(__name__)
@@ -43,6 +48,19 @@ FORM: Final = writer.Form(
         writer.Part("status", _whole, ("phase", "minors", "granted", "conditions")),
     ),
 )
+
+
+Restless = Callable[[], None]
+NOBODY: Final = witnesses.Sources()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Means:
+    """The time, chance between 0 and 1, and who tells of grants without being asked."""
+
+    clock: Callable[[], dt.datetime]
+    chance: Callable[[], float]
+    source: vocabulary.GrantSource | None = None
 
 
 class Dirty:
@@ -71,33 +89,6 @@ class Dirty:
         return key
 
 
-class _Pods:
-    """The pods of the node that have an allocation, as the watch tells them."""
-
-    def __init__(self, dirty: Dirty) -> None:
-        self._dirty = dirty
-        self._pods: dict[mirror.Key, record.Pod] = {}
-
-    def upserted(self, pod: record.Pod, /) -> None:
-        key = mirror.key_of(pod.metadata)
-        if names.ALLOCATION in pod.metadata.annotations:
-            self._pods[key] = pod
-            self._dirty.add(key)
-        elif self._pods.pop(key, None):
-            self._dirty.add(key)
-
-    def deleted(self, pod: record.Pod, /) -> None:
-        key = mirror.key_of(pod.metadata)
-        if self._pods.pop(key, None):
-            self._dirty.add(key)
-
-    def get(self, key: mirror.Key) -> record.Pod | None:
-        return self._pods.get(key)
-
-    def known(self) -> Iterable[mirror.Key]:
-        return self._pods.keys()
-
-
 class Keeper:
     """Keeps the GpuPods of one node as they should be."""
 
@@ -105,32 +96,79 @@ class Keeper:
         self,
         session: api.Api,
         node: str,
+        means: Means,
+        sources: witnesses.Sources = NOBODY,
         *,
-        source: vocabulary.GrantSource | None,
-        clock: Callable[[], dt.datetime],
-        chance: Callable[[], float],
+        restless: Restless,
     ) -> None:
+        """Remember whom to tell that a pod has changed of which a source may know more: `restless`."""
         self._session = session
-        self._view = record.View(node, {}, source)
-        self._clock = clock
-        self._chance = chance
+        self._view = record.View(node, {}, means.source)
+        self._means = means
+        self._restless = restless
         self._dirty = Dirty()
         self._furnished = asyncio.Event()
         self._complaints: dict[mirror.Key, patience.Complaint] = {}
         self._unclear: dict[mirror.Key, str] = {}
-        self._pods = _Pods(self._dirty)
+        self._pods = roster.Roster(self._pod_stirred)
         self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
+        self._witnesses = witnesses.Witnesses(sources, self._pods.living, stirred=self._everyone)
         self._writer = writer.Writer(session, FORM, self._mirror)
         self._informers = _informers(session, node, self._pods, self._mirror)
 
-    def furnish(self, cards: Iterable[wire.Card]) -> None:
+    def furnish(self, cards: Sequence[wire.Card]) -> None:
         """Learn which cards the node has; without that, nothing is written yet."""
-        found = record.models(cards)
-        if found != self._view.models:
-            self._view = dataclasses.replace(self._view, models=found)
-            for key in self._pods.known():
+        models, pieces = record.models(cards), ids.pieces(cards)
+        if (models, pieces) != (self._view.models, self._view.pieces):
+            self._view = dataclasses.replace(self._view, models=models, pieces=pieces)
+            for key in self._pods.placed():
                 self._dirty.add(key)
+        self._witnesses.furnished(pieces)
         self._furnished.set()
+
+    def heard(self, heard: follower.Heard) -> None:
+        """Take what the kubelet says of who holds what."""
+        self._witnesses.heard(heard)
+
+    def looked(
+        self, found: Iterable[residents.Resident] | None, said: residents.Occupants
+    ) -> residents.Occupants:
+        """Take what the driver shows, and say who is on a card that nobody gave him.
+
+        `said` is what was said so far. It stands while there is nothing better to say: before all pods
+        are known, each process would seem to be a stray.
+        """
+        if not self._witnesses.sources.driver:
+            return {}
+        if found is None or not self._pods_known():
+            return said
+        self._witnesses.looked(found, self._pods.join)
+        strays = self._witnesses.strays(self._given)
+        return said if strays is None else residents.occupants(strays, said)
+
+    def records(self) -> list[wire.GpuPod]:
+        """Give all GpuPods of the node, as far as is known."""
+        return self._mirror.things()
+
+    def _pods_known(self) -> bool:
+        return self._informers[0].synced
+
+    def _given(self, key: mirror.Key) -> Iterable[str]:
+        """Say what Berth gave to a pod."""
+        pod = self._pods.get(key)
+        told = record.given(pod, self._view.node) if pod else None
+        return (
+            (entry.share.uuid for entry in told.entries()) if isinstance(told, allocation.Allocation) else ()
+        )
+
+    def _pod_stirred(self, key: mirror.Key) -> None:
+        self._dirty.add(key)
+        self._restless()
+
+    def _everyone(self) -> None:
+        """Look at all names again: something else is said of who holds what."""
+        for key in (*self._pods.keys(), *self._mirror.keys()):
+            self._dirty.add(key)
 
     async def run(self) -> None:
         """Follow both collections and keep the GpuPods for ever."""
@@ -151,7 +189,9 @@ class Keeper:
         except errors.ClientError as error:
             complaint = self._complaints.setdefault(key, patience.Complaint(log, "GpuPod {}/{}".format(*key)))
             complaint.failed(error)
-            pause = patience.pause(error, complaint.failures, most=MOST_PAUSE_SECONDS, chance=self._chance())
+            pause = patience.pause(
+                error, complaint.failures, most=MOST_PAUSE_SECONDS, chance=self._means.chance()
+            )
             asyncio.get_running_loop().call_later(pause, self._dirty.add, key)
         else:
             if key in self._complaints:
@@ -162,15 +202,34 @@ class Keeper:
         pod, seen = self._pods.get(key), self._mirror.get(key)
         told = record.given(pod, self._view.node) if pod else None
         self._report(key, pod, told)
-        if seen and (not pod or told is None or seen.spec.pod_uid != pod.metadata.uid):
+        if seen and (pod is None or seen.spec.pod_uid != pod.metadata.uid):
             await self._remove(key, seen)
             seen = None
-        if pod and isinstance(told, allocation.Allocation):
-            before = seen.status if seen else wire.GpuPodStatus()
-            await self._write(key, pod, told, before)
+        if pod is None:
+            return
+        spec = self._spec(pod, told, seen)
+        if spec is not None:
+            await self._write(key, pod, spec, seen.status if seen else wire.GpuPodStatus())
+        elif seen and told is None and (self._witnesses.complete(key) or record.finished(pod)):
+            await self._remove(key, seen)
+
+    def _spec(
+        self, pod: record.Pod, told: allocation.Allocation | record.Unclear | None, seen: wire.GpuPod | None
+    ) -> wire.GpuPodSpec | None:
+        """Say what the pod was given, or None where its record, if there is one, is left as it is."""
+        if isinstance(told, allocation.Allocation):
+            return record.spec(pod, told, self._view)
+        key = mirror.key_of(pod.metadata)
+        evidence = self._witnesses.evidence(key)
+        if evidence is None or not evidence.speakers() or record.finished(pod):
+            return None
+        holdings = self._witnesses.holdings.get(key, {})
+        handed = record.spec(pod, record.handed(self._view.node, holdings), self._view)
+        whole = told is None and self._witnesses.kubelet_knows(key)
+        return record.kept(seen.spec, handed) if seen and not whole else handed
 
     async def _write(
-        self, key: mirror.Key, pod: record.Pod, told: allocation.Allocation, before: wire.GpuPodStatus
+        self, key: mirror.Key, pod: record.Pod, spec: wire.GpuPodSpec, before: wire.GpuPodStatus
     ) -> None:
         owner = wire.OwnerReference(
             api_version=resources.PODS.api_version,
@@ -178,14 +237,16 @@ class Keeper:
             name=pod.metadata.name,
             uid=pod.metadata.uid,
         )
-        wanted = writer.Wanted(
-            key,
-            owner,
-            record.spec(pod, told, self._view),
-            record.status(pod, told, before, self._view, now=self._clock()),
+        status = record.status(
+            pod,
+            spec,
+            before,
+            self._view,
+            evidence=self._witnesses.evidence(key, before.granted),
+            now=self._means.clock(),
         )
         try:
-            await self._writer.make_so(wanted)
+            await self._writer.make_so(writer.Wanted(key, owner, spec, status))
         except errors.NotFound:
             self._writer.forget(key)
             raise
@@ -210,11 +271,11 @@ class Keeper:
             self._unclear.pop(key, None)
         elif self._unclear.get(key) != pod.metadata.uid:
             self._unclear[key] = pod.metadata.uid
-            log.error("pod %s/%s: its allocation cannot be used, so it gets no GpuPod: %s", *key, told.detail)
+            log.error("pod %s/%s: its allocation cannot be used for a GpuPod: %s", *key, told.detail)
 
 
 def _informers(
-    session: api.Api, node: str, pods: _Pods, known: mirror.Mirror[wire.GpuPod]
+    session: api.Api, node: str, pods: roster.Roster, known: mirror.Mirror[wire.GpuPod]
 ) -> tuple[informer.Informer[record.Pod], informer.Informer[wire.GpuPod]]:
     of_pods = informer.Scope(fields=f"spec.nodeName={node}")
     of_records = informer.Scope(fields=f"spec.node={node}")

@@ -1,17 +1,29 @@
 """What a GpuPod should say, given its pod. Pure.
 
-The allocation on the pod says what was given; a source says what is held. Where no
-source is configured nothing is said of grants at all. An allocation that cannot be read
-becomes `Unclear`, and what then happens to the record is for the keeper to decide.
+The allocation on the pod says what was given; the sources say what is held. Where there
+is no source nothing is said of grants at all. An allocation that cannot be read becomes
+`Unclear`. A pod that has none that is of use, but has cards from the kubelet, was given
+just those: so the record names them, and the operator knows which ones it must not give
+out. Whether there is to be a record is for the keeper to decide.
 """
 
 import dataclasses
 import datetime as dt
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import msgspec
+
+from berth_agent.gpupods import verdict
+from berth_agent.kubelet import ids
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import lease
+
+# What the schema takes.
+UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
+MOST_UUIDS: Final = 64
+MOST_GRANTS: Final = 128
 
 
 class PodSpec(wire.Struct, frozen=True):
@@ -20,10 +32,20 @@ class PodSpec(wire.Struct, frozen=True):
     node_name: str = ""
 
 
+class ContainerStatus(wire.Struct, frozen=True):
+    """A container that was started, and the runtime's id of it."""
+
+    name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
 class PodStatus(wire.Struct, frozen=True):
     """How far a pod has come."""
 
     phase: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(wire.Struct, frozen=True):
@@ -43,11 +65,31 @@ class Unclear:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """Through which eyes pods are seen: the node, the models of its cards, who tells of grants."""
+    """Through which eyes pods are seen: the node, the models of its cards, and what can be held of them.
+
+    `source` stands for those who tell of grants without being asked: the simulated cards, or nobody.
+    """
 
     node: str
     models: Mapping[int, str]
     source: vocabulary.GrantSource | None
+    pieces: ids.Pieces = dataclasses.field(default_factory=dict)
+
+
+def containers(pod: Pod) -> Iterator[tuple[str, str]]:
+    """Give the ids of a pod's containers, without the runtime's name before them, and whose they are."""
+    status = pod.status
+    started = (
+        *status.container_statuses,
+        *status.init_container_statuses,
+        *status.ephemeral_container_statuses,
+    )
+    return ((one.container_id.rpartition("://")[2], one.name) for one in started if one.container_id)
+
+
+def finished(pod: Pod) -> bool:
+    """Tell whether a pod has ended, and so holds nothing, whatever an old kubelet lists."""
+    return pod.status.phase in {vocabulary.PodPhase.SUCCEEDED, vocabulary.PodPhase.FAILED}
 
 
 def given(pod: Pod, node: str) -> allocation.Allocation | Unclear | None:
@@ -90,64 +132,112 @@ def _held(kind: str, share: allocation.Share, view: View) -> wire.HeldCard:
     )
 
 
+def handed(node: str, holdings: Mapping[str, Iterable[ids.Held]]) -> allocation.Allocation:
+    """Read what a pod was given off what the kubelet gave it.
+
+    What is no piece of the node is left out: a wrong minor would name a wrong card, and what the
+    record leaves open the operator withholds.
+    """
+    shares = {
+        name: [_share(one.piece, one.count) for one in held if one.piece] for name, held in holdings.items()
+    }
+    return allocation.of(
+        node, {name: {vocabulary.DeviceType.GPU: found} for name, found in shares.items() if found}
+    )
+
+
+def _share(piece: ids.Piece, count: int) -> allocation.Share:
+    # Where the node does not tell into how many replicas a card is cut, each counts as the whole.
+    part = min(count, piece.replicas)
+    core, memory = ids.WHOLE * part // piece.replicas, piece.memory * part // piece.replicas
+    return allocation.Share(piece.uuid, piece.minor, core, memory, piece.profile)
+
+
+def kept(seen: wire.GpuPodSpec, found: wire.GpuPodSpec) -> wire.GpuPodSpec:
+    """Keep what a record says of containers, and add those that it does not name yet.
+
+    What stands there was copied while the allocation could be read: it may be the only word on it.
+    """
+    named = {one.name for one in seen.containers if one.devices}
+    more = (one for one in found.containers if one.name not in named)
+    return msgspec.structs.replace(
+        found, containers=(*(one for one in seen.containers if one.devices), *more)
+    )
+
+
 def status(
-    pod: Pod, told: allocation.Allocation, before: wire.GpuPodStatus, view: View, *, now: dt.datetime
+    pod: Pod,
+    said: wire.GpuPodSpec,
+    before: wire.GpuPodStatus,
+    view: View,
+    *,
+    evidence: verdict.Evidence | None,
+    now: dt.datetime,
 ) -> wire.GpuPodStatus:
     """Say how far the pod is, and what its containers hold as far as a source can tell."""
     phase = pod.status.phase
-    running = phase == vocabulary.PodPhase.RUNNING
+    found = _verdict(phase, said, view, evidence)
     return wire.GpuPodStatus(
         phase=phase,
-        minors=allocation.gpu_minors(told),
-        granted=_grants(told, view.source) if running and view.source else (),
-        conditions=(_verified(phase, before, now=now),) if view.source else (),
+        minors=_minors(said),
+        granted=_granted(pod, said, view, evidence),
+        conditions=(_dated(found, before, now=now),) if found else (),
     )
 
 
-def _grants(told: allocation.Allocation, source: vocabulary.GrantSource) -> tuple[wire.Grant, ...]:
+def _minors(said: wire.GpuPodSpec) -> str:
+    gpus = {one.minor for each in said.containers for one in each.devices if _is_gpu(one)}
+    return ",".join(map(str, sorted(gpus)))
+
+
+def _is_gpu(one: wire.HeldCard) -> bool:
+    return one.type == vocabulary.DeviceType.GPU
+
+
+def gpus(said: wire.GpuPodSpec) -> verdict.ByContainer:
+    """Give the GPUs that each container was given, by uuid."""
+    found = {each.name: tuple(one.uuid for one in each.devices if _is_gpu(one)) for each in said.containers}
+    return {name: uuids for name, uuids in found.items() if uuids}
+
+
+def _granted(
+    pod: Pod, said: wire.GpuPodSpec, view: View, evidence: verdict.Evidence | None
+) -> tuple[wire.Grant, ...]:
+    if evidence is not None:
+        return () if finished(pod) else tuple(_grants(evidence))[:MOST_GRANTS]
+    if view.source is None or pod.status.phase != vocabulary.PodPhase.RUNNING:
+        return ()
     return tuple(
-        wire.Grant(name, tuple(share.uuid for _, shares in types for share in shares), source)
-        for name, types in told.containers
+        wire.Grant(each.name, tuple(one.uuid for one in each.devices), view.source)
+        for each in said.containers
     )
 
 
-# Status, reason and message of the condition Verified, by the pod's phase. Where no real
-# source is asked, what runs holds by definition what it was given, and the reason says so.
-VERIFIED: Final[Mapping[str, tuple[vocabulary.Truth, str, str]]] = {
-    vocabulary.PodPhase.RUNNING: (
-        vocabulary.Truth.TRUE,
-        "Simulated",
-        "The cards are simulated: what was given is granted.",
-    ),
-    vocabulary.PodPhase.PENDING: (
-        vocabulary.Truth.UNKNOWN,
-        "NotRunning",
-        "The pod does not run yet, so it holds nothing.",
-    ),
-    vocabulary.PodPhase.SUCCEEDED: (
-        vocabulary.Truth.UNKNOWN,
-        "Finished",
-        "The pod has ended and holds nothing.",
-    ),
-    vocabulary.PodPhase.FAILED: (
-        vocabulary.Truth.UNKNOWN,
-        "Finished",
-        "The pod has ended and holds nothing.",
-    ),
-}
-UNSEEN: Final = (vocabulary.Truth.UNKNOWN, "PhaseUnknown", "The kubelet does not tell whether the pod runs.")
+def _grants(evidence: verdict.Evidence) -> Iterator[wire.Grant]:
+    """Say it of containers with a name alone; what the schema takes for no uuid stands in the condition."""
+    for source, said in ((verdict.PODRESOURCES, evidence.kubelet), (verdict.NVML, evidence.driver)):
+        for name in sorted(filter(None, said)):
+            if uuids := tuple(filter(UUID.fullmatch, said[name]))[:MOST_UUIDS]:
+                yield wire.Grant(name, uuids, source)
 
 
-def _verified(phase: str, before: wire.GpuPodStatus, *, now: dt.datetime) -> wire.Condition:
-    truth, reason, message = VERIFIED.get(phase, UNSEEN)
+def _verdict(
+    phase: str, said: wire.GpuPodSpec, view: View, evidence: verdict.Evidence | None
+) -> verdict.Verdict | None:
+    if evidence is not None:
+        return verdict.judge(phase, gpus(said), evidence, view.pieces)
+    return (verdict.by_phase(phase) or verdict.SIMULATED) if view.source else None
+
+
+def _dated(found: verdict.Verdict, before: wire.GpuPodStatus, *, now: dt.datetime) -> wire.Condition:
     kind = vocabulary.GpuPodCondition.VERIFIED
     earlier = next((each for each in before.conditions if each.type == kind), None)
-    since = earlier.last_transition_time if earlier and earlier.status == truth else ""
+    since = earlier.last_transition_time if earlier and earlier.status == found.truth else ""
     return wire.Condition(
         type=kind,
-        status=truth,
-        reason=reason,
-        message=message,
+        status=found.truth,
+        reason=found.reason,
+        message=found.message,
         last_transition_time=since or lease.second(now),
     )
 

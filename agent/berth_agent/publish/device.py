@@ -1,18 +1,19 @@
 """Keeps the Device of one node as it should be.
 
 It follows that one Device by a watch, so a Device that somebody deletes or edits is
-noticed at once and told to the loop. The Node that owns it is read once, and again
-whenever the Device is gone: it goes with its Node, and the next Node of that name has
-another uid.
+noticed at once and told to the loop, and so is a person's word to the agent. The Node that
+owns it is read once, and again whenever the Device is gone: it goes with its Node, and the
+next Node of that name has another uid.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from berth_agent.publish import mirror, writer
-from berth_crds import vocabulary, wire
+from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
 
 # The conditions of a Device that are the agent's; `Ready` beside them is the operator's.
@@ -76,6 +77,27 @@ class Publisher:
         """Give the Device as it stands in the API."""
         return self._mirror.get(self._key)
 
+    def note(self, annotation: str) -> str:
+        """Give what people wrote to the agent; empty where they wrote nothing."""
+        seen = self.seen()
+        return seen.metadata.annotations.get(annotation, "") if seen else ""
+
+    async def heed(self, annotation: str, text: str, rest: str) -> None:
+        """Take what was heeded out of an annotation, unless somebody wrote another word meanwhile."""
+        at = f"/metadata/annotations/{annotation.replace('~', '~0').replace('/', '~1')}"
+        steps = [
+            {"op": "test", "path": at, "value": text},
+            {"op": "replace", "path": at, "value": rest} if rest else {"op": "remove", "path": at},
+        ]
+        with contextlib.suppress(errors.Invalid, errors.Conflict, errors.NotFound):
+            await self._session.send(
+                "PATCH",
+                resources.DEVICES.path(self._node),
+                params={"fieldManager": names.AGENT_MANAGER},
+                body=msgspec.json.encode(steps),
+                content=writer.JSON_PATCH,
+            )
+
     async def publish(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> wire.OwnerReference:
         """Make the Device say this, and give the Node that owns it."""
         owner = self._owner or await self._find_owner()
@@ -105,7 +127,9 @@ class Publisher:
     def _stirred(self, key: mirror.Key) -> None:
         if self._mirror.get(key) is None:
             self._forget()
-        if self._wanted is not None and not self._writer.agrees(self._wanted):
+        if self._wanted is None:
+            return
+        if self.note(names.REPAIRED) or not self._writer.agrees(self._wanted):
             self._astray()
 
     def _forget(self) -> None:

@@ -50,6 +50,14 @@ class Mirror(Generic[B]):
         """Give what is known of one object."""
         return self._things.get(key)
 
+    def keys(self) -> list[Key]:
+        """Name all that are known."""
+        return list(self._things)
+
+    def things(self) -> list[B]:
+        """Give all that are known."""
+        return list(self._things.values())
+
     def upserted(self, thing: B, /) -> None:
         """Take what a watch says."""
         if self._take(thing):

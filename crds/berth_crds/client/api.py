@@ -6,6 +6,8 @@ Every request has a deadline of its own.
 
 import asyncio
 import contextlib
+import socket
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -13,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 
-from berth_crds.client import connection, errors
+from berth_crds.client import connection, errors, exchange
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
@@ -23,7 +25,9 @@ APPLY: Final = "application/apply-patch+yaml"
 
 DEADLINE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
-LINGER_SECONDS: Final = 0.05
+LINGER_SECONDS: Final = 2.0
+TURN_SECONDS: Final = 0.01
+FEWEST_TURNS: Final = 3
 FIRST_ERROR_CODE: Final = 300  # A redirect is none of the API server's answers, and is not followed.
 
 T = TypeVar("T")
@@ -43,27 +47,51 @@ class Api:
         self._agent = agent
         self._tally = tally
         self._session: aiohttp.ClientSession | None = None
+        self._exchange: exchange.Exchange | None = None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     async def __aenter__(self) -> Self:
         """Open the pool."""
         self._session = aiohttp.ClientSession(
             # Watches hold a connection each for ever, so the pool itself sets no bound.
-            connector=aiohttp.TCPConnector(limit=0, ssl=self.link.trust or True, keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=self.link.trust or True, keepalive_timeout=60, socket_factory=self._socket
+            ),
             timeout=aiohttp.ClientTimeout(total=DEADLINE_SECONDS, sock_connect=CONNECT_SECONDS),
             headers={"User-Agent": self._agent, "Accept": JSON},
             auto_decompress=True,
         )
+        if not self.link.proxy:
+            self._exchange = exchange.Exchange(
+                self.link.server, self.link.trust, server_name=self.link.server_name
+            )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the pool."""
+        if self._exchange is not None:
+            self._exchange.close()
         if self._session is not None:
             await self._session.close()
-            # aiohttp closes TLS transports a few turns of the loop later, and offers nothing to wait for.
-            await asyncio.sleep(LINGER_SECONDS)
-            self._session = None
+        await self._closed()
+        self._exchange = self._session = None
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """Make a socket for a connection of the pool, and remember it."""
+        family, kind, proto, *_ = address
+        made = socket.socket(family, kind, proto)
+        self._sockets.add(made)
+        return made
+
+    async def _closed(self) -> None:
+        """Wait until all connections are closed, those too that were only being made; not for ever."""
+        for turn in range(int(LINGER_SECONDS / TURN_SECONDS)):
+            living = self._exchange is not None and bool(self._exchange.living)
+            if turn >= FEWEST_TURNS and not living and all(each.fileno() < 0 for each in self._sockets):
+                return
+            await asyncio.sleep(TURN_SECONDS)
 
     async def send(
         self,
@@ -76,9 +104,31 @@ class Api:
         deadline: float = DEADLINE_SECONDS,
     ) -> bytes:
         """Send one request and return the body of a successful answer."""
+        if body is not None and self._exchange is not None:
+            headers = {"User-Agent": self._agent, "Accept": JSON, "Content-Type": content}
+            if header := await self.link.authorization():
+                headers["Authorization"] = header
+            request = self._exchange.request(method, path, params, headers, body)
+            return await self._exchanged(self._exchange, request, method, path, deadline=deadline)
         timeout = aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
         async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
             return await answer.read()
+
+    async def _exchanged(
+        self, way: exchange.Exchange, request: bytes, method: str, path: str, *, deadline: float
+    ) -> bytes:
+        """Send what carries a body, which is what there is much of."""
+        try:
+            answer = await way.run(request, connect=CONNECT_SECONDS, deadline=deadline)
+        except errors.Unreachable as error:
+            self._tally(method, path, NO_ANSWER)
+            where = f"{self.link.server}{path}: {error}"
+            raise errors.Unreachable(where, ambiguous=error.ambiguous) from error
+        self._tally(method, path, answer.status)
+        if answer.status >= FIRST_ERROR_CODE:
+            hint = answer.headers.get(b"retry-after", b"").decode("latin-1")
+            raise errors.from_answer(answer.status, answer.body, retry_after=hint or None)
+        return answer.body
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -107,7 +157,10 @@ class Api:
                 if answer.status >= FIRST_ERROR_CODE:
                     hint = answer.headers.get("Retry-After")
                     raise errors.from_answer(answer.status, await answer.read(), retry_after=hint)
-                yield answer
+                try:
+                    yield answer
+                finally:
+                    _abandon(answer)
         except aiohttp.ClientConnectorError as error:
             self._tally(method, path, NO_ANSWER)
             raise errors.Unreachable(f"{url}: {error}", ambiguous=False) from error
@@ -154,6 +207,13 @@ class Api:
             body=msgspec.json.encode(whole),
             content=APPLY,
         )
+
+
+def _abandon(answer: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer that was not read to its end: nobody waits for a last word of it."""
+    line = answer.connection
+    if line is not None and line.transport is not None:
+        line.transport.abort()
 
 
 def decode(body: bytes, into: type[T], *, path: str) -> T:

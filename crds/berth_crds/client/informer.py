@@ -30,6 +30,7 @@ WATCH_SECONDS: Final = (300, 600)
 PATIENCE: Final = 4  # Watches that fail in a row before the list is read again.
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
+AT_A_TIME: Final = 250  # Objects of a list told to the sink before others have their turn.
 
 
 class Bearer(Protocol):
@@ -130,6 +131,15 @@ class Informer(Generic[B]):
         async with self._listed:
             await self._listed.wait_for(lambda: self._lists > before)
 
+    async def read(self) -> None:
+        """Read the collection once and tell the sink, without following it."""
+        await self._list()
+
+    def retell(self) -> None:
+        """Tell the sink everything that is known once more."""
+        for thing in self._known.values():
+            self._sink.upserted(thing)
+
     async def run(self) -> None:
         """Follow the collection for ever."""
         while True:
@@ -159,7 +169,7 @@ class Informer(Generic[B]):
 
     async def _list(self) -> None:
         collection = await self._collection()
-        self._replace(collection)
+        await self._replace(collection)
         self._version = collection.version
         async with self._listed:
             self._lists += 1
@@ -176,14 +186,16 @@ class Informer(Generic[B]):
                 self._session, self._path, self._codec, selectors=self._selectors, size=0
             )
 
-    def _replace(self, collection: watch.Collection[B]) -> None:
+    async def _replace(self, collection: watch.Collection[B]) -> None:
         seen = {_key(thing.metadata) for thing in collection.items}
         # An object of which not even the name can be read may be any of those that seem to be gone.
         vanished = set() if NAMELESS in seen else {*self._known, *self._odd} - seen
         for key in sorted(vanished):
             self._forget(key, self._known.get(key))
-        for thing in collection.items:
+        for count, thing in enumerate(collection.items, 1):
             self._upsert(thing)
+            if count % AT_A_TIME == 0:
+                await asyncio.sleep(0)  # A long list must not keep a leader from renewing its Lease.
 
     # ------------------------------------------------------------ watch
 

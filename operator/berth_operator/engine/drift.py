@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from berth_operator.engine import ledger
-from berth_operator.scheduling import inventory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
     is not compared. The silence of agents is a matter of time and not of records.
     """
     open_holds = {*book.assumed, *fresh.assumed}
-    mine, theirs = _told(book.picture), _told(fresh.picture)
+    mine, theirs = _told(book), _told(fresh)
     return tuple(
         difference
         for what in mine
@@ -37,13 +36,14 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
     )
 
 
-def _told(picture: inventory.Inventory) -> dict[str, Mapping[str, Any]]:
-    found = list(picture.each())
+def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:
+    found = list(book.picture.each())
     return {
         "Node": {row.name: row.node for row in found if row.node is not None},
         "Device": {row.name: row.device for row in found if row.device is not None},
         "hold": {uid: hold for row in found for uid, hold in row.holds.items()},
-        "sample": picture.workload.samples,
+        "sample": book.picture.workload.samples,
+        "waiting": {one.candidate.uid: one.candidate for one in book.waiting.each()} | book.gated,
     }
 
 

@@ -11,7 +11,7 @@ The life of a hold:
 `assume` is done before a Binding is sent, so that no later decision gives the same cards
 away; the watch confirms it, a clear refusal forgets it. The transitions are the table
 below; any other raises and changes nothing. All of this is derivable: rebuilt from the
-pods, nodes and Devices of the API it is the same again.
+pods, nodes, Devices and GpuPods of the API it is the same again.
 """
 
 import asyncio
@@ -20,13 +20,21 @@ import enum
 import logging
 from typing import Final
 
-from berth_operator.engine import ports
-from berth_operator.scheduling import backlog, cycle, decisions, holds, inventory, policy, search, workload
+from berth_operator.engine import ports, register
+from berth_operator.scheduling import (
+    backlog,
+    cycle,
+    decisions,
+    holds,
+    inventory,
+    naming,
+    policy,
+    search,
+    workload,
+)
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
-
-log = logging.getLogger(__name__)
 
 
 class State(enum.Enum):
@@ -73,7 +81,7 @@ class IllegalStep(Exception):
 class Ledger:
     """Everything the operator knows, kept up to date by events."""
 
-    def __init__(self, clock: ports.Clock) -> None:
+    def __init__(self, clock: ports.Clock, voice: logging.Logger = register.log) -> None:
         self.picture = inventory.Inventory()
         self.places = search.Search(self.picture)
         self.waiting = backlog.Backlog()
@@ -85,6 +93,7 @@ class Ledger:
         self.assumed: dict[str, Assumed] = {}
         self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
         self._since: dict[str, float] = {}
+        self._register = register.Register(voice)
 
     def __repr__(self) -> str:
         """Tell the state in words."""
@@ -99,13 +108,20 @@ class Ledger:
         """Tell since when a pod asks for what it asks now and may be tried; None once it is placed."""
         return self._since.get(uid)
 
+    def asked(self, uid: str) -> tuple[backlog.Candidate, int] | None:
+        """Give a pod that waits or whose bind is under way, and how often it had been tried."""
+        if (assumed := self.assumed.get(uid)) is not None:
+            return assumed.candidate, assumed.attempts
+        candidate = self.waiting.get(uid)
+        return (candidate, self.waiting.attempts(uid)) if candidate is not None else None
+
     # ------------------------------------------------------------ the life of a hold
 
     def assume(self, decision: decisions.Bind) -> backlog.Candidate:
         """Charge a placement before its Binding is sent."""
         self._step(decision.uid, Step.ASSUME)
         attempts = self.waiting.attempts(decision.uid)
-        candidate = self.waiting.remove(decision.uid)
+        candidate = self.waiting.place(decision.uid)
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
@@ -149,13 +165,15 @@ class Ledger:
     def pod_waiting(self, candidate: backlog.Candidate, *, gated: bool) -> None:
         """A pod of ours asks to be placed; while our bind of it is under way this is old news."""
         uid = candidate.uid
-        self.picture.workload.see(uid, workload.sample(candidate.request, candidate.demand))
+        sample = workload.sample(candidate.request, candidate.demand)
         if self.state(uid) is State.ASSUMED:
+            self.picture.workload.see(uid, sample)
             self.assumed[uid] = dataclasses.replace(self.assumed[uid], candidate=candidate)
             return
         if self.state(uid) is State.CONFIRMED:
             # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
             self.pod_over(uid)
+        self.picture.workload.see(uid, sample)
         if gated:
             self._forget_waiting(uid)
             self.gated[uid] = candidate
@@ -171,13 +189,27 @@ class Ledger:
         self.gated.pop(uid, None)
         self._since.pop(uid, None)
 
-    def pod_bound(self, hold: holds.Hold, teaches: workload.Sample | None = None) -> None:
-        """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it."""
+    def pod_bound(
+        self,
+        hold: holds.Hold,
+        teaches: workload.Sample | None = None,
+        *,
+        nameless: naming.Nameless | None = None,
+    ) -> None:
+        """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it.
+
+        `nameless` is given where its own record cannot be read, so that its GpuPod may speak for it.
+        """
         self.picture.workload.see(hold.uid, teaches)
         known = self.picture.hold(hold.uid)
-        if known is not None and known.shares and self.state(hold.uid) is State.CONFIRMED:
+        if known is not None and self._bound_with(known):
             # What a pod was bound with is what it has: its record may be edited, its cards cannot.
             hold = dataclasses.replace(hold, shares=known.shares, withheld=known.withheld)
+        elif nameless is not None:
+            self._register.come(hold, nameless)
+            hold = self._register.held(hold.uid, self._device(hold.node))
+        else:
+            self._register.go(hold.uid)
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
@@ -189,15 +221,51 @@ class Ledger:
             self._release(hold.uid)
         self._charge(hold)
 
+    def _bound_with(self, known: holds.Hold) -> bool:
+        """Tell whether a pod's own record has named these devices: what a GpuPod names it may take back."""
+        confirmed = self.state(known.uid) is State.CONFIRMED
+        return confirmed and bool(known.shares) and known.uid not in self._register
+
     def pod_over(self, uid: str) -> None:
         """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
         self.picture.workload.forget(uid)
+        self._register.go(uid)
         self._forget_waiting(uid)
         if self.state(uid) is State.FREE:
             return
         self._step(uid, Step.RELEASE)
         self.assumed.pop(uid, None)
         self._release(uid)
+
+    # ------------------------------------------------------------ what events say of GpuPods
+
+    def gpupod_seen(self, named: naming.Named) -> None:
+        """A GpuPod is new or changed: it counts if its pod's own record cannot be read."""
+        self._revise(self._register.named(named))
+
+    def gpupod_gone(self, title: str) -> None:
+        """A GpuPod is gone, or cannot be read any more: it names nothing."""
+        self._revise(self._register.unnamed(title))
+
+    def _revise(self, uid: str | None) -> None:
+        """Charge anew what a nameless pod holds, where that has changed."""
+        known = self.picture.hold(uid) if uid is not None else None
+        if known is None:
+            return
+        hold = self._register.held(known.uid, self._device(known.node))
+        if hold != known:
+            self._release(known.uid)
+            self._charge(hold)
+
+    def _revise_node(self, name: str) -> None:
+        """Look at the nameless pods of a node whose devices have changed."""
+        row = self.picture.row(name)
+        for uid in [uid for uid in row.holds if uid in self._register] if row is not None else ():
+            self._revise(uid)
+
+    def _device(self, node: str) -> devices.Device | None:
+        row = self.picture.row(node)
+        return row.device if row is not None else None
 
     # ------------------------------------------------------------ what events say of nodes
 
@@ -217,12 +285,14 @@ class Ledger:
         row = self.picture.row(device.node)
         if row is None or row.device != device:
             self.picture.put_device(device)
+            self._revise_node(device.node)
             self.touched.add(device.node)
             self._help(Help.DEVICE_CHANGED)
 
     def device_gone(self, node: str) -> None:
         """A Device is gone, and its cards with it."""
         self.picture.drop_device(node)
+        self._revise_node(node)
         self.touched.discard(node)
 
     def agent_silent(self, node: str, *, silent: bool) -> None:

@@ -8,26 +8,36 @@ will not happen.
 
 import asyncio
 import dataclasses
+import itertools
 import logging
+import math
 from collections.abc import Coroutine
 from typing import Any, Final, assert_never
 
-from berth_operator.engine import ledger, ports, reasons, records
+from berth_operator.engine import ledger, pace, ports, reasons, records
 from berth_operator.scheduling import backlog, cycle, decisions
 
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.001
 LONGEST_SECONDS: Final = 0.01
+AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
 LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is done at once, and how long a bind may stay open on the server."""
+    """How much is done at once and a second, and how long a bind may stay open on the server."""
 
-    binds_at_once: int = 64
+    binds_at_once: int = 128
+    binds_a_second: float = pace.UNLIMITED
     bind_deadline: float = 3.0
+
+    @property
+    def ahead(self) -> int:
+        """How many binds may be decided and not yet answered: what is sent late was decided on old news."""
+        most = AHEAD * self.binds_at_once
+        return min(most, max(1, math.ceil(self.binds_a_second))) if self.binds_a_second else most
 
 
 class Loop:
@@ -49,58 +59,103 @@ class Loop:
         self._clock = clock
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.binds_at_once)
+        self._pace = pace.Pace(clock, pace.steady(limits.binds_a_second))
         self._flying: set[asyncio.Task[None]] = set()
+        self._unsent: set[asyncio.Task[None]] = set()
+        self._unanswered = 0
+        self._room = asyncio.Event()
         self._notes = notes or records.unread()
-        self.reasons = reasons.Reasons(book)
+        self.reasons = reasons.Reasons(book, teller.shown)
 
     async def run(self) -> None:
         """Decide for ever."""
         while True:
             await self._news()
+            await self._until_room()
             self.round()
 
     def round(self) -> None:
         """Make one round of decisions and start to act on them."""
         book, started = self._book, self._clock()
-        answers = cycle.decide(book.places, book.waiting, started, book.rules)
-        self._notes.round_made(book, answers, started=started, ended=self._clock())
+        made: list[records.Made] = []
+        version = book.picture.columns.version
+        for answer in cycle.each(book.places, book.waiting, started, book.rules):
+            made.append(records.Made(answer, version))
+            if isinstance(answer, decisions.Bind):
+                candidate = book.assume(answer)
+                self._start(self._bind(candidate, answer.placement), candidate)
+                version = book.picture.columns.version
+                if self._unanswered >= self._limits.ahead:
+                    break  # Refusals cost the server nothing, binds do.
+        self._notes.round_made(book, made, started=started, ended=self._clock())
         # All binds are assumed before anything is said: words describe what is left after them.
         self.reasons.new_round()
-        for answer in sorted(answers, key=lambda answer: not isinstance(answer, decisions.Bind)):
-            self._act(answer)
-        if answers:
+        for one in made:
+            self._say(one.answer)
+        for candidate, message in self.reasons.later(self._clock()):
+            self._teller.refused(candidate, message)
+        if made:
             book.wake.set()  # There may be more than one round took.
 
+    @property
+    def busy(self) -> bool:
+        """Whether binds are under way."""
+        return bool(self._flying)
+
     async def drain(self) -> None:
-        """Wait for the binds under way; none is started meanwhile because `run` has ended."""
+        """Drop what is not sent, and wait for the binds under way; `run`, which adds to them, has ended."""
+        for task in self._unsent:
+            task.cancel()
         while self._flying:
             await asyncio.wait(self._flying)
 
     # ------------------------------------------------------------ waiting
 
     async def _news(self) -> None:
-        """Wait for an event or for a pause to end, then for a moment of quiet."""
+        """Wait for an event, a pause to end or a look that is due, then for a moment of quiet."""
         wake = self._book.wake
-        due = self._book.waiting.next_due()
-        patience = None if due is None else max(0.0, due - self._clock())
-        try:
-            async with asyncio.timeout(patience):
-                await wake.wait()
-        except TimeoutError:
-            return
+        while not wake.is_set():
+            due = self._due()
+            patience = None if due is None else max(0.0, due - self._clock())
+            try:
+                async with asyncio.timeout(patience):
+                    await wake.wait()
+            except TimeoutError:
+                due = self._due()
+                if due is not None and due <= self._clock():
+                    return
         latest = self._clock() + LONGEST_SECONDS
         while wake.is_set() and self._clock() < latest:
             wake.clear()
             await asyncio.sleep(QUIET_SECONDS)
         wake.clear()
 
+    def _due(self) -> float | None:
+        moments = self._book.waiting.next_due(), self.reasons.next_look(self._clock())
+        return min((one for one in moments if one is not None), default=None)
+
+    async def _until_room(self) -> None:
+        """Wait until enough of the binds decided so far have an answer, and the server wants more."""
+        while self._crowded:
+            self._room.clear()
+            await self._room.wait()
+        await self._pace.rested()
+
+    @property
+    def _crowded(self) -> bool:
+        return self._unanswered > self._limits.ahead // 2
+
+    def _answered(self) -> None:
+        self._unanswered -= 1
+        if not self._crowded:
+            self._room.set()
+
     # ------------------------------------------------------------ acting
 
-    def _act(self, answer: decisions.Decision) -> None:
+    def _say(self, answer: decisions.Decision) -> None:
         match answer:
             case decisions.Bind():
-                candidate = self._book.assume(answer)
-                self._start(self._bind(candidate, answer.placement), candidate)
+                pass  # Its bind is under way, and the pod itself will say so.
             case decisions.Wait():
                 self._put_off(answer, answer.wants)
             case decisions.Reject():
@@ -120,10 +175,13 @@ class Loop:
     def _start(self, work: Coroutine[Any, Any, None], candidate: backlog.Candidate) -> None:
         task = asyncio.create_task(work, name=f"bind {candidate.title}")
         self._flying.add(task)
+        self._unsent.add(task)
+        self._unanswered += 1
         task.add_done_callback(self._landed)
 
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._flying.discard(task)
+        self._unsent.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # The hold stays assumed: cards too many withheld, never given out twice.
             log.error("%s failed", task.get_name(), exc_info=error)
@@ -131,27 +189,67 @@ class Loop:
 
     async def _bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         since = self._book.since(candidate.uid)
-        async with self._slots:
-            sent = self._clock()
-            outcome = await self._writer.bind(candidate, placement)
+        try:
+            sent, outcome = await self._send(candidate, placement)
+        finally:
+            self._answered()
         if isinstance(outcome, ports.Unknown):
             log.warning("%s: no clear answer to the bind: %s", candidate.title, outcome.message)
-            # The server counts from when the bind reached it, which may have been only just now.
-            pause = self._limits.bind_deadline if outcome.open else 0.0
-            outcome = await self._look(candidate, pause=pause)
+            outcome = await self._follow(candidate, placement, lost=outcome.open)
         self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
         self._conclude(candidate, placement, outcome)
 
-    async def _look(self, candidate: backlog.Candidate, *, pause: float) -> ports.Outcome:
-        """Read the pod once the server's own deadline has passed, until the answer is clear."""
-        await asyncio.sleep(pause)
-        attempt = 0
-        while True:
-            outcome = await self._writer.look(candidate)
-            if not isinstance(outcome, ports.Unknown):
-                return outcome
+    async def _send(
+        self, candidate: backlog.Candidate, placement: decisions.Placement
+    ) -> tuple[float, ports.Outcome]:
+        """Send a bind in its turn; tell when it was sent, too."""
+        async with self._slots:
+            await self._pace.turn()
+            if (task := asyncio.current_task()) is not None:
+                self._unsent.discard(task)
+            sent = self._clock()
+            try:
+                return sent, await self._writer.bind(candidate, placement)
+            except Exception as error:
+                log.exception("the bind of %s failed", candidate.title)
+                self._notes.failed()
+                return sent, ports.Unknown(str(error) or type(error).__name__)
+
+    async def _follow(
+        self, candidate: backlog.Candidate, placement: decisions.Placement, *, lost: bool
+    ) -> ports.Outcome:
+        """Find out what became of a bind whose answer is not clear, `lost` if it may still be on its way.
+
+        That the pod has no node proves nothing then: what is on its way may arrive at any time, and is valid
+        for as long as we lead. So its cards are given to nobody else, and the same bind is sent again until
+        the pod has its place, is somebody else's, or is gone: whichever copy arrives, these are its cards.
+        """
+        # The server counts from when the bind reached it, which may have been only just now.
+        await asyncio.sleep(self._limits.bind_deadline if lost else 0.0)
+        for attempt in itertools.count():
+            seen = await self._writer.look(candidate)
+            if isinstance(seen, ports.Unbound):
+                if not lost:
+                    return ports.Refused("the bind did not take place")
+                _, again = await self._send(candidate, placement)
+                if isinstance(again, ports.Bound):
+                    return again
+                self._heed(candidate, again)
+            elif not isinstance(seen, ports.Unknown):
+                return seen
             await asyncio.sleep(LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)])
-            attempt += 1
+        raise AssertionError("counting does not end")
+
+    def _heed(self, candidate: backlog.Candidate, outcome: ports.Outcome) -> None:
+        """Take what the server says of a bind that is sent again, which is no reason to give it up."""
+        if isinstance(outcome, ports.Throttled):
+            self._rest(outcome)
+        elif isinstance(outcome, ports.Refused):
+            self._teller.failed(candidate, outcome.message)
+
+    def _rest(self, throttled: ports.Throttled) -> None:
+        log.info("binds rest for %g s, as the server asks: %s", throttled.seconds, throttled.message)
+        self._pace.rest(throttled.seconds)
 
     def _conclude(
         self, candidate: backlog.Candidate, placement: decisions.Placement, outcome: ports.Outcome
@@ -168,6 +266,10 @@ class Loop:
                 if assumed:
                     self._book.forget(uid)
                     self._teller.failed(candidate, message)
+            case ports.Throttled():
+                self._rest(outcome)
+                if assumed:
+                    self._book.forget(uid)
             case ports.Unknown():
                 raise AssertionError("looking goes on until the answer is clear")
             case _:

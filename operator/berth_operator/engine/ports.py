@@ -25,6 +25,14 @@ class Refused:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Throttled:
+    """The server did not look at the bind, because it is asked for too much; it wants so long a rest."""
+
+    message: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Gone:
     """The pod does not exist any more."""
 
@@ -37,7 +45,13 @@ class Unknown:
     open: bool = True
 
 
-Outcome = Bound | Refused | Gone | Unknown
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unbound:
+    """A look found the pod, and it has no node."""
+
+
+Seen = Bound | Refused | Gone | Unbound | Unknown
+Outcome = Bound | Refused | Throttled | Gone | Unknown
 
 
 class Writer(Protocol):
@@ -46,8 +60,8 @@ class Writer(Protocol):
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Outcome:
         """Send one Binding."""
 
-    async def look(self, candidate: backlog.Candidate) -> Outcome:
-        """Read the pod by quorum read: Bound, Gone, Refused (not bound), or Unknown if it cannot be read."""
+    async def look(self, candidate: backlog.Candidate) -> Seen:
+        """Read the pod by quorum read; it is Refused to us if somebody else bound it."""
 
 
 class Teller(Protocol):
@@ -60,6 +74,9 @@ class Teller(Protocol):
         self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Tell why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
+
+    def shown(self, uid: str) -> str:
+        """Tell what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
         """Tell that the server refused a bind."""

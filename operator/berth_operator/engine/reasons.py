@@ -1,42 +1,71 @@
 """What is said of a pod that waits: one sentence, worked out closely where there is time.
 
 The counts of a failing decision are cheap and always there; looking closely at nodes and
-trying what would help takes milliseconds, so only a few pods a round get that, and only
-when what is wrong with them has changed. The others get the counts in words, and the
-close look when their turn comes.
+trying what would help takes milliseconds, so a round has time for a few looks only. Pods
+that ask the same share one. A look is good until the inventory changes, because the
+sentence names nodes and figures. Whoever finds no time left keeps what the pod shows, if
+the counts do not contradict it, else gets the counts in words; `later` makes up for the
+looks that were left out, and for those that have become old, without any decision.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Final
 
 from berth_operator.engine import ledger
 from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.nodes import facts
 
 CLOSE_LOOKS: Final = 2  # A round; each may take some milliseconds.
+LOOK_STEPS: Final = 1_200  # So that no look takes more than about 50 ms, however many nodes there are.
+LATER_SECONDS: Final = 1.0  # Between the rounds that make up for looks.
+NEVER: Final = -1
+
+Asks = tuple[requests.Request, facts.Demand]
+
+
+@dataclasses.dataclass(slots=True)
+class Matter:
+    """What pods that ask the same wait for: the last counts, and the last close look.
+
+    The look is good for one version of the inventory; a changed count makes it void.
+    """
+
+    candidate: backlog.Candidate
+    counts: tuple[decisions.Count, ...] = ()
+    version: int = NEVER
+    message: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of a pod, of which counts, and whether it was worked out closely."""
+    """What was said of a pod, and in which matter."""
 
-    counts: tuple[decisions.Count, ...]
+    matter: Matter
     message: str
-    closely: bool
+
+
+def _nothing(_uid: str) -> str:
+    return ""
 
 
 class Reasons:
-    """Finds the words, and remembers them while nothing changes."""
+    """Finds the words, and remembers them while nothing changes; `shown` tells what a pod shows, by uid."""
 
-    def __init__(self, book: ledger.Ledger) -> None:
+    def __init__(self, book: ledger.Ledger, shown: Callable[[str], str] = _nothing) -> None:
         self._book = book
+        self._shown = shown
         self._said: dict[str, Said] = {}
+        self._matters: dict[Asks, Matter] = {}
         self._looks = CLOSE_LOOKS
+        self._next = 0.0
 
     def new_round(self) -> None:
         """Allow some close looks again, and forget the pods that wait no more."""
         self._looks = CLOSE_LOOKS
         if len(self._said) > 2 * len(self._book.waiting) + 64:
-            self._said = {uid: said for uid, said in self._said.items() if uid in self._book.waiting}
+            self._forget()
 
     def said(self, candidate: backlog.Candidate) -> str:
         """Repeat what was last said of a pod; nothing if it was not decided for yet."""
@@ -49,14 +78,78 @@ class Reasons:
         """Say why a pod does not fit."""
         if isinstance(answer, decisions.Reject):
             return explain.sentence(answer, candidate)
-        said = self._said.get(candidate.uid)
-        if said is None or said.counts != answer.counts or not (said.closely or not self._looks):
-            said = self._said[candidate.uid] = self._work_out(candidate, answer)
-        return said.message
+        matter = self._matters.setdefault((candidate.request, candidate.demand), Matter(candidate))
+        if matter.counts != answer.counts:
+            matter.counts, matter.version = answer.counts, NEVER
+        if not self._good(matter) and self._looks:
+            self._look(matter)
+        message = matter.message if self._good(matter) else self._kept(candidate, matter)
+        self._said[candidate.uid] = Said(matter, message)
+        return message
 
-    def _work_out(self, candidate: backlog.Candidate, answer: decisions.Wait) -> Said:
-        if not self._looks:
-            return Said(answer.counts, explain.brief(answer.counts, candidate), closely=False)
+    # ------------------------------------------------------------ what had to wait
+
+    def next_look(self, now: float) -> float | None:
+        """Tell when to see again whether anything has become old, if anybody waits; now, if it has."""
+        if now >= self._next and not self._overdue() and not any(map(self._behind, self._said)):
+            self._next = now + LATER_SECONDS
+        return self._next if self._said else None
+
+    def later(self, now: float) -> list[tuple[backlog.Candidate, str]]:
+        """Make up for looks, the longest overdue first, and say what is new of which pods."""
+        if now < self._next:
+            return []
+        self._next = now + LATER_SECONDS
+        self._forget()
+        for matter in sorted(self._overdue(), key=lambda one: one.version)[: self._looks]:
+            if self._look(matter).fits:
+                matter.message = ""  # Its turn is coming, and then it has a place or another reason.
+        return [self._renewed(uid) for uid in self._said if self._behind(uid)]
+
+    def _overdue(self) -> list[Matter]:
+        return [one for one in self._matters.values() if one.version != self._version]
+
+    def _behind(self, uid: str) -> bool:
+        """Tell whether a good look says something else than was said of a pod."""
+        said = self._said[uid]
+        other = said.message != said.matter.message
+        return other and self._good(said.matter) and uid in self._book.waiting
+
+    def _renewed(self, uid: str) -> tuple[backlog.Candidate, str]:
+        candidate, matter = self._book.waiting.get(uid), self._said[uid].matter
+        self._said[uid] = Said(matter, matter.message)
+        return candidate or matter.candidate, matter.message
+
+    def _forget(self) -> None:
+        self._said = {uid: said for uid, said in self._said.items() if uid in self._book.waiting}
+        live = {id(said.matter) for said in self._said.values()}
+        self._matters = {asks: one for asks, one in self._matters.items() if id(one) in live}
+
+    # ------------------------------------------------------------ finding words
+
+    @property
+    def _version(self) -> int:
+        return self._book.picture.columns.version
+
+    def _good(self, matter: Matter) -> bool:
+        return matter.version == self._version and matter.message != ""
+
+    def _look(self, matter: Matter) -> explain.Explanation:
+        """Look closely, whatever was known before."""
         self._looks -= 1
-        told = explain.explain(self._book.places, candidate, rules=self._book.rules)
-        return Said(answer.counts, explain.sentence(told, candidate), closely=True)
+        effort = allocator.Effort(LOOK_STEPS)
+        told = explain.explain(self._book.places, matter.candidate, rules=self._book.rules, effort=effort)
+        matter.version, matter.message = self._version, explain.sentence(told, matter.candidate)
+        return told
+
+    def _kept(self, candidate: backlog.Candidate, matter: Matter) -> str:
+        """Keep what a pod shows while the counts say the same: it may well be right, and its look comes."""
+        before = self._before(candidate.uid, matter)
+        agrees = explain.agrees(before, matter.counts, candidate)
+        return before if agrees else explain.brief(matter.counts, candidate)
+
+    def _before(self, uid: str, matter: Matter) -> str:
+        said = self._said.get(uid)
+        if said is None:
+            return self._shown(uid)  # By an earlier leader.
+        return said.message if said.matter is matter else ""  # It asked for something else.

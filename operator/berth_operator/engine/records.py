@@ -23,8 +23,16 @@ DIGITS: Final = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """One decision of a round, and the version of the inventory that it was made on."""
+
+    answer: decisions.Decision
+    version: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision, when it was made and on what; `version` is the inventory's before the round."""
+    """One decision, when it was made and on what; `version` is the inventory's."""
 
     moment: dt.datetime
     candidate: backlog.Candidate
@@ -65,24 +73,21 @@ class Records:
         self._wall = wall
         self.decisions: collections.deque[Decided] = collections.deque(maxlen=MOST_KEPT)
 
-    def round_made(
-        self, book: ledger.Ledger, answers: Sequence[decisions.Decision], *, started: float, ended: float
-    ) -> None:
-        """Take note of a round before anybody acts on it, while all its pods still wait."""
-        if not answers:
+    def round_made(self, book: ledger.Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
+        """Take note of a round once its binds are assumed, and before anybody is put off."""
+        if not made:
             return
-        self._counts.round_made(len(answers), ended - started)
-        moment, picture = self._wall(), book.picture
-        version, lesson = picture.columns.version, picture.lesson()
-        for answer in answers:
-            candidate = book.waiting.get(answer.uid)
-            if candidate is not None:
-                self.decisions.append(Decided(moment, candidate, answer, version, lesson))
-                self._count(book, answer, ended)
+        self._counts.round_made(len(made), ended - started)
+        moment, lesson = self._wall(), book.picture.lesson()
+        for one in made:
+            if (asked := book.asked(one.answer.uid)) is not None:
+                candidate, attempts = asked
+                self.decisions.append(Decided(moment, candidate, one.answer, one.version, lesson))
+                self._count(book, one.answer, attempts, ended)
 
-    def _count(self, book: ledger.Ledger, answer: decisions.Decision, now: float) -> None:
+    def _count(self, book: ledger.Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
         since = book.since(answer.uid)
-        if since is not None and not book.waiting.attempts(answer.uid):
+        if since is not None and not attempts:
             self._counts.waited(now - since)
         if not isinstance(answer, decisions.Bind):
             self._counts.put_off(answer)
@@ -95,7 +100,7 @@ class Records:
                 self._counts.bound(bind=now - sent, whole=whole)
             case ports.Gone():
                 self._counts.ended(metrics.Result.GONE)
-            case ports.Refused():
+            case ports.Refused() | ports.Throttled():
                 self._counts.ended(metrics.Result.ERROR)
             case ports.Unknown():
                 raise AssertionError("looking goes on until the answer is clear")

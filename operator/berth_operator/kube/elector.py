@@ -153,7 +153,8 @@ class Elector:
         sent = self._clock()
         spec = msgspec.structs.replace(held.spec, renew_time=lease.stamp(self._wall()))
         try:
-            async with asyncio.timeout(self._left()):
+            # Half the time at most: a connection that died silently must not cost the lead.
+            async with asyncio.timeout(min(self._left(), self._timing.renew_deadline / 2)):
                 self._held = await self._write(_lease(spec, held.metadata.resource_version))
         except errors.Conflict:
             await self._reread()

@@ -1,8 +1,9 @@
 """Kubernetes Events: what happened to a pod, for `kubectl describe` and `kubectl get events`.
 
-They are the least important writes there are: posted behind everything else by one
-worker, the same one told again only raises its count, and when too many pile up the
-oldest are dropped and counted. An Event that cannot be posted is never an error.
+They are the least important writes there are: posted by one worker that keeps to a
+pace, which makes way for binds; the same one told again only raises its count, and when
+too many pile up the oldest are dropped and counted. An Event that cannot be posted is
+never an error.
 """
 
 import asyncio
@@ -18,10 +19,12 @@ import msgspec
 
 from berth_crds import names
 from berth_crds.client import api, errors, lease, resources
+from berth_operator.engine import pace
 
 log = logging.getLogger(__name__)
 
-MOST_QUEUED: Final = 4096
+MOST_QUEUED: Final = 16_384
+REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 MOST_REMEMBERED: Final = 4096
 
 
@@ -55,19 +58,28 @@ class Posted:
 class Events:
     """Posts notes as Events."""
 
-    def __init__(self, session: api.Api, *, wall: Callable[[], dt.datetime], instance: str) -> None:
+    def __init__(
+        self,
+        session: api.Api,
+        rhythm: pace.Pace,
+        *,
+        wall: Callable[[], dt.datetime],
+        instance: str,
+        on_drop: Callable[[], None] = lambda: None,
+    ) -> None:
         self._session = session
+        self._rhythm = rhythm
         self._wall = wall
         self._instance = instance
         self._queue: collections.deque[Note] = collections.deque(maxlen=MOST_QUEUED)
         self._news = asyncio.Event()
         self._posted: collections.OrderedDict[Note, Posted] = collections.OrderedDict()
-        self.dropped = 0
+        self._on_drop = on_drop
 
     def tell(self, note: Note) -> None:
         """Queue a note."""
         if len(self._queue) == MOST_QUEUED:
-            self.dropped += 1
+            self._on_drop()
         self._queue.append(note)
         self._news.set()
 
@@ -77,6 +89,7 @@ class Events:
             await self._news.wait()
             self._news.clear()
             while self._queue:
+                await self._rhythm.turn()
                 await self._post(self._queue.popleft())
 
     async def drain(self, seconds: float) -> None:
@@ -97,6 +110,9 @@ class Events:
                 await self._repeat(note, known)
         except errors.NotFound:
             self._posted.pop(note, None)
+        except errors.Throttled as error:
+            self._rhythm.rest(error.retry_after or REST_SECONDS)
+            self._queue.appendleft(note)
         except errors.ClientError as error:
             log.debug("an event was not posted: %s", error)
 

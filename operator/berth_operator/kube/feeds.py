@@ -6,13 +6,13 @@ the core's words. Nothing is awaited on the way.
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, informer, lease, resources, watch
 from berth_operator.engine import ledger, watchdog
-from berth_operator.kube import tellers
-from berth_operator.translate import devices, nodes, pods, policies, raw
+from berth_operator.scheduling import naming
+from berth_operator.translate import devices, gpupods, nodes, pods, policies, raw
 
 log = logging.getLogger(__name__)
 
@@ -20,12 +20,23 @@ log = logging.getLogger(__name__)
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
+class Onlooker(Protocol):
+    """Who wants to know what pods show that wait, beside the ledger."""
+
+    def saw(self, pod: raw.Pod) -> None:
+        """See a waiting pod."""
+
+    def done(self, uid: str) -> None:
+        """Hear of a pod that waits no more."""
+
+
 class PodSink:
     """Pods: who waits and who holds."""
 
-    def __init__(self, book: ledger.Ledger, teller: tellers.Teller) -> None:
+    def __init__(self, book: ledger.Ledger, teller: Onlooker, voice: logging.Logger = log) -> None:
         self._book = book
         self._teller = teller
+        self._voice = voice
         self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: raw.Pod) -> None:
@@ -34,10 +45,10 @@ class PodSink:
             case pods.Waiting(candidate, gated):
                 self._teller.saw(thing)
                 self._book.pod_waiting(candidate, gated=gated)
-            case pods.Bound(hold, fault, teaches):
+            case pods.Bound(hold, fault, teaches, nameless):
                 self._teller.done(hold.uid)
                 self._report(hold.uid, hold.title, fault)
-                self._book.pod_bound(hold, teaches)
+                self._book.pod_bound(hold, teaches, nameless=nameless)
             case pods.Over(uid):
                 self._over(uid)
 
@@ -52,7 +63,7 @@ class PodSink:
         if hold is not None and self._book.state(uid) is not ledger.State.CONFIRMED:
             self._teller.done(uid)
             self._report(uid, hold.title, thing.detail)
-            self._book.pod_bound(hold)
+            self._book.pod_bound(hold, nameless=naming.Nameless())
 
     def odd_gone(self, thing: watch.Unreadable) -> None:
         """Take note that such a pod is gone."""
@@ -65,8 +76,45 @@ class PodSink:
 
     def _report(self, uid: str, title: str, fault: str) -> None:
         if fault and self._faulty.get(uid) != fault:
-            log.warning("%s withholds cards of its node: %s", title, fault)
+            self._voice.warning("%s withholds cards of its node: %s", title, fault)
             self._faulty[uid] = fault
+
+
+class GpuPodSink:
+    """GpuPods: who may speak for pods whose own record cannot be read."""
+
+    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
+        self._book = book
+        self._voice = voice
+        self._specs: dict[str, wire.GpuPodSpec] = {}
+
+    def upserted(self, thing: wire.GpuPod) -> None:
+        """Take what an agent wrote; what becomes of the pod's phase and grants is no news here."""
+        title = gpupods.title(thing.metadata)
+        if self._specs.get(title) == thing.spec:
+            return
+        self._specs[title] = thing.spec
+        named = gpupods.named(thing)
+        if isinstance(named, naming.Named):
+            self._book.gpupod_seen(named)
+        else:
+            self._voice.warning("GpuPod %s names nothing: %s", title, named)
+            self._book.gpupod_gone(title)
+
+    def deleted(self, thing: wire.GpuPod) -> None:
+        """Take note that a GpuPod is gone."""
+        self._gone(thing.metadata)
+
+    def odd(self, thing: watch.Unreadable) -> None:
+        """Fail closed: a GpuPod that cannot be read names nothing."""
+        self._gone(thing.metadata)
+
+    odd_gone = odd
+
+    def _gone(self, meta: wire.Meta) -> None:
+        title = gpupods.title(meta)
+        self._specs.pop(title, None)
+        self._book.gpupod_gone(title)
 
 
 class NodeSink:
@@ -135,8 +183,9 @@ class LeaseSink:
 class PolicySink:
     """Policies: the default one is in force, and its last good state stays so."""
 
-    def __init__(self, book: ledger.Ledger) -> None:
+    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
         self._book = book
+        self._voice = voice
 
     def upserted(self, thing: wire.PlacementPolicy) -> None:
         """Take a policy's new state."""
@@ -144,7 +193,9 @@ class PolicySink:
             return
         rules = policies.rules(thing)
         if isinstance(rules, str):
-            log.warning("the default policy is not taken: %s; the last good one stays in force", rules)
+            self._voice.warning(
+                "the default policy is not taken: %s; the last good one stays in force", rules
+            )
         else:
             self._book.policy_seen(rules)
 
@@ -164,18 +215,25 @@ class Feeds:
     """All informers together."""
 
     def __init__(
-        self, session: api.Api, book: ledger.Ledger, dog: watchdog.Watchdog, teller: tellers.Teller
+        self,
+        session: api.Api,
+        book: ledger.Ledger,
+        dog: watchdog.Watchdog,
+        teller: Onlooker,
+        voice: logging.Logger = log,
     ) -> None:
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
         # Nodes and Devices before pods: a decision never sees a pod on a node it does not know.
+        # GpuPods too: nor one whose cards somebody names, without that name.
         self._all: tuple[informer.Informer[Any], ...] = (
             follow(session, resources.NODES, raw.Node, NodeSink(book)),
             follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog)),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
-            follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book)),
-            follow(session, resources.PODS, raw.Pod, PodSink(book, teller), scope=pods_scope),
+            follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
+            follow(session, resources.GPU_PODS, wire.GpuPod, GpuPodSink(book, voice)),
+            follow(session, resources.PODS, raw.Pod, PodSink(book, teller, voice), scope=pods_scope),
         )
 
     async def run(self) -> None:
@@ -191,8 +249,20 @@ class Feeds:
 
     async def refresh(self) -> None:
         """Read everything anew by quorum reads that start now, pods last."""
+        *others, pods_ = self._all
+        await asyncio.gather(*(one.refresh() for one in others))
+        await pods_.refresh()
+
+    async def retell(self) -> None:
+        """Read everything anew, and tell also what has not changed."""
+        await self.refresh()
         for one in self._all:
-            await one.refresh()
+            one.retell()
+
+    async def read(self) -> None:
+        """Read everything once, without following it."""
+        for one in self._all:
+            await one.read()
 
     @property
     def synced(self) -> bool:

@@ -19,7 +19,7 @@ import aiohttp
 import kopf
 
 from berth_crds.client import api, connection
-from berth_operator.engine import summaries
+from berth_operator.engine import pace, summaries
 from berth_operator.kube import handlers, statuses
 
 log = logging.getLogger(__name__)
@@ -37,12 +37,14 @@ class Reconciler:
     def __init__(
         self,
         link: connection.Connection,
+        rhythm: pace.Pace,
         *,
         agent: str,
         wall: Callable[[], dt.datetime],
         tally: api.Tally = api.uncounted,
     ) -> None:
         self._link = link
+        self._rhythm = rhythm
         self._agent = agent
         self._tally = tally
         self._wall = wall
@@ -81,7 +83,7 @@ class Reconciler:
     async def _work(self) -> None:
         async with api.Api(self._link, agent=self._agent, tally=self._tally) as session:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._desk = statuses.Statuses(session, wall=self._wall)
+            self._desk = statuses.Statuses(session, self._rhythm, wall=self._wall)
             # Before Kopf starts: it cancels every task of its loop that is younger than itself.
             flushing = asyncio.create_task(self._flush(self._desk), name="flush statuses")
             self._ready.set()

@@ -18,6 +18,14 @@ from berth_operator.scheduling import decisions
 
 Thing = dict[str, Any]
 
+# Listed in all namespaces, and whole.
+WHOLE: Final = (
+    resources.NODES,
+    resources.DEVICES,
+    resources.POLICIES,
+    resources.PRIORITY_CLASSES,
+    resources.GPU_PODS,
+)
 PAGE: Final = 500
 DEADLINE_SECONDS: Final = 30.0
 TERM: Final = "assumed"  # Stands where the leader's term will, in pods that are about to be bound.
@@ -41,7 +49,7 @@ class Snapshots:
 
     async def _everything(self) -> list[Thing]:
         items: list[Thing] = []
-        for resource in (resources.NODES, resources.DEVICES, resources.POLICIES, resources.PRIORITY_CLASSES):
+        for resource in WHOLE:
             items += await self._list(resource)
         items += await self._list(resources.LEASES, namespace=names.NODES_NAMESPACE)
         before = self._placements()

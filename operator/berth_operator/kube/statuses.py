@@ -4,7 +4,8 @@ The operator owns a few fields of each Device (the Ready condition and the summa
 of each PlacementPolicy (the Accepted condition). They are made from the ledger's
 summaries and from the policy itself, compared with what the object shows, and applied
 where they differ. This is level-based and slow on purpose: it runs in Kopf's thread,
-behind the binds, and a burst of changes to one node is one write.
+behind the binds and at a pace of its own, and a burst of changes to one node is one
+write. Only that an agent fell silent, or speaks again, is told at once.
 """
 
 import datetime as dt
@@ -16,26 +17,30 @@ import msgspec
 
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
-from berth_operator.engine import summaries
+from berth_operator.engine import pace, summaries
 from berth_operator.translate import policies
 
 log = logging.getLogger(__name__)
 
 Shown = dict[str, Any]
 
+REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
+
 # Parts of a policy that are checked and kept, but that nothing acts upon yet.
-DORMANT: Final = ("health", "models", "sharing")
+DORMANT: Final = ("models", "sharing")
 
 
 class Statuses:
     """Keeps the operator's part of Device and PlacementPolicy status right."""
 
-    def __init__(self, session: api.Api, *, wall: Callable[[], dt.datetime]) -> None:
+    def __init__(self, session: api.Api, rhythm: pace.Pace, *, wall: Callable[[], dt.datetime]) -> None:
         self._session = session
+        self._rhythm = rhythm
         self._wall = wall
         self._wanted: dict[str, summaries.Summary] = {}
         self._shown: dict[str, Shown] = {}
         self._dirty: set[str] = set()
+        self._urgent: set[str] = set()
         self._policies: dict[str, Shown] = {}
         self._troubled = False
 
@@ -44,9 +49,12 @@ class Statuses:
     def want(self, news: list[summaries.Summary]) -> None:
         """Take the ledger's newest summaries."""
         for one in news:
-            if self._wanted.get(one.node) != one:
+            known = self._wanted.get(one.node)
+            if known != one:
                 self._wanted[one.node] = one
                 self._dirty.add(one.node)
+                if known is not None and known.silent != one.silent:
+                    self._urgent.add(one.node)
 
     def saw_device(self, name: str, status: Shown) -> None:
         """Take what a Device shows; somebody may have edited it."""
@@ -60,8 +68,11 @@ class Statuses:
 
     async def flush(self) -> None:
         """Apply what differs; what fails stays due."""
+        await self._rhythm.rested()
         try:
             for name in sorted(self._dirty):
+                while self._urgent:
+                    await self._show_device(self._urgent.pop(), urgent=True)
                 await self._show_device(name)
             for name in sorted(self._policies):
                 await self._judge(name)
@@ -69,18 +80,29 @@ class Statuses:
             # Everybody's trouble: told once while it lasts, and nobody else is tried.
             log.log(logging.DEBUG if self._troubled else logging.WARNING, "statuses wait: %s", error)
             self._troubled = True
+            if isinstance(error, errors.Throttled):
+                self._rhythm.rest(error.retry_after or REST_SECONDS)
         else:
             self._troubled = False
 
-    async def _show_device(self, name: str) -> None:
-        wanted, shown = self._wanted.get(name), self._shown.get(name)
-        if wanted is not None and shown is not None:
-            status = device_status(wanted, shown, moment=lease.second(self._wall()))
-            if not shows(shown, status) and not await self._applied(resources.DEVICES, name, status):
-                return
+    async def _show_device(self, name: str, *, urgent: bool = False) -> None:
+        if not urgent and self._missing(name) is not None:
+            await self._rhythm.turn()
+        # Only now, for much may have happened during the wait.
+        wanted, shown, status = self._wanted.get(name), self._shown.get(name), self._missing(name)
+        if status is not None and not await self._applied(resources.DEVICES, name, status):
+            return
         # What came in while the write was under way is due again.
         if self._wanted.get(name) == wanted and self._shown.get(name) is shown:
             self._dirty.discard(name)
+
+    def _missing(self, name: str) -> dict[str, Any] | None:
+        """Give the status that a Device should show and does not."""
+        wanted, shown = self._wanted.get(name), self._shown.get(name)
+        if wanted is None or shown is None:
+            return None
+        status = device_status(wanted, shown, moment=lease.second(self._wall()))
+        return None if shows(shown, status) else status
 
     async def _applied(self, resource: resources.Resource, name: str, status: dict[str, Any]) -> bool:
         """Apply a status; False means that it stays due, and everybody's trouble is raised."""
@@ -130,9 +152,13 @@ def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> di
             "AgentAlive",
             "The agent renews its Lease.",
         )
-    summary: dict[str, Any] = {"free": wanted.free, "used": wanted.used, "healthy": wanted.healthy}
-    if wanted.reason:
-        summary["reason"] = wanted.reason
+    # An empty reason is said, too: what is left out stays where somebody else has said it as well.
+    summary = {
+        "free": wanted.free,
+        "used": wanted.used,
+        "healthy": wanted.healthy,
+        "reason": wanted.reason,
+    }
     return {"conditions": [_timed(ready, shown, moment)], "summary": summary}
 
 

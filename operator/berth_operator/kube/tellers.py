@@ -6,8 +6,10 @@ that the server refuses it once the pod has moved on.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime as dt
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,6 +28,7 @@ log = logging.getLogger(__name__)
 SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"  # The word on which cluster autoscalers act.
 RETRY_SECONDS: Final = 1.0
+AT_ONCE: Final = 8
 LONGEST_MESSAGE: Final = 4096
 
 
@@ -54,13 +57,18 @@ class Teller:
         self._wall = wall
         self._shown: dict[str, Shown] = {}
         self._due: dict[str, tuple[backlog.Candidate, Verdict]] = {}
+        self._stuck: set[str] = set()  # Those of which only a newer revision, or time, helps the verdict on.
         self._news = asyncio.Event()
 
     # ------------------------------------------------------------ what the feeds see
 
     def saw(self, pod: raw.Pod) -> None:
         """Remember what a waiting pod shows now."""
-        self._shown[pod.metadata.uid] = Shown(pod.metadata.resource_version, shown_verdict(pod))
+        uid = pod.metadata.uid
+        self._shown[uid] = Shown(pod.metadata.resource_version, shown_verdict(pod))
+        if uid in self._stuck:
+            self._stuck.discard(uid)
+            self._news.set()
 
     def done(self, uid: str) -> None:
         """Forget a pod that waits no more."""
@@ -90,6 +98,12 @@ class Teller:
         self._news.set()
         self._note(candidate, "FailedScheduling", verdict.message, warning=True)
 
+    def shown(self, uid: str) -> str:
+        """Tell what a waiting pod shows of why it waits, or will when its verdict is written."""
+        due, shown = self._due.get(uid), self._shown.get(uid)
+        verdict = due[1] if due is not None else shown.verdict if shown is not None else None
+        return verdict.message if verdict is not None and verdict.reason == UNSCHEDULABLE else ""
+
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
         """Tell that the server refused a bind."""
         self._note(candidate, "FailedBinding", f"The bind was refused: {message}", warning=True)
@@ -101,25 +115,46 @@ class Teller:
     # ------------------------------------------------------------ writing verdicts
 
     async def run(self) -> None:
-        """Write verdicts for ever, one at a time."""
+        """Write verdicts for ever, a few at a time."""
         while True:
             await self._news.wait()
             self._news.clear()
-            pause = await self._write_all()
+            await asyncio.sleep(await self._write_all())
+            if not self._due.keys() - self._stuck:
+                await self._until_unstuck()
             if self._due:
-                await asyncio.sleep(pause)
                 self._news.set()
 
     async def _write_all(self) -> float:
-        """Write what is due, and say how long to wait before what could not be written is tried again."""
-        for uid in list(self._due):
-            try:
-                await self._write(uid)
-            except errors.ClientError as error:
-                self._keep_or_drop(uid, error)
-                if errors.everybodys(error):
-                    return max(RETRY_SECONDS, getattr(error, "retry_after", None) or 0.0)
-        return RETRY_SECONDS
+        """Write what is due, and say how long everybody must wait for the server."""
+        uids = [uid for uid in self._due if uid not in self._stuck]
+        # The first goes alone: while the server is away, nobody else is tried.
+        for start, end in itertools.pairwise((0, *range(1, len(uids), AT_ONCE), len(uids))):
+            pause = max(await asyncio.gather(*map(self._try, uids[start:end])), default=0.0)
+            if pause:
+                return pause
+        return 0.0
+
+    async def _try(self, uid: str) -> float:
+        """Write one verdict, if that can be done; say how long everybody must wait for the server."""
+        try:
+            await self._write(uid)
+        except errors.ClientError as error:
+            self._keep_or_drop(uid, error)
+            if errors.everybodys(error):
+                return max(RETRY_SECONDS, getattr(error, "retry_after", None) or 0.0)
+            self._stuck.add(uid)
+        return 0.0
+
+    async def _until_unstuck(self) -> None:
+        """Wait until those that could not be written have moved on, or for some time; others come first."""
+        self._stuck &= self._due.keys()
+        if self._stuck:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_SECONDS):
+                    await self._news.wait()
+                    return
+            self._stuck.clear()
 
     async def _write(self, uid: str) -> None:
         due, shown = self._due.get(uid), self._shown.get(uid)

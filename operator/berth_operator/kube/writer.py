@@ -6,6 +6,7 @@ etcd and `patch pods` is never needed.
 """
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,15 +22,20 @@ log = logging.getLogger(__name__)
 
 SERVER_SECONDS: Final = 3  # The server gives a bind up after this long, so that it cannot happen later.
 CLIENT_SECONDS: Final = 4.0
+FENCE: Final = "ValidatingAdmissionPolicy 'berth-fence'"
+FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within moments.
+REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 
 
 class Writer:
     """Carries decisions out under one term, and only while that lasts."""
 
-    def __init__(self, session: api.Api, *, term: str, leads: Callable[[], bool]) -> None:
+    def __init__(self, session: api.Api, *, term: str, leads: Callable[[], bool], clock: ports.Clock) -> None:
         self._session = session
         self._term = term
         self._leads = leads
+        self._clock = clock
+        self._fenced_since: float | None = None
 
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Outcome:
         """Send one Binding and tell what became of it."""
@@ -42,10 +48,26 @@ class Writer:
         try:
             await self._session.send("POST", path, params=params, body=body, deadline=CLIENT_SECONDS)
         except errors.ClientError as error:
+            if isinstance(error, errors.Forbidden) and FENCE in error.message:
+                self._fenced()
             return outcome(error)
+        self._fenced_since = None
         return ports.Bound()
 
-    async def look(self, candidate: backlog.Candidate) -> ports.Outcome:
+    def _fenced(self) -> None:
+        """Say once what is wrong when the fence keeps refusing the very leader that the Lease names."""
+        if self._fenced_since is None:
+            self._fenced_since = self._clock()
+        elif self._clock() - self._fenced_since > FENCE_PATIENCE_SECONDS:
+            self._fenced_since = math.inf
+            log.error(
+                "berth-fence refuses the binds of term %s, though the Lease names it: an API server "
+                "has only an old copy of that Lease if the policy was deleted and applied again; "
+                "restart kube-apiserver",
+                self._term,
+            )
+
+    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
         """Read the pod as it is now."""
         try:
             pod = await self._session.get(
@@ -58,7 +80,7 @@ class Writer:
         if pod.metadata.uid != candidate.uid:
             return ports.Gone()
         if not pod.spec.node_name:
-            return ports.Refused("the bind did not take place")
+            return ports.Unbound()
         if pod.metadata.annotations.get(names.TERM) != self._term:
             return ports.Refused(f"somebody else bound the pod to {pod.spec.node_name}")
         return ports.Bound()
@@ -67,12 +89,13 @@ class Writer:
 def outcome(error: errors.ClientError) -> ports.Outcome:
     """Tell what a failed bind means for the pod."""
     match error:
-        case errors.NotFound():
-            return ports.Gone()
-        case errors.Conflict():
-            # Perhaps it was our own earlier bind that won: the pod itself knows.
+        case errors.Conflict() | errors.NotFound():
+            # Perhaps it was our own earlier bind that won, or no API server that spoke: the pod itself knows.
             return ports.Unknown(error.message, open=False)
-        case errors.Unreachable(ambiguous=False) | errors.Throttled():
+        case errors.Throttled():
+            pause = REST_SECONDS if error.retry_after is None else error.retry_after
+            return ports.Throttled(error.message, pause)
+        case errors.Unreachable(ambiguous=False):
             return ports.Refused(str(error))
         case errors.Unreachable() | errors.Unavailable():
             return ports.Unknown(str(error))

@@ -2,16 +2,18 @@
 
 Pods are taken by priority, then by the moment of their creation, then by name. A pod
 that did not fit waits for a change that could help it. Of those that one could help, the
-first are tried at once and the others after a pause that grows with each attempt, so that
-a crowd of hopeless pods costs little and blocks nobody. Time comes in as a number;
+first of each kind are tried at once, one more for each of the kind that was placed, and
+the others after a pause that grows with each attempt: so a crowd of hopeless pods costs
+little and blocks nobody. Time comes in as a number;
 nothing here reads a clock.
 """
 
+import collections
 import dataclasses
 import enum
 import heapq
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import requests
@@ -19,9 +21,14 @@ from berth_operator.scheduling.nodes import facts
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 10.0
-# So many of the pods that a change may help are tried at once, the first in order: what becomes
-# free serves few, and those must not come after one that has only just arrived.
-TRIED_AT_ONCE: Final = 256
+# So many of the pods that a change may help are tried at once, the first in order, of each kind and of
+# all: what becomes free serves few, and those must not come after one that has only just arrived.
+TRIED_OF_A_KIND: Final = 16
+TRIED_AT_ONCE: Final = 1024
+
+
+Order = tuple[int, str, str, str]
+P = TypeVar("P", Order, float)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ class Candidate:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def order(self) -> tuple[int, str, str, str]:
+    def order(self) -> Order:
         """Sort key: the first comes first."""
         return -self.priority, self.created, self.namespace, self.name
 
@@ -65,6 +72,13 @@ class Entry:
     attempts: int = 0
     not_before: float = 0.0
     wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
+    order: Order = dataclasses.field(init=False)
+    kind: int = 0  # Pods that ask the same are of one kind; worked out when a pod does not fit.
+    ticket: int = 0  # Of the queue it stands in now; older ones are void.
+
+    def __post_init__(self) -> None:
+        """Work the sort key out once."""
+        self.order = self.candidate.order
 
     def standing(self, now: float) -> Standing:
         """Tell what keeps the pod from being tried."""
@@ -74,11 +88,22 @@ class Entry:
 
 
 class Backlog:
-    """All pods that ask to be placed and are not."""
+    """All pods that ask to be placed and are not.
+
+    A pod stands in one of three queues: in line (to be tried, by order), pausing (by the
+    end of its pause), or wanting (by the changes that could help). Places in the first
+    two are tickets that are void once the pod has moved on, so that moving costs nothing
+    and a round costs what it tries, however long the backlog is.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._woken: set[str] = set()
+        self._line: list[tuple[Order, int, str]] = []
+        self._pausing: list[tuple[float, int, str]] = []
+        self._wanting: dict[decisions.Help, dict[str, Entry]] = {change: {} for change in decisions.Help}
+        self._woken: dict[str, Entry] = {}
+        self._behind: dict[int, list[tuple[Order, int, str]]] = {}  # The woken that pause, by kind.
+        self._tickets = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -98,7 +123,7 @@ class Backlog:
 
     def each(self) -> Iterable[Entry]:
         """Go through all pods, in the order in which they would be taken."""
-        return sorted(self._entries.values(), key=lambda entry: entry.candidate.order)
+        return sorted(self._entries.values(), key=lambda entry: entry.order)
 
     def standings(self, now: float) -> dict[Standing, int]:
         """Count the pods by how they stand."""
@@ -112,57 +137,142 @@ class Backlog:
         entry = self._entries.get(uid)
         return entry.attempts if entry else 0
 
+    # ------------------------------------------------------------ coming and going
+
     def push(self, candidate: Candidate) -> None:
         """Add a pod, or take its edited request; an unchanged one keeps its place and its patience."""
         entry = self._entries.get(candidate.uid)
         if entry is None or entry.candidate != candidate:
-            self._entries[candidate.uid] = Entry(candidate)
+            self.remove(candidate.uid)
+            self._entries[candidate.uid] = entry = Entry(candidate)
+            self._stand_in_line(entry)
 
     def remove(self, uid: str) -> Candidate | None:
         """Take a pod out, because it was placed or is gone."""
         entry = self._entries.pop(uid, None)
-        return entry.candidate if entry else None
+        if entry is None:
+            return None
+        self._leave(entry)
+        return entry.candidate
+
+    def place(self, uid: str) -> Candidate | None:
+        """Take a pod out that has got a place: there may be one for the next of its kind."""
+        entry = self._entries.get(uid)
+        if entry is not None:
+            self._follow(entry.kind)
+        return self.remove(uid)
 
     def put_off(self, uid: str, *, now: float, wants: frozenset[decisions.Help] | None) -> None:
         """Let a pod wait: for one of these changes (for none: for ever), or with None for the pause alone."""
-        self._woken.discard(uid)
         entry = self._entries.get(uid)
         if entry is not None:
+            self._leave(entry)
             entry.not_before = now + pause(entry.attempts)
             entry.attempts += 1
             entry.wants = wants
+            entry.kind = entry.kind or hash((entry.candidate.request, entry.candidate.demand))
+            if wants is None:
+                self._pause(entry)
+            for change in wants or ():
+                self._wanting[change][uid] = entry
 
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind failed; it is tried again after a pause."""
+        self.remove(candidate.uid)
         self._entries[candidate.uid] = Entry(candidate, attempts=attempts)
         self.put_off(candidate.uid, now=now, wants=None)
 
     def helped(self, changes: Iterable[decisions.Help]) -> None:
         """Wake the pods that one of these changes could help."""
-        happened = frozenset(changes)
-        for uid, entry in self._entries.items():
-            if entry.wants is not None and entry.wants & happened:
+        for change in changes:
+            for uid, entry in list(self._wanting[change].items()):
+                self._leave(entry)
                 entry.wants = None
-                self._woken.add(uid)
+                self._woken[uid] = entry
 
-    def _hurry(self) -> None:
-        """Let the first of those that were woken since the last time be tried at once."""
-        if self._woken:
-            woken = [self._entries[uid] for uid in self._woken if uid in self._entries]
-            for entry in heapq.nsmallest(TRIED_AT_ONCE, woken, key=lambda entry: entry.candidate.order):
-                entry.not_before = 0.0
-            self._woken.clear()
+    # ------------------------------------------------------------ whose turn it is
 
-    def ready(self, now: float) -> list[Candidate]:
-        """Name the pods to try now, in order."""
+    def ready(self, now: float, limit: int | None = None) -> list[Candidate]:
+        """Name the pods to try now, in order, at most so many."""
         self._hurry()
-        due = (one.candidate for one in self._entries.values() if one.wants is None and one.not_before <= now)
-        return sorted(due, key=lambda candidate: candidate.order)
+        while self._pausing and self._pausing[0][0] <= now:
+            _, ticket, uid = heapq.heappop(self._pausing)
+            if (entry := self._holder(uid, ticket)) is not None:
+                self._stand_in_line(entry)
+        turn: list[tuple[tuple[Order, int, str], Entry]] = []
+        while self._line and (limit is None or len(turn) < limit):
+            _, ticket, uid = place = heapq.heappop(self._line)
+            if (entry := self._holder(uid, ticket)) is not None:
+                turn.append((place, entry))
+        for place, _ in turn:
+            heapq.heappush(self._line, place)
+        return [entry.candidate for _, entry in turn]
 
     def next_due(self) -> float | None:
         """Tell when the next pod becomes ready by time alone."""
         self._hurry()
-        return min((one.not_before for one in self._entries.values() if one.wants is None), default=None)
+        first = self._first(self._line) or self._first(self._pausing)
+        return first.not_before if first is not None else None
+
+    def _hurry(self) -> None:
+        """Let the first of those that were woken since the last time be tried at once."""
+        if self._woken:
+            tried: collections.Counter[int] = collections.Counter()
+            room = TRIED_AT_ONCE
+            for entry in sorted(self._woken.values(), key=lambda one: one.order):
+                if tried[entry.kind] < TRIED_OF_A_KIND and room:
+                    tried[entry.kind] += 1
+                    room -= 1
+                    entry.not_before = 0.0
+                    self._stand_in_line(entry)
+                else:
+                    self._pause(entry)
+                    place = entry.order, entry.ticket, entry.candidate.uid
+                    heapq.heappush(self._behind.setdefault(entry.kind, []), place)
+            self._woken.clear()
+            for kind in [kind for kind, queue in self._behind.items() if self._first(queue) is None]:
+                del self._behind[kind]
+
+    def _follow(self, kind: int) -> None:
+        """Let the next of a kind be tried at once, of those that were woken but pause."""
+        queue = self._behind.get(kind, [])
+        if (entry := self._first(queue)) is not None:
+            heapq.heappop(queue)
+            entry.not_before = 0.0
+            self._stand_in_line(entry)
+
+    # ------------------------------------------------------------ queues
+
+    def _stand_in_line(self, entry: Entry) -> None:
+        heapq.heappush(self._line, (entry.order, self._ticket(entry), entry.candidate.uid))
+
+    def _pause(self, entry: Entry) -> None:
+        heapq.heappush(self._pausing, (entry.not_before, self._ticket(entry), entry.candidate.uid))
+
+    def _ticket(self, entry: Entry) -> int:
+        self._tickets += 1
+        entry.ticket = self._tickets
+        return self._tickets
+
+    def _first(self, queue: list[tuple[P, int, str]]) -> Entry | None:
+        """Give who comes first in a queue, throwing void tickets away."""
+        while queue:
+            _, ticket, uid = queue[0]
+            if (entry := self._holder(uid, ticket)) is not None:
+                return entry
+            heapq.heappop(queue)
+        return None
+
+    def _holder(self, uid: str, ticket: int) -> Entry | None:
+        entry = self._entries.get(uid)
+        return entry if entry is not None and entry.ticket == ticket else None
+
+    def _leave(self, entry: Entry) -> None:
+        """Leave whatever queue the pod stands in."""
+        entry.ticket = 0
+        self._woken.pop(entry.candidate.uid, None)
+        for change in entry.wants or ():
+            self._wanting[change].pop(entry.candidate.uid, None)
 
 
 def pause(attempts: int) -> float:

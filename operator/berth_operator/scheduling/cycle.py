@@ -1,10 +1,12 @@
 """One round of decisions: the table of contents of the whole scheduler.
 
-`decide` is a function of what it is given. While it runs it charges each placement to
-the inventory, so that the next pod sees it, and gives everything back before it
-returns: the engine then assumes what it really sends.
+`each` decides for one pod after another, and whoever asks for the next has charged what
+the last one got, so that each pod sees those before it. The engine assumes as it goes,
+because it sends every bind. `decide` tries it out: what it charges meanwhile is given
+back before it returns.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally
@@ -16,6 +18,30 @@ STEPS_A_ROUND: Final = 5_000
 Said = dict[search.Question, tuple[decisions.Count, ...]]
 
 
+def each(
+    places: search.Search,
+    waiting: backlog.Backlog,
+    now: float,
+    rules: policy.Policy,
+    *,
+    limit: int = 256,
+) -> Iterator[decisions.Decision]:
+    """Decide for the pods whose turn it is, at most `limit` of them, one after another.
+
+    1. Take the ready pods in order.  2. Refuse what cannot be served.
+    3. Find a place, or say why there is none.  4. Go on when the place is charged.
+    """
+    said: Said = {}
+    effort = allocator.Effort(STEPS_A_ROUND)
+    for candidate in waiting.ready(now, limit):
+        if effort.spent and not candidate.request.need.simple:
+            continue  # The next round begins with it, if it still comes first.
+        answer = answer_for(places, candidate, rules, said, effort)
+        if isinstance(answer, decisions.Bind):
+            said.clear()
+        yield answer
+
+
 def decide(
     places: search.Search,
     waiting: backlog.Backlog,
@@ -24,26 +50,16 @@ def decide(
     *,
     limit: int = 256,
 ) -> list[decisions.Decision]:
-    """Decide for the pods whose turn it is, at most `limit` of them.
-
-    1. Take the ready pods in order.  2. Refuse what cannot be served.
-    3. Find a place, or say why there is none.  4. Charge it for the pods behind.
-    """
+    """Decide for the pods whose turn it is, and leave everything as it was."""
     answers: list[decisions.Decision] = []
     charged: list[str] = []
-    said: Said = {}
-    effort = allocator.Effort(STEPS_A_ROUND)
     try:
-        turn = waiting.ready(now)[:limit]
-        for candidate in turn:
-            if effort.spent and not candidate.request.need.simple:
-                continue  # The next round begins with it, if it still comes first.
-            answer = answer_for(places, candidate, rules, said, effort)
+        for answer in each(places, waiting, now, rules, limit=limit):
             answers.append(answer)
-            if isinstance(answer, decisions.Bind) and candidate is not turn[-1]:
+            candidate = waiting.get(answer.uid)
+            if isinstance(answer, decisions.Bind) and candidate is not None:
                 places.picture.charge(hold_for(candidate, answer.placement))
-                charged.append(candidate.uid)
-                said.clear()
+                charged.append(answer.uid)
     finally:
         for uid in reversed(charged):
             places.picture.release(uid)

@@ -119,6 +119,11 @@ class Search:
         answer = self._answers.get((question, rules, self.picture.lesson()))
         return dict(answer.closer) if answer is not None else {}
 
+    def learnt(self, question: Question, rules: policy.Policy) -> dict[int, tuple[decisions.Reason, str]]:
+        """Tell what closer looks showed and still holds, by row, without looking at any node again."""
+        self._answer(question, rules)
+        return self.closer(question, rules)
+
     # ------------------------------------------------------------ remembering
 
     def _answer(self, question: Question, rules: policy.Policy) -> Answer:

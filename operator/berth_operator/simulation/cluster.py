@@ -14,9 +14,9 @@ from berth_crds import names, vocabulary, wire
 from berth_crds.client import lease
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ledger
-from berth_operator.scheduling import cycle, decisions, inventory, policy, search
+from berth_operator.scheduling import cycle, decisions, inventory, naming, policy, search
 from berth_operator.simulation import defaults, manifests, moments
-from berth_operator.translate import devices, nodes, policies, raw
+from berth_operator.translate import devices, gpupods, nodes, policies, raw
 
 
 class Cluster:
@@ -57,6 +57,8 @@ class Cluster:
             case "Device":
                 self.book.device_seen(devices.device(thing.value))
                 self._condemned[thing.name] = condemned(thing.value)
+            case "GpuPod":
+                self._take_names(thing)
             case "Lease" if thing.namespace == names.NODES_NAMESPACE:
                 self._renewals[thing.name] = renewal(thing.value)
             case "PlacementPolicy" if thing.name == names.DEFAULT_POLICY:
@@ -73,11 +75,21 @@ class Cluster:
             case "Device":
                 self._condemned.pop(name, None)
                 self.book.device_gone(name)
+            case "GpuPod":
+                self.book.gpupod_gone(f"{namespace}/{name}")
             case "Lease" if namespace == names.NODES_NAMESPACE:
                 self._renewals.pop(name, None)
             case "PlacementPolicy" if name == names.DEFAULT_POLICY:
                 self._take_rules(policies.BUILT_IN)
         self._judged = False
+
+    def _take_names(self, thing: manifests.Thing) -> None:
+        named = gpupods.named(thing.value)
+        if isinstance(named, naming.Named):
+            # Written by hand it need not say its namespace.
+            self.book.gpupod_seen(dataclasses.replace(named, title=thing.title))
+        else:
+            self.book.gpupod_gone(thing.title)
 
     def _take_rules(self, rules: policy.Policy) -> None:
         if self._strategy is not None:

@@ -105,10 +105,10 @@ def take(
 ) -> Aside | None:
     """Charge a bound pod, or let a waiting one wait; `order` decides among equal priorities."""
     match pods.view(pod):
-        case pods.Bound(hold, fault, teaches):
-            paper.book.pod_bound(hold, teaches)
+        case pods.Bound(hold, fault, teaches, nameless):
+            paper.book.pod_bound(hold, teaches, nameless=nameless)
             if fault:
-                notes.append(f"{thing.file}: Pod {thing.title} withholds cards of {hold.node}: {fault}")
+                notes.append(f"{thing.file}: Pod {thing.title} {_meanwhile(paper, hold)}: {fault}")
             missing = ", ".join(_missing(paper, hold))
             if missing:
                 notes.append(
@@ -124,6 +124,14 @@ def take(
         case pods.Over():
             return _left_alone(thing, pod)
     return None
+
+
+def _meanwhile(paper: cluster.Cluster, hold: holds.Hold) -> str:
+    """Say what counts for a pod of whose record something is wrong."""
+    held = paper.picture.hold(hold.uid)
+    if held is not None and not hold.shares and held.shares and not held.withheld:
+        return f"holds on {hold.node} what its GpuPod names"
+    return f"withholds cards of {hold.node}"
 
 
 def _missing(paper: cluster.Cluster, hold: holds.Hold) -> list[str]:

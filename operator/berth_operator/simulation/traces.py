@@ -186,6 +186,7 @@ OPTIONS: Final = {"add": ("for",)}
 REMOVABLE: Final = {
     "Node": "",
     "Device": "",
+    "GpuPod": manifests.DEFAULT_NAMESPACE,
     "Lease": "berth-nodes",
     "PlacementPolicy": "",
     "PriorityClass": "",

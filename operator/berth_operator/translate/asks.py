@@ -62,9 +62,11 @@ def containers_of(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
 
 
 def priority(pod: raw.Pod) -> int:
-    """Say how important a pod is; Genius' label counts where no PriorityClass gave a priority."""
+    """Say how important a pod is; Genius' label counts where no PriorityClass is given."""
     given = pod.spec.priority or 0
-    return given or converters.priority(pod.metadata.labels.get(aliases.GENIUS_PRIORITY, "")) or 0
+    if given or pod.spec.priority_class_name:
+        return given
+    return converters.priority(pod.metadata.labels.get(aliases.GENIUS_PRIORITY, "")) or 0
 
 
 def _containers(

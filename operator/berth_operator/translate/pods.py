@@ -4,7 +4,8 @@ What a bound pod holds is what its allocation says, put together by the same fun
 said what a placed pod holds, so that the two are equal.
 A bound, unfinished pod that asks for cards and whose allocation is missing, damaged or
 of another node withholds as many cards as it asks for; if even that cannot be read, it
-withholds all that nobody else holds by name.
+withholds all that nobody else holds by name. What its GpuPod needs to speak for it is read
+here as well.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ import msgspec
 from berth_crds import allocation, names
 from berth_crds.client import errors, watch
 from berth_crds.vocabulary import DeviceType
-from berth_operator.scheduling import backlog, decisions, holds, workload
+from berth_operator.scheduling import backlog, decisions, holds, naming, workload
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import asks, demands, raw, recall, resources
@@ -36,12 +37,13 @@ class Waiting:
 class Bound:
     """A pod on a node, what it holds there, and what its request teaches.
 
-    `fault` says what is wrong with its record.
+    `fault` says what is wrong with its record; `nameless` is there where that cannot be read.
     """
 
     hold: holds.Hold
     fault: str = ""
     teaches: workload.Sample | None = None
+    nameless: naming.Nameless | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ def bound(pod: raw.Pod) -> Bound:
         ),
         fault,
         takes.teaches,
+        # A record that can be read names at least one device.
+        nameless(pod.spec, takes.asked) if fault and not shares else None,
     )
 
 
@@ -179,23 +183,21 @@ def asked_of(pod: raw.Pod) -> requests.Request | None:
 
 
 def grants_of(record: allocation.Allocation, spec: raw.PodSpec) -> tuple[decisions.Grant, ...]:
-    """Give what a record grants, in the order in which the containers start.
+    """Give what a record grants, in the order in which the containers start."""
+    return naming.in_turn(granted(record), starts(spec))
 
-    A container that the pod does not have is taken for one that keeps running.
-    """
-    started = {
-        container.name: (at, runs) for at, (container, runs) in enumerate(resources.each_container(spec))
-    }
-    last = len(started), True
-    grants = [
-        decisions.Grant(
-            name,
-            tuple(_share(kind, share) for kind, shares in types for share in shares),
-            runs=started.get(name, last)[1],
-        )
+
+def granted(record: allocation.Allocation) -> tuple[decisions.Grant, ...]:
+    """Give what a record grants, as it is written there."""
+    return tuple(
+        decisions.Grant(name, tuple(_share(kind, share) for kind, shares in types for share in shares))
         for name, types in record.containers
-    ]
-    return tuple(sorted(grants, key=lambda grant: started.get(grant.container, last)[0]))
+    )
+
+
+def starts(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
+    """Give the containers in the order in which they start, and whether each keeps running."""
+    return tuple((container.name, runs) for container, runs in resources.each_container(spec))
 
 
 def _share(kind: str, share: allocation.Share) -> decisions.Share:
@@ -203,6 +205,11 @@ def _share(kind: str, share: allocation.Share) -> decisions.Share:
 
 
 # ---------------------------------------------------------------- what it does not say
+
+
+def nameless(spec: raw.PodSpec, asked: requests.Request | None) -> naming.Nameless:
+    """Give what must be known of a pod for its GpuPod to speak for it."""
+    return naming.Nameless(starts(spec), naming.SURELY_ONE if asked is None else fewest_cards(asked))
 
 
 def _missing(shares: tuple[decisions.Share, ...], asked: requests.Request | None) -> tuple[int, str]:

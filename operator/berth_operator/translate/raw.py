@@ -117,6 +117,7 @@ class PodSpec(wire.Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
+    priority_class_name: str | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
     resources: ContainerResources | None = None

@@ -3,6 +3,7 @@
 import random
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling.decisions import Grant
@@ -174,6 +175,7 @@ def cards_of(way: brute.Way) -> int:
     return len({thing.card.uuid for one in way for thing in one.things})
 
 
+@pytest.mark.slow
 @many
 @hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, most_asks=3, first=generate.WHOLE))
 def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(

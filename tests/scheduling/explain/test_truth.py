@@ -106,7 +106,7 @@ def test_never_means_not_even_if_empty(picture: inventory.Inventory, pod: backlo
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
 def test_what_never_fits_is_not_full(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    heard = hearing.hear(search.Search(picture), pod, clusters.RULES, whole=False)
+    heard = hearing.hear(search.Search(picture), pod, clusters.RULES, allocator.Effort())
 
     for at in heard.refusing:
         assert not (heard.never[at] and heard.why(at)[0] in closely.USED), heard.why(at)

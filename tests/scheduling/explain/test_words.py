@@ -123,7 +123,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has too few free gpu and rdma on the same PCIe root",
         "2 have too few free gpu and rdma on the same PCIe root",
     ),
-    Reason.UNDECIDED: ("", "1 could not be searched to the end", "2 could not be searched to the end"),
+    Reason.UNDECIDED: ("", "1 was not looked at to the end", "2 were not looked at to the end"),
 }
 
 

@@ -8,6 +8,7 @@ wrong runs wrong.
 import datetime as dt
 import os
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 SKEW: Final = float(os.environ.get("BERTH_TEST_SKEW", "0"))
@@ -44,8 +45,19 @@ class Shifted(Real, metaclass=Pretender):
         return Real.fromtimestamp(time.time())
 
 
+class Shift:
+    """A function of the module `time`, which a class may keep without making it a method of its own."""
+
+    def __init__(self, real: Callable[[float], time.struct_time]) -> None:
+        """Remember what tells the moment of a number of seconds."""
+        self._real = real
+
+    def __call__(self, seconds: Any = None) -> time.struct_time:
+        """Tell a moment, the present one if none is given."""
+        return self._real(time.time() if seconds is None else seconds)
+
+
 time.time = lambda: real_time() + SKEW
 time.time_ns = lambda: real_time_ns() + int(SKEW * BILLION)
-time.gmtime = lambda seconds=None: real_gmtime(time.time() if seconds is None else seconds)
-time.localtime = lambda seconds=None: real_localtime(time.time() if seconds is None else seconds)
+time.gmtime, time.localtime = Shift(real_gmtime), Shift(real_localtime)
 dt.datetime = Shifted  # type: ignore[misc]

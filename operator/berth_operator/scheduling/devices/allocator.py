@@ -58,6 +58,8 @@ def find(
     *,
     prefer: orders.Prefer = orders.Prefer.PACK,
     first: int | None = None,
+    effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices as `place` does, without asking why there are none: for many nodes in a row."""
-    return finder.find(view, request, packing.Effort(), prefer=prefer, first=first)
+    mine = packing.Effort() if effort is None else effort
+    return finder.find(view, request, mine, prefer=prefer, first=first)

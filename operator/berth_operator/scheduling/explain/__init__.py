@@ -16,6 +16,7 @@ place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy
 import dataclasses
 
 from berth_operator.scheduling import backlog, policy, search
+from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import (
     closely,
     easing,
@@ -35,6 +36,7 @@ Nearest = findings.Nearest
 Change = findings.Change
 
 brief = sentences.brief
+agrees = sentences.agrees
 sentence = sentences.sentence
 nearest = sentences.nearest
 would_fit = sentences.would_fit
@@ -43,14 +45,23 @@ table = tables.table
 
 
 def explain(
-    places: search.Search, candidate: backlog.Candidate, *, rules: policy.Policy, whole: bool = False
+    places: search.Search,
+    candidate: backlog.Candidate,
+    *,
+    rules: policy.Policy,
+    whole: bool = False,
+    effort: allocator.Effort | None = None,
 ) -> Explanation:
     """Explain why a pod finds no place, or on which nodes it finds none.
 
+    `effort` bounds all searches and trials together: about a second without one, and with
+    `whole` nothing. Nodes that were not looked at then are said to be undecided.
     1. Ask all nodes.  2. Look at some closely, or with `whole` at all.  3. Name the
     nearest.  4. Try what would help: one change, else two.
     """
-    heard = hearing.hear(places, candidate, rules, whole=whole)
+    if effort is None:
+        effort = allocator.Effort(reach.NO_LIMIT) if whole else allocator.Effort()
+    heard = hearing.hear(places, candidate, rules, effort)
     found = closely.findings_of(heard, whole=whole)
     fits = int(heard.known.sum()) - len(found)
     told = Explanation(
@@ -67,6 +78,8 @@ def explain(
 def _missed(heard: hearing.Hearing, told: Explanation) -> Explanation:
     """Add what no single change could help: all that is in the way of the nearest node, and two changes."""
     missed = pairing.misses(heard)
+    if not missed or heard.tired:
+        return told  # What is in the way was perhaps not found out for all of them.
     (at, whys), nearest = missed[0], told.nearest
     if len(whys) > 1 or (nearest is None and len(told.counts) > 1):
         nearest = pairing.miss(heard, at, whys)
@@ -78,7 +91,10 @@ def _changes(
     heard: hearing.Hearing, found: tuple[findings.Finding, ...], *, whole: bool
 ) -> tuple[findings.Change, ...]:
     limit = reach.NO_LIMIT
-    asking = reach.Inquiry(heard.picture, each=limit, in_all=limit) if whole else reach.Inquiry(heard.picture)
+    if whole:
+        asking = reach.Inquiry(heard.picture, each=limit, in_all=limit, effort=heard.effort)
+    else:
+        asking = reach.Inquiry(heard.picture, effort=heard.effort)
     refused = obstacles.single(heard, whole=whole)
     eased = easing.edits(easing.Easing(heard, found, refused, asking))
     return findings.in_order([*mending.mends(heard, found, refused), *eased])

@@ -32,11 +32,15 @@ UNITS: Final = {
 
 def findings_of(heard: hearing.Hearing, *, whole: bool) -> tuple[Finding, ...]:
     """Say of each refusing node, by name, why it refuses."""
-    told = set(heard.refusing if whole else worth_telling(heard))
-    return tuple(
-        _closely(heard, at, one) if at in told else one
-        for at, one in zip(heard.refusing, _from_afar(heard), strict=True)
-    )
+    told = dict(zip(heard.refusing, _from_afar(heard), strict=True))
+    most = max(heard.effort.left, 0) // 2
+    mine = heard.effort.part(most)
+    # The nearest first: where the effort does not suffice for all, it is the examples that go without.
+    for at in heard.refusing if whole else dict.fromkeys(worth_telling(heard)):
+        if mine.left > 0:
+            told[at] = _closely(heard, at, told[at], mine)
+    heard.effort.use(most, mine)
+    return tuple(told.values())
 
 
 def _from_afar(heard: hearing.Hearing) -> Iterator[Finding]:
@@ -55,10 +59,11 @@ def worth_telling(heard: hearing.Hearing) -> Iterator[int]:
     examples = {
         heard.whys[code]: heard.refusing[at] for code, at in zip(codes.tolist(), first.tolist(), strict=True)
     }
-    yield from (examples[one.reason, one.detail] for one in heard.counts[:EXAMPLES])
+    counts = [one for one in heard.counts if one.reason is not Reason.UNDECIDED]
+    yield from (examples[one.reason, one.detail] for one in counts[:EXAMPLES])
 
 
-def _closely(heard: hearing.Hearing, at: int, seen: Finding) -> Finding:
+def _closely(heard: hearing.Hearing, at: int, seen: Finding, effort: allocator.Effort) -> Finding:
     """Add to what the sums said of a node what is missing, and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:
         return dataclasses.replace(seen, looked=True, measures=tuple(lacking_resources(heard, at)))
@@ -67,7 +72,7 @@ def _closely(heard: hearing.Hearing, at: int, seen: Finding) -> Finding:
     if seen.reason is Reason.WITHHELD:
         holders = sorted(hold.title for hold in heard.row(at).holds.values() if hold.withheld)
         seen = dataclasses.replace(seen, holders=tuple(holders))
-    shortfall = allocator.place(heard.row(at).view(), heard.request)
+    shortfall = hearing.look(heard.row(at).view(), heard.request, effort)
     if not isinstance(shortfall, allocator.Shortfall):
         # The sums are stricter than the allocator where cards are withheld.
         return dataclasses.replace(seen, looked=True)

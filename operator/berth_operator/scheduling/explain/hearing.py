@@ -13,14 +13,16 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import backlog, columns, inventory, policy, rows, search, tally
+from berth_operator.scheduling import backlog, columns, decisions, inventory, policy, rows, search, tally
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import allocator, requests, views
 from berth_operator.scheduling.explain import reach
 from berth_operator.scheduling.nodes import facts
 
-# How many nodes of those that seem able are looked at, for a pod that fits somewhere.
-MOST_CHECKED: Final = 256
+# Looking at a node has a price of its own, besides the steps of the search on it.
+STEPS_TO_LOOK: Final = 20
+# Of all the steps there are, this part may go into finding out which nodes fit, and why others do not.
+PART_FOR_HEARING: Final = 0.4
 
 PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
 STATES: Final = frozenset(reason for reason in columns.STATES if reason is not None)
@@ -45,6 +47,12 @@ class Hearing:
     room: columns.Mask
     never: columns.Mask
     gap: columns.Scores
+    effort: allocator.Effort
+
+    @property
+    def tired(self) -> bool:
+        """Whether the steps for this pod are used up, so that whatever is tried now is given up."""
+        return self.effort.left <= 0
 
     def row(self, at: int) -> rows.Row:
         """Give a node in full."""
@@ -77,25 +85,26 @@ class Hearing:
         return remote
 
     def nearest(self, among: columns.Mask | None = None) -> list[int]:
-        """Put refusing nodes in order, the nearest first, those before others that need less of a change."""
-        found = np.flatnonzero(self.code if among is None else among & (self.code > 0))
+        """Put refusing nodes in order, the nearest first, those before others that need less of a change.
+
+        One that was not looked at to the end may take the pod as it is, so it is no example of what is wrong.
+        """
+        there = (self.code > 0) & ~self.saying(frozenset({Reason.UNDECIDED}))
+        found = np.flatnonzero(there if among is None else among & there)
         keys = (self.picture.rank()[found], self.gap[found], self.remoteness[found])
         nearest: list[int] = found[np.lexsort(keys)].tolist()
         return nearest
 
 
 def hear(
-    places: search.Search, candidate: backlog.Candidate, rules: policy.Policy, *, whole: bool
+    places: search.Search, candidate: backlog.Candidate, rules: policy.Policy, effort: allocator.Effort
 ) -> Hearing:
-    """Ask all nodes."""
+    """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
     picture, request, demand = places.picture, candidate.request, candidate.demand
     question = search.ask(request, demand)
-    placed = places.place(request, demand, rules=rules)
-    # Where a place was found, not all were looked at, nor perhaps for this very question.
-    closer = places.closer(question, rules) if placed is None else {}
-    sheet = tally.judge(picture, question, closer)
+    sheet = tally.judge(picture, question, places.learnt(question, rules))
     known = picture.columns.known[: picture.size].copy()
-    _look_again(sheet, picture, candidate, known & (sheet.code == 0), whole=whole)
+    _look_again(sheet, picture, candidate, known & (sheet.code == 0), effort)
     everything = picture.everything
     return Hearing(
         picture,
@@ -110,6 +119,7 @@ def hear(
         room=search.room(picture, everything, demand),
         never=never(picture, everything, question),
         gap=gaps(picture, everything, question),
+        effort=effort,
     )
 
 
@@ -118,19 +128,44 @@ def _look_again(
     picture: inventory.Inventory,
     candidate: backlog.Candidate,
     quiet: columns.Mask,
-    *,
-    whole: bool,
+    effort: allocator.Effort,
 ) -> None:
     """Look at the nodes that gave no reason, and write one down for those that should have."""
-    if not quiet.any():
-        return
-    asking = reach.Inquiry(picture, each=reach.NO_LIMIT if whole else MOST_CHECKED, in_all=reach.NO_LIMIT)
-    able = asking.nodes(candidate.request, candidate.demand, quiet)
-    for at in sorted(set(np.flatnonzero(quiet).tolist()) - set(able.nodes)) if able.exact else ():
-        row = picture.rows[at]
-        found = allocator.place(row.view(), candidate.request) if row else ()
-        if isinstance(found, allocator.Shortfall):
-            sheet.note(at, (found.reason, found.detail))
+    request, rank = candidate.request, picture.rank()
+    left = set(np.flatnonzero(quiet).tolist())
+    if request.need.simple or not request.need.asked:
+        # One of them is looked at for all that are alike: this costs no search.
+        asking = reach.Inquiry(picture, each=reach.NO_LIMIT, in_all=reach.NO_LIMIT)
+        left -= set(asking.nodes(request, candidate.demand, quiet).nodes)
+    most = int(effort.left * PART_FOR_HEARING)
+    mine = effort.part(most)
+    for at in sorted(left, key=lambda at: int(rank[at])):
+        why = _asked(picture, at, request, mine)
+        if why is not None:
+            sheet.note(at, why)
+    effort.use(most, mine)
+
+
+def _asked(
+    picture: inventory.Inventory, at: int, request: requests.Request, effort: allocator.Effort
+) -> tally.Why | None:
+    """Ask one node for its reason, if it has one; where no effort is left it is not asked."""
+    row = picture.rows[at]
+    if row is None or effort.left <= 0:
+        return Reason.UNDECIDED, ""
+    found = look(row.view(), request, effort)
+    return (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
+
+
+def look(
+    view: views.View, request: requests.Request, effort: allocator.Effort
+) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
+    """Look at the devices of a node closely, as long as the search for a place does at most."""
+    part = effort.part(search.STEPS_A_NODE)
+    found = allocator.place(view, request, effort=part)
+    effort.use(search.STEPS_A_NODE, part)
+    effort.left -= STEPS_TO_LOOK
+    return found
 
 
 # ---------------------------------------------------------------- never, and how near

@@ -120,7 +120,9 @@ def _pods_ended(heard: hearing.Hearing, at: int) -> EndPods | None:
     for hold in order:
         ended.append(copy.release(hold.uid))
         if trials.fits(heard, copy):
-            return _ended(heard, at, list(_needed(heard, copy, ended)))
+            found = _ended(heard, at, list(_needed(heard, copy, ended)))
+            # Where the effort was spent meanwhile, more might be told than is needed.
+            return None if heard.tired else found
     return None
 
 

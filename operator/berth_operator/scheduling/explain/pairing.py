@@ -102,7 +102,7 @@ def _of_devices(heard: hearing.Hearing, at: int) -> tally.Why | None:
     if sheet.code[0]:
         return list(sheet.whys)[int(sheet.code[0]) - 1]
     row = copy.rows[0]
-    found = allocator.place(row.view(), heard.request) if row else ()
+    found = hearing.look(row.view(), heard.request, heard.effort) if row and not heard.tired else ()
     return (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
 
 
@@ -116,7 +116,8 @@ def helpful(heard: hearing.Hearing, near: Iterable[int]) -> Iterator[Change]:
     """
     for at in itertools.islice(near, NODES_TRIED):
         found = list(_alone(heard, at)) or list(_pairs_of(heard, at))
-        if found:
+        if found and not heard.tired:
+            # Where the effort was spent meanwhile, more might be told than is needed.
             yield min(found, key=lambda one: round(one.size, 6))
             return
 
@@ -187,8 +188,9 @@ def _built(heard: hearing.Hearing, world: World) -> inventory.Inventory:
 
 
 def _helps(heard: hearing.Hearing, world: World) -> bool:
-    places = search.Search(_built(heard, world))
-    return places.place(world.request, world.demand, rules=heard.rules) is not None
+    if heard.tired:
+        return False
+    return trials.place(heard, _built(heard, world), world.request, world.demand) is not None
 
 
 # ---------------------------------------------------------------- the kinds of changes

@@ -37,9 +37,15 @@ class Inquiry:
     """Asks the nodes of one inventory, and counts the closer looks: for one question and in all."""
 
     def __init__(
-        self, picture: inventory.Inventory, *, each: int = LOOKS_EACH, in_all: int = LOOKS_IN_ALL
+        self,
+        picture: inventory.Inventory,
+        *,
+        each: int = LOOKS_EACH,
+        in_all: int = LOOKS_IN_ALL,
+        effort: allocator.Effort | None = None,
     ) -> None:
         self.picture = picture
+        self.effort = allocator.Effort(NO_LIMIT) if effort is None else effort
         self.each = each
         self.left = in_all
 
@@ -58,15 +64,18 @@ class Inquiry:
         return self._with_doubtful(request, sure, able[doubtful].tolist())
 
     def _with_doubtful(self, request: requests.Request, sure: list[int], doubtful: list[int]) -> Reach:
-        asked = list(self._while_allowed(doubtful))
-        found = [at for at in asked if fits(self.picture, request, at)]
+        asked, found = 0, []
+        for at in self._while_allowed(doubtful):
+            asked += 1
+            if fits(self.picture, request, at, self.effort):
+                found.append(at)
         rank = self.picture.rank()
         together = sorted([*sure, *found], key=lambda at: int(rank[at])) if found else sure
-        return Reach(tuple(together), exact=len(asked) == len(doubtful))
+        return Reach(tuple(together), exact=asked == len(doubtful) and self.effort.left > 0)
 
     def _while_allowed(self, rows_: list[int]) -> Iterator[int]:
         for at in rows_[: self.each]:
-            if self.left <= 0:
+            if self.left <= 0 or self.effort.left <= 0:
                 return
             self.left -= 1
             yield at
@@ -92,7 +101,9 @@ def odd(row: rows.Row | None) -> bool:
     return device is not None and any(card.instances and not card.mig for card in device.cards)
 
 
-def fits(picture: inventory.Inventory, request: requests.Request, at: int) -> bool:
+def fits(
+    picture: inventory.Inventory, request: requests.Request, at: int, effort: allocator.Effort | None = None
+) -> bool:
     """Look at the devices of one node closely."""
     row = picture.rows[at]
-    return row is not None and allocator.find(row.view(), request) is not None
+    return row is not None and allocator.find(row.view(), request, effort=effort) is not None

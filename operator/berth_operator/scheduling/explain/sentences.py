@@ -6,6 +6,7 @@ pods come and go elsewhere. Conditions and events have a limit of 1,024 characte
 that is met, rare reasons are left out before anything is cut.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -36,6 +37,26 @@ def brief(counts: Sequence[Count], candidate: backlog.Candidate) -> str:
     """Say why a pod waits, from the counts alone."""
     total = sum(count.nodes for count in counts)
     return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], {}))
+
+
+def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> bool:
+    """Tell whether a sentence says these counts, whatever else it says between and after them.
+
+    Nodes that are undecided were decided before perhaps: then only their number in all must agree.
+    """
+    if not said:
+        return False
+    total = sum(count.nodes for count in counts)
+    if any(count.reason is Reason.UNDECIDED for count in counts):
+        return re.match(rf"(?:at least )?\d+/{total} nodes fit\b", said) is not None
+    return any(_says(said, counts, candidate, total, shown) for shown in REASONS_SHOWN)
+
+
+def _says(said: str, counts: Sequence[Count], candidate: backlog.Candidate, total: int, shown: int) -> bool:
+    parts = _counted(counts, candidate, total, shown, {}).split("; ")
+    rest = r"(?: \(.*\))?"
+    pattern = f"{rest}; ".join(map(re.escape, parts)) + rest + r"(?:\. .*|\.)?"
+    return re.fullmatch(pattern, said) is not None
 
 
 def nearest(found: findings.Nearest) -> str:
@@ -85,7 +106,8 @@ def _counted(
     if not total:
         return words.REASONS[Reason.NO_NODES](0, candidate, "")
     fits = total - sum(count.nodes for count in counts)
-    head = f"{fits}/{total} nodes fit"
+    unsure = any(count.reason is Reason.UNDECIDED for count in counts)
+    head = f"at least {fits}/{total} nodes fit" if fits and unsure else f"{fits}/{total} nodes fit"
     parts = [
         words.REASONS[count.reason](count.nodes, candidate, count.detail)
         + extras.get((count.reason, count.detail), "")

@@ -93,7 +93,8 @@ def _below(told: findings.Explanation) -> Iterator[str]:
     if not told.total:
         yield words.BRIEFLY[Reason.NO_NODES]
     if told.fits:
-        yield f"fits on {told.fits} of {told.total} nodes"
+        unsure = any(count.reason is Reason.UNDECIDED for count in told.counts)
+        yield f"fits on {'at least ' if unsure else ''}{told.fits} of {told.total} nodes"
     if told.nearest is not None:
         yield f"nearest: {sentences.nearest(told.nearest)}"
     for change in told.changes:

@@ -7,13 +7,17 @@ the real search would do. Trials are counted, because each costs as much as plac
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Final
 
 from berth_operator.scheduling import decisions, inventory, search
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.explain import findings, hearing
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
+
+# A copy of a node costs as much to make as so many steps of a search on it.
+STEPS_TO_TRY: Final = 20
 
 
 def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
@@ -48,13 +52,23 @@ def built(
 
 
 def fits(heard: hearing.Hearing, copy: inventory.Inventory) -> bool:
-    """Tell whether the pod finds a place on what is there."""
-    return search.Search(copy).place(heard.request, heard.demand, rules=heard.rules) is not None
+    """Tell whether the pod finds a place on what is there; no, if there is no effort left to try it."""
+    return place(heard, copy, heard.request, heard.demand) is not None
+
+
+def place(
+    heard: hearing.Hearing, copy: inventory.Inventory, request: requests.Request, demand: facts.Demand
+) -> decisions.Placement | None:
+    """Try a request on what is there, and count what that costs."""
+    if heard.tired:
+        return None
+    heard.effort.left -= STEPS_TO_TRY
+    return search.Search(copy).place(request, demand, rules=heard.rules, effort=heard.effort)
 
 
 def shares(heard: hearing.Hearing, copy: inventory.Inventory) -> set[str]:
     """Name the devices that the pod would get on what is there."""
-    found = search.Search(copy).place(heard.request, heard.demand, rules=heard.rules)
+    found = place(heard, copy, heard.request, heard.demand)
     return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()
 
 

@@ -227,7 +227,7 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.SCOPE_MISMATCH: _far,
     Reason.NO_PARTITION: _no_partition,
     Reason.NO_ROOT: _no_root,
-    Reason.UNDECIDED: _say("could not be searched to the end", "could not be searched to the end"),
+    Reason.UNDECIDED: _say("was not looked at to the end", "were not looked at to the end"),
     Reason.NO_NODES: lambda _n, _c, _d: "there are no nodes",
 }
 
@@ -265,7 +265,7 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.SCOPE_MISMATCH: "too few close together",
     Reason.NO_PARTITION: "no free partition",
     Reason.NO_ROOT: "not on the same PCIe root",
-    Reason.UNDECIDED: "not searched to the end",
+    Reason.UNDECIDED: "not looked at to the end",
     Reason.NO_NODES: "no nodes",
 }
 

@@ -1,0 +1,75 @@
+"""Groups of cards that share an NVLink switch, found from the links of the cards.
+
+Cards that all reach each other by the same number of NVLinks hang on one switch, whatever
+the board is called. Such a board is cut into halves down to single cards, along the
+order of its sockets, because that is how its makers pair them. A cube mesh has no such
+groups: its ways differ, and the links tell what is worth knowing about it.
+
+A board counts only while it is whole, and a card that is lost for now is still part of it:
+whoever calls hands in such cards as they were last known.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from berth_agent import probe
+from berth_crds import catalog, vocabulary
+
+PARTITION_SIZES: Final = (8, 4, 2, 1)
+FULL_SIZES: Final = (8, 4)  # Of boards that the catalogue does not know.
+MOST_PARTITIONS: Final = 64  # The schema takes no more.
+
+
+def partitions(cards: Iterable[probe.Card]) -> tuple[probe.Partition, ...]:
+    """Cut every full board with an NVLink switch into groups, the largest first."""
+    full = tuple(board for board in _boards(sorted(cards, key=_by_socket)) if _is_full(board))
+    sizes = itertools.product(PARTITION_SIZES, full)
+    groups = (group for size, board in sizes for group in _cut(board, size))
+    return tuple(itertools.islice(groups, MOST_PARTITIONS))
+
+
+def _by_socket(card: probe.Card) -> tuple[bool, int, int]:
+    return card.module_id is None, card.module_id or 0, card.minor
+
+
+def _nvlinks(card: probe.Card) -> dict[str, int | None]:
+    return {link.peer: link.count for link in card.links if link.kind is vocabulary.LinkKind.NVLINK}
+
+
+def _boards(cards: Sequence[probe.Card]) -> Iterator[tuple[probe.Card, ...]]:
+    """Gather the cards that NVLinks join, in the order given."""
+    ways = {card.uuid: _nvlinks(card) for card in cards}
+    seen: set[str] = set()
+    for card in cards:
+        if card.uuid in seen or not ways[card.uuid]:
+            continue
+        board = tuple(each for each in cards if each.uuid == card.uuid or each.uuid in ways[card.uuid])
+        seen.update(each.uuid for each in board)
+        yield board
+
+
+def _is_full(board: Sequence[probe.Card]) -> bool:
+    """Tell whether all seats are taken and all ways between them are alike."""
+    counts = {count for card in board for count in _nvlinks(card).values()}
+    met = all(len(_nvlinks(card)) == len(board) - 1 for card in board)
+    models = {card.model for card in board}
+    return met and len(counts) == 1 and len(models) == 1 and len(board) in _sizes(board[0].model)
+
+
+def _sizes(model: str) -> tuple[int, ...]:
+    known = catalog.find(model)
+    if known is None:
+        return FULL_SIZES
+    return (known.board.cards,) if known.board.nvlinks is catalog.Nvlinks.FULL else ()
+
+
+def _cut(board: Sequence[probe.Card], size: int) -> Iterator[probe.Partition]:
+    """Cut a board along the order of its sockets; one that is too small gives nothing."""
+    count = next(iter(_nvlinks(board[0]).values())) or 0
+    for start in range(0, len(board) - size + 1, size):
+        yield probe.Partition(
+            members=tuple(card.uuid for card in board[start : start + size]),
+            link=vocabulary.LinkKind.NVLINK if size > 1 else None,
+            score=count if size > 1 else 0,
+        )

@@ -1,0 +1,154 @@
+"""What the kubelet and the driver say of the pods of the node, for as long as it is the newest.
+
+Both are heard at moments of their own, and each may fail: then what it said last stands.
+A source that has never spoken is another matter: nothing may be concluded from its
+silence, neither that a record is an orphan nor that a process is a stray. This module
+keeps what was said, turned into pods and pieces. Asking is for others, and so is what
+follows for the records.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from berth_agent import settings
+from berth_agent.gpupods import residents, verdict
+from berth_agent.kubelet import follower, ids, podresources
+from berth_crds import vocabulary, wire
+
+Seen = Mapping[ids.Key, verdict.ByContainer]
+Living = Callable[[ids.Key], str]  # The uid of a pod that has not ended; empty for all others.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sources:
+    """Which sources there are, and the resources of the kubelet that are GPUs."""
+
+    kubelet: bool = False
+    driver: bool = False
+    resources: tuple[str, ...] = settings.GPU_RESOURCES
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return self.kubelet or self.driver
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
+    """What the kubelet lists under one name, and the uid that the pod of this name had by then."""
+
+    uid: str
+    entries: tuple[podresources.Pod, ...] = ()
+
+
+class Witnesses:
+    """Keeps what was said; `stirred` is told whenever that is something else."""
+
+    def __init__(self, sources: Sources, living: Living, *, stirred: Callable[[], None]) -> None:
+        self.sources = sources
+        self.known: ids.Pieces = {}
+        self.holdings: ids.Holdings = {}
+        self._living = living
+        self._stirred = stirred
+        self._heard = follower.Heard()
+        self._listed: dict[ids.Key, Listed] = {}
+        self._looked = False
+        self._sights: tuple[residents.Sight, ...] = ()
+        self._seen: Seen = {}
+        self._suspects: frozenset[residents.Sight] = frozenset()
+
+    def __repr__(self) -> str:
+        """Tell the state in words."""
+        return f"<Witnesses: the kubelet tells of {len(self.holdings)} pods, the driver of {len(self._seen)}>"
+
+    # ------------------------------------------------------------ what is said
+
+    def heard(self, heard: follower.Heard) -> None:
+        """Take what the kubelet says, or that it says nothing.
+
+        A kubelet that has just started does not know its pods yet, and lists none. So what it said of
+        a pod stands for as long as that very pod lives and nothing else is said of it.
+        """
+        if heard.pods is not None and heard.pods != self._heard.pods:
+            left = {key: one for key, one in self._listed.items() if one.uid and self._living(key) == one.uid}
+            self._listed = left | self._grouped(heard.pods)
+            self._hold()
+        self._heard = heard
+        self._stirred()
+
+    def _grouped(self, pods: Iterable[podresources.Pod]) -> dict[ids.Key, Listed]:
+        found: dict[ids.Key, Listed] = {}
+        for pod in pods:
+            key = pod.namespace, pod.name
+            before = found.get(key, Listed(self._living(key)))
+            found[key] = dataclasses.replace(before, entries=(*before.entries, pod))
+        return found
+
+    def furnished(self, known: ids.Pieces) -> None:
+        """Learn what there is to hold."""
+        if known != self.known:
+            self.known = known
+            self._hold()
+            self._stirred()
+
+    def looked(self, found: Iterable[residents.Resident], join: residents.Joins) -> None:
+        """Take what the driver shows."""
+        self._sights = residents.sights(found, self.known, join)
+        before = self._looked, self._seen
+        self._looked, self._seen = True, residents.by_pod(self._sights)
+        if before != (self._looked, self._seen):
+            self._stirred()
+
+    def _hold(self) -> None:
+        listed = (pod for one in self._listed.values() for pod in one.entries)
+        self.holdings = ids.holdings(listed, self.sources.resources, self.known)
+
+    # ------------------------------------------------------------ what follows
+
+    def complete(self, key: ids.Key) -> bool:
+        """Tell whether each source would have shown a pod on a card, if it had one."""
+        return self.kubelet_knows(key) and (self._looked or not self.sources.driver)
+
+    def kubelet_knows(self, key: ids.Key) -> bool:
+        """Tell whether the kubelet has spoken of a pod, be it that it has no card; or is not asked at all."""
+        return key in self._listed or not self.sources.kubelet
+
+    def evidence(self, key: ids.Key, said: Iterable[wire.Grant] = ()) -> verdict.Evidence | None:
+        """Say what is known of one pod; None where there is no source at all.
+
+        `said` is what its record has so far. It stands for a source that has not spoken since the
+        agent started: to know less than the agent before us is no news.
+        """
+        if not self.sources:
+            return None
+        kubelet: verdict.ByContainer = {
+            name: tuple(one.uuid for one in held) for name, held in self.holdings.get(key, {}).items()
+        }
+        if not self.kubelet_knows(key):
+            kubelet = _remembered(said, verdict.PODRESOURCES)
+        driver = self._seen.get(key, {})
+        if self.sources.driver and not self._looked:
+            driver = _remembered(said, verdict.NVML)
+        trouble = self._heard.trouble
+        return verdict.Evidence(kubelet, driver, str(trouble) if trouble else "")
+
+    def strays(self, given: Callable[[ids.Key], Iterable[str]]) -> tuple[residents.Sight, ...] | None:
+        """Find the processes that nobody gave their card; None while that cannot be told.
+
+        `given` says what Berth gave to a pod. Ask once for each look: who is suspect in two looks in a
+        row is a stray.
+        """
+        if not self._looked or (self.sources.kubelet and not self._heard.spoke):
+            return None
+
+        def all_given(key: ids.Key) -> Iterable[str]:
+            held = self.holdings.get(key, {})
+            return (*given(key), *(one.uuid for pieces in held.values() for one in pieces))
+
+        suspects = residents.strays(self._sights, all_given, self.known)
+        found = residents.lasting(suspects, self._suspects)
+        self._suspects = suspects
+        return found
+
+
+def _remembered(said: Iterable[wire.Grant], source: vocabulary.GrantSource) -> verdict.ByContainer:
+    return {one.container: one.uuids for one in said if one.source == source}

@@ -1,0 +1,73 @@
+"""Which pod and container a process belongs to, by the name of its cgroup. Pure but for one read.
+
+The kubelet gives each pod a cgroup whose name has the pod's uid, and the runtime gives
+each container one below it whose name has the container's id. How these are spelled
+depends on the driver:
+
+  cgroupfs   /kubepods/burstable/pod<uid>/<container>
+  systemd    /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid_>.slice/
+             cri-containerd-<container>.scope      (in <uid_> each dash is an underscore)
+
+Containerd under systemd, but told to use the cgroupfs driver, writes
+`kubepods-burstable-pod<uid_>.slice:cri-containerd:<container>`. cgroup v2 has one line,
+v1 one for each controller, of which some may say nothing. Whoever reads from inside a
+cgroup namespace sees paths that begin with `/..` and may lack the pod's part; then the
+container's id is all there is. A static pod's uid is a hash without dashes.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process runs; what its cgroup does not tell is empty, and on the host both are."""
+
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+HOST: Final = Place()
+
+_DASHED: Final = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
+_HASH: Final = r"[0-9a-f]{32}"
+_POD: Final = re.compile(rf"(?:^|/|-)pod({_DASHED}|{_HASH})(?:\.slice)?(?=/|:|$)")
+_CONTAINER: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
+
+
+def place(text: str) -> Place:
+    """Say where a process runs, given its /proc/PID/cgroup."""
+    found = [one for one in map(_of_path, _paths(text)) if one != HOST]
+    return max(found, key=_clarity, default=HOST)
+
+
+def read(procfs: Path, pid: int) -> Place | None:
+    """Read where a process runs; None when it has ended meanwhile, or may not be looked at."""
+    try:
+        return place((procfs / str(pid) / "cgroup").read_text(errors="replace"))
+    except OSError:
+        return None
+
+
+def _paths(text: str) -> Iterable[str]:
+    """Take the paths out of lines such as `4:memory:/kubepods/...`; a path may have colons itself."""
+    parts = (line.split(":", 2) for line in text.splitlines())
+    return (fields[2] for fields in parts if len(fields) == 3)  # noqa: PLR2004  number, controllers, path
+
+
+def _of_path(path: str) -> Place:
+    pod = _POD.search(path)
+    if pod is None and not path.startswith("/.."):
+        # A container that no kubelet started: the 64 digits are some other runtime's business.
+        return HOST
+    # Before the pod there may be the container in which the whole node runs, and behind the
+    # container whatever its processes call cgroups of their own: the first of the pod's counts.
+    container = _CONTAINER.search(path, pod.end() if pod else 0)
+    return Place(pod.group(1).replace("_", "-") if pod else "", container.group(1) if container else "")
+
+
+def _clarity(one: Place) -> tuple[bool, bool]:
+    return bool(one.pod_uid), bool(one.container_id)

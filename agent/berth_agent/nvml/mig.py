@@ -1,0 +1,105 @@
+"""MIG mode of one card and the instances it is cut into.
+
+MIG devices are numbered with holes: one that was given back leaves its number free. Their
+profile has two names for one thing, the driver's own where it tells it, and otherwise the
+one made from slices and memory by NVIDIA's rule, so that both read `1g.10gb`.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pynvml
+
+from berth_agent import probe
+from berth_agent.nvml import calls
+from berth_crds import catalog
+
+Profiles = Mapping[int, str]  # Names of GPU instance profiles by the card's own id of them.
+
+_NAME: Final = re.compile(r"(?:MIG )?([1-9]g\.[1-9][0-9]*gb(?:[+-][a-z]+(?:\.[a-z]+)*)*)")
+_EIGHTHS: Final = 8
+LARGEST_ID: Final = 255
+MOST_SLICES: Final = 64
+
+
+def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> probe.Mig | None:
+    """Read MIG mode and instances of a card with `total` bytes; None where it cannot do MIG."""
+    mode = calls.known(pynvml.nvmlDeviceGetMigMode, handle)
+    if mode is None:
+        return None
+    # The mode that is pending until the next reset does not serve anybody yet.
+    current, _ = mode
+    if current != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return probe.Mig(enabled=False)
+    parts = tuple(_parts(handle))
+    names = profiles() if parts else {}
+    found = (_instance(handle, part, total, names) for part in parts)
+    # The schema takes no larger numbers, and with one it refuses the whole list of cards.
+    return probe.Mig(enabled=True, instances=tuple(one for one in found if max(one.gi, one.ci) <= LARGEST_ID))
+
+
+def profile_names(handle: Any) -> Profiles:
+    """Ask a card for the names of its GPU instance profiles."""
+    found = (
+        calls.known(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number)
+        for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
+    )
+    return {each.id: match.group(1) for each in found if each and (match := _NAME.fullmatch(each.name))}
+
+
+def _parts(handle: Any) -> Iterator[Any]:
+    """Walk over the MIG devices of a card."""
+    for number in range(calls.ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)):
+        try:
+            yield calls.ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+        except calls.Failed as failure:
+            if failure.code != pynvml.NVML_ERROR_NOT_FOUND:
+                raise
+
+
+def _instance(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigInstance:
+    gi = calls.ask(pynvml.nvmlDeviceGetGpuInstanceId, part)
+    shape = calls.ask(pynvml.nvmlDeviceGetAttributes_v2, part)
+    info = _gpu_instance(handle, gi)
+    whole = names.get(info.profileId) if info else None
+    return probe.MigInstance(
+        uuid=calls.ask(pynvml.nvmlDeviceGetUUID, part),
+        profile=_cut(whole or name(shape, total), shape),
+        memory=shape.memorySizeMB * catalog.MIB,
+        gi=gi,
+        ci=calls.ask(pynvml.nvmlDeviceGetComputeInstanceId, part),
+        placement=_placement(info),
+    )
+
+
+def _gpu_instance(handle: Any, gi: int) -> Any:
+    """Ask for profile and placement, which the driver tells only to those who may administer MIG."""
+    try:
+        return calls.ask(
+            pynvml.nvmlGpuInstanceGetInfo, calls.ask(pynvml.nvmlDeviceGetGpuInstanceById, handle, gi)
+        )
+    except calls.Failed as failure:
+        if failure.code in calls.ABSENT | {pynvml.NVML_ERROR_NO_PERMISSION}:
+            return None
+        raise
+
+
+def _placement(info: Any) -> probe.MigPlacement | None:
+    if info is None or not info.placement.size or info.placement.start + info.placement.size > MOST_SLICES:
+        return None
+    return probe.MigPlacement(info.placement.start, info.placement.size)
+
+
+def name(shape: Any, total: int) -> str:
+    """Name a GPU instance by its slices and its share of the card's memory, as NVIDIA's tools do."""
+    eighths = math.ceil(shape.memorySizeMB * catalog.MIB * _EIGHTHS / total)
+    gib = round(eighths / _EIGHTHS * math.ceil(total / catalog.GIB))
+    return f"{shape.gpuInstanceSliceCount}g.{max(gib, 1)}gb"
+
+
+def _cut(whole: str, shape: Any) -> str:
+    """Put the compute slices before the name where they are not all of the GPU instance's."""
+    cut = shape.computeInstanceSliceCount
+    return whole if cut == shape.gpuInstanceSliceCount else f"{cut}c.{whole}"

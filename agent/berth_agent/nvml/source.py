@@ -1,0 +1,130 @@
+"""The probe for real cards: opens NVML, looks, and opens it anew when that may help.
+
+A library that fails as a whole is a failed source with a reason; the next look tries to
+open it again, so that an agent that was started before its driver needs nobody's help. An
+open library is closed and opened again where only that can show the truth: when the kernel
+driver has taken or left a card, and now and then while a card is lost, because a card that
+was reset answers only to those who began after it.
+
+For a card that is lost the probe remembers how it was linked, so that one bad card is one
+bad entry and neither its peers nor their partitions seem to change. Health is not judged
+here: what cards measure and what errors the driver told are handed on. Errors wait for the
+next sample, whatever happens meanwhile, for the driver tells each only once.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from berth_agent import boards, probe, processes, sysfs
+from berth_agent.nvml import calls, cards, missing, running, session
+
+# Opening the library may wake every card of the node, which takes seconds where nothing keeps
+# them awake. With a look every ten seconds, a card that came back is seen within a minute.
+LOOKS_BETWEEN_OPENINGS: Final = 6
+
+
+class NvmlProbe:
+    """Looks at the cards that the NVIDIA driver of this node knows."""
+
+    def __init__(self, kernel: sysfs.Kernel) -> None:
+        self._kernel = kernel
+        self._session: session.Session | None = None
+        self._known: missing.Known = {}
+        self._looks_with_loss = 0
+        self._readings: tuple[cards.Reading, ...] = ()
+        self._xids: tuple[probe.Xid, ...] = ()
+
+    def sample(self) -> probe.Outcome:
+        """Look once."""
+        if self._session and self._would_help_to_open_anew(self._session):
+            self.close()
+        was_open = self._session is not None
+        outcome = self._try()
+        if was_open and isinstance(outcome, probe.SourceFailed):
+            # The driver may have been loaded anew since the library was opened.
+            outcome = self._try()
+        return self._with_xids(outcome)
+
+    def _with_xids(self, outcome: probe.Outcome) -> probe.Outcome:
+        if isinstance(outcome, probe.SourceFailed):
+            return outcome
+        if self._session:
+            self._collect(self._session)
+        xids, self._xids = self._xids, ()
+        return dataclasses.replace(outcome, xids=xids)
+
+    def has_news(self) -> bool:
+        """Say whether the driver has told an error since the last look."""
+        return self._session is not None and self._session.events.has_any()
+
+    def processes(self) -> tuple[processes.Process, ...] | None:
+        """List the processes on the cards that answered the last look; None where none of them tells.
+
+        A card that answers no more is left out; the next look will find it lost.
+        """
+        told = [found for each in self._readings if (found := _running(each)) is not None]
+        return tuple(process for found in told for process in found) if told else None
+
+    def close(self) -> None:
+        """Close the library, if it is open; the next look opens it."""
+        self._readings = ()
+        if self._session:
+            self._collect(self._session)
+            self._session.close()
+        self._session = None
+
+    def _collect(self, opened: session.Session) -> None:
+        self._xids += opened.events.take()
+
+    def _would_help_to_open_anew(self, opened: session.Session) -> bool:
+        return opened.is_outdated() or self._looks_with_loss % LOOKS_BETWEEN_OPENINGS == 1
+
+    def _try(self) -> probe.Outcome:
+        try:
+            self._session = self._session or session.Session(self._kernel)
+            return self._look(self._session)
+        except calls.Failed as failure:
+            self.close()
+            return calls.source_failed(failure)
+
+    def _look(self, opened: session.Session) -> probe.Sample:
+        # 1. Who answers, and who does not.
+        driver, found = opened.driver(), opened.look()
+        readings = tuple(each for each in found if isinstance(each, cards.Reading))
+        silent = tuple(each for each in found if isinstance(each, probe.Lost))
+        self._readings = readings
+        answering = tuple(opened.linked(readings))
+        lost = missing.identify(silent, opened.addresses, answering, self._known)
+        # 2. What is remembered of those who do not.
+        remembered = tuple(self._known[each.uuid] for each in lost if each.uuid in self._known)
+        order = {card.uuid: card.index for card in (*answering, *remembered)}
+        complete = tuple(_linked_to(card, remembered, order) for card in answering)
+        self._known = {card.uuid: card for card in (*complete, *remembered)}
+        self._looks_with_loss = self._looks_with_loss + 1 if lost else 0
+        # 3. What follows.
+        given = tuple(card for card in complete if card.model not in cards.DISPLAYS)
+        return probe.Sample(
+            driver=driver,
+            boot_id=self._kernel.boot_id(),
+            cards=tuple(sorted((*given, *lost), key=lambda each: each.index)),
+            partitions=boards.partitions((*given, *remembered)),
+        )
+
+
+def _running(reading: cards.Reading) -> tuple[processes.Process, ...] | None:
+    try:
+        return tuple(running.on(reading.handle, reading.card))
+    except calls.Failed:
+        return None
+
+
+def _linked_to(card: probe.Card, remembered: Sequence[probe.Card], order: Mapping[str, int]) -> probe.Card:
+    """Add a card's ways to cards that are lost, as they were last known from the other end."""
+    ways = (*card.links, *_ways_back(card.uuid, remembered))
+    return dataclasses.replace(card, links=tuple(sorted(ways, key=lambda way: order[way.peer])))
+
+
+def _ways_back(uuid: str, remembered: Sequence[probe.Card]) -> Iterator[probe.Link]:
+    for peer in remembered:
+        yield from (dataclasses.replace(way, peer=peer.uuid) for way in peer.links if way.peer == uuid)

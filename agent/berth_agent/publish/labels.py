@@ -1,0 +1,78 @@
+"""Keeps our labels on the Node as they should be.
+
+They are written when they should be others, and looked at again now and then, for somebody
+may have taken them away. Only an existing Node is written to: its uid goes along, since an
+apply would make what is not there. Trouble here keeps nobody from vouching for the Device.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from berth_agent import patience
+from berth_crds import names, wire
+from berth_crds.client import api, errors, resources
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_SECONDS: Final = 600.0
+MOST_PAUSE_SECONDS: Final = 60.0
+
+
+class Labelled(wire.Struct, frozen=True):
+    """A Node, of which only the labels matter here."""
+
+    metadata: wire.Meta
+
+
+class Labeller:
+    """Labels one Node; `ours` tells which labels are the agent's."""
+
+    def __init__(
+        self, session: api.Api, node: str, *, ours: Callable[[str], bool], chance: Callable[[], float]
+    ) -> None:
+        self._session = session
+        self._node = node
+        self._ours = ours
+        self._chance = chance
+        self._wanted: Mapping[str, str] | None = None
+        self._changed = asyncio.Event()
+        self._complaint = patience.Complaint(log, f"node {node} is not labelled")
+
+    def want(self, labels: Mapping[str, str]) -> None:
+        """Have the Node bear these labels, and none of ours beside them."""
+        if labels != self._wanted:
+            self._wanted = labels
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Label for ever."""
+        await self._changed.wait()
+        while True:
+            self._changed.clear()
+            rest = await self._try()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), rest)
+
+    async def _try(self) -> float:
+        """Label once, and give how long to rest."""
+        try:
+            await self._make_so(self._wanted or {})
+        except errors.ClientError as error:
+            self._complaint.failed(error)
+            failures, chance = self._complaint.failures, self._chance()
+            return patience.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=chance)
+        self._complaint.succeeded()
+        return LOOK_AGAIN_SECONDS
+
+    async def _make_so(self, wanted: Mapping[str, str]) -> None:
+        node = await self._session.get(resources.NODES, self._node, into=Labelled)
+        said = {key: text for key, text in node.metadata.labels.items() if self._ours(key)}
+        if said == wanted:
+            return
+        metadata = {"name": self._node, "uid": node.metadata.uid, "labels": dict(wanted)}
+        # What is left out of an apply is taken away where it was ours.
+        await self._session.apply(resources.NODES, {"metadata": metadata}, manager=names.AGENT_MANAGER)
+        log.info("node %s: labelled", self._node)

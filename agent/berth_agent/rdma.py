@@ -1,0 +1,71 @@
+"""RDMA devices and their virtual functions, as the kernel lists them under /sys/class/infiniband.
+
+A device is told by its PCI address: names such as `mlx5_0` change with the order in which
+drivers load. Virtual functions appear in the same list as devices of their own, and are
+taken out of it: they belong to their physical function, which is the device that is shared.
+Their numbers are those of the kernel, so that two of one device are never alike.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from berth_agent import probe, sysfs
+from berth_crds import vocabulary
+
+MOST_VFS: Final = 256  # The schema takes no more in one group.
+
+# PCI vendors of RDMA devices; those of others stay without a vendor.
+VENDORS: Final = {
+    "0x14e4": "broadcom",
+    "0x15b3": "mellanox",
+    "0x1d0f": "amazon",
+    "0x8086": "intel",
+}
+
+_VF: Final = re.compile(r"virtfn([0-9]+)")
+
+
+def devices(kernel: sysfs.Kernel) -> tuple[probe.Device, ...]:
+    """Read all RDMA devices of the node, in the order of their addresses."""
+    found = sorted(_physical(kernel).items())
+    return tuple(_device(kernel, address, minor, name) for minor, (address, name) in enumerate(found))
+
+
+def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
+    """Give the name of each device that is no virtual function, by its address."""
+    listed = ((_address(entry), entry.name) for entry in sysfs.entries(kernel.sys / "class/infiniband"))
+    # Two names of one function are one device; the first is as good as the other.
+    return {
+        address: name
+        for address, name in sorted(listed, reverse=True)
+        if address and not (kernel.device(address) / "physfn").exists()
+    }
+
+
+def _address(entry: Path) -> str:
+    """Say at which PCI address a device sits; empty for one that is made of software."""
+    name = sysfs.target(entry / "device")
+    return name if sysfs.is_address(name) else ""
+
+
+def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.Device:
+    place = kernel.device(address)
+    vfs = tuple(_virtual(place))
+    return probe.Device(
+        uuid=f"rdma-{address}",
+        type=vocabulary.DeviceType.RDMA,
+        minor=minor,
+        vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
+        model=sysfs.text(kernel.sys / "class/infiniband" / name / "hca_type") or "",
+        place=kernel.place(address),
+        vf_groups=(probe.VfGroup(vfs),) if vfs else (),
+    )
+
+
+def _virtual(place: Path) -> Iterator[probe.Vf]:
+    """Walk over the virtual functions of a device, in the order of their numbers."""
+    numbered = ((_VF.fullmatch(entry.name), entry) for entry in sysfs.entries(place))
+    found = sorted((int(match.group(1)), sysfs.target(entry)) for match, entry in numbered if match)
+    return (probe.Vf(number, address) for number, address in found[:MOST_VFS] if sysfs.is_address(address))

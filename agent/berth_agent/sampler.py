@@ -1,0 +1,156 @@
+"""Looks at a probe from a thread of its own, and never waits longer than the deadline.
+
+The thread is a daemon and not one of the event loop's: a driver that hangs cannot be
+interrupted, and must keep neither the next tick nor the end of the program waiting. There is
+one thread for each probe, and it does one thing at a time, so that a second look never starts
+over one that hangs. Between looks it asks a probe that listens to its driver for news now and
+then, so that an error is looked at within a second and not with the next tick.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from berth_agent import probe, processes, settings
+from berth_agent.gpupods import residents
+
+log = logging.getLogger(__name__)
+
+ASKING_SECONDS: Final = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Look:
+    """What one look gave: the cards, and the processes on them; None where nobody tells of these."""
+
+    outcome: probe.Outcome
+    crowd: tuple[residents.Resident, ...] | None = None
+
+
+Request = Callable[[Look], None]
+
+
+class Sampler:
+    """Looks at one probe."""
+
+    def __init__(
+        self,
+        source: probe.Probe,
+        *,
+        deadline: float,
+        procfs: Path = settings.PROCFS,
+        stirred: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Remember whom to tell, in the loop's thread, that there is something to look at: `stirred`."""
+        self._probe = source
+        self._deadline = deadline
+        self._procfs = procfs
+        self._stirred = stirred
+        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._look: asyncio.Future[Look] | None = None
+        self._missed: tuple[probe.Xid, ...] = ()
+
+    async def sample(self) -> Look:
+        """Look once, or say that the probe hangs."""
+        # The deadline is waited for once: a hung look must not slow down the heartbeat. What it
+        # finds when it ends after all is old by then, and is dropped; but errors are told only once.
+        if self._look is not None and self._look.done():
+            self._missed += _xids(self._look.result().outcome)
+            self._look = None
+        if self._look is None:
+            look = self._look = self._ask()
+            await asyncio.wait({look}, timeout=self._deadline)
+            if look.done():
+                self._look = None
+                return self._complete(look.result())
+        return Look(probe.SourceFailed("Hung", f"The probe has not answered within {self._deadline:g} s."))
+
+    def _complete(self, look: Look) -> Look:
+        """Add the errors that looks before this one were told, and that nobody has heard of."""
+        if not self._missed or isinstance(look.outcome, probe.SourceFailed):
+            return look
+        missed, self._missed = self._missed, ()
+        xids = (*missed, *look.outcome.xids)
+        return dataclasses.replace(look, outcome=dataclasses.replace(look.outcome, xids=xids))
+
+    def close(self) -> None:
+        """Let the thread end once it has nothing to do."""
+        self._requests.put(None)
+
+    def _ask(self) -> asyncio.Future[Look]:
+        loop = asyncio.get_running_loop()
+        look: asyncio.Future[Look] = loop.create_future()
+
+        def settle(found: Look) -> None:
+            if not look.done():
+                look.set_result(found)
+
+        self._requests.put(lambda found: _call(loop, settle, found))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, args=[loop], name="probe", daemon=True)
+            self._thread.start()
+        return look
+
+    # ------------------------------------------------------------ in the thread
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        while (answer := self._next(loop)) is not None:
+            answer(_guarded(self._probe, self._procfs))
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> Request | None:
+        """Wait for the next look; if there is news meanwhile, tell it once."""
+        if isinstance(self._probe, probe.Listener):
+            while True:
+                with contextlib.suppress(queue.Empty):
+                    return self._requests.get(timeout=ASKING_SECONDS)
+                if _has_news(self._probe):
+                    _call(loop, self._stirred)
+                    break
+        return self._requests.get()
+
+
+def _call(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *arguments: object) -> None:
+    # The loop may have been closed while the driver hung.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(what, *arguments)
+
+
+def _has_news(source: probe.Listener) -> bool:
+    try:
+        return source.has_news()
+    except Exception:
+        log.exception("the probe cannot listen to its driver")
+        return False  # The next look shows what is wrong.
+
+
+def _xids(outcome: probe.Outcome) -> tuple[probe.Xid, ...]:
+    return outcome.xids if isinstance(outcome, probe.Sample) else ()
+
+
+def _guarded(source: probe.Probe, procfs: Path) -> Look:
+    try:
+        outcome = source.sample()
+    except Exception as error:
+        # A fault in a probe is one failed source; the agent lives on and says so.
+        log.exception("the probe failed")
+        return Look(probe.SourceFailed("ProbeFailed", f"{type(error).__name__}: {error}"))
+    return Look(outcome, _crowd(source, procfs))
+
+
+def _crowd(source: probe.Probe, procfs: Path) -> tuple[residents.Resident, ...] | None:
+    if not isinstance(source, processes.Processes):
+        return None
+    try:
+        found = source.processes()
+    except Exception:
+        # The cards were read all the same, and who is on them is what was said last.
+        log.exception("the probe cannot tell the processes on the cards")
+        return None
+    return None if found is None else residents.settle(found, procfs)

@@ -1,0 +1,72 @@
+"""What the text of a flag means: values out of words, or one sentence about the words.
+
+The sentences are argparse's, which puts the name of the flag before them. Nothing here knows
+which flags there are.
+"""
+
+import argparse
+import math
+from typing import Final
+
+from berth_agent import choices
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+YES: Final = frozenset({"true", "yes", "on", "1"})
+NO: Final = frozenset({"false", "no", "off", "0"})
+
+
+def patterns(text: str) -> tuple[str, ...]:
+    """Read patterns of names, separated by commas."""
+    patterns = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not patterns:
+        raise argparse.ArgumentTypeError(f"{text!r} names no resource")
+    return patterns
+
+
+def xids(text: str) -> choices.Xids:
+    """Read a choice of NVIDIA's error numbers."""
+    try:
+        return choices.xids(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def address(text: str) -> str:
+    """Read an address to listen at; empty is none."""
+    host, colon, port = text.rpartition(":")
+    if text and not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return f"{host or '0.0.0.0'}:{port}" if text else ""
+
+
+def yes_or_no(text: str) -> bool:
+    """Read a yes or a no."""
+    if text.lower() not in YES | NO:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() in YES
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above zero")
+    return value
+
+
+def whole_seconds(text: str) -> int:
+    """Read a whole number of seconds above zero."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds above zero")
+    return int(text)
+
+
+def level(text: str) -> str:
+    """Read how much is to be logged."""
+    # Not `choices`: argparse does not hold a default, and so the environment, against those.
+    if text.lower() not in LEVELS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(LEVELS)}")
+    return text.lower()

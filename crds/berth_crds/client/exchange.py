@@ -1,0 +1,291 @@
+"""Short exchanges over connections that stay open: how binds, events and statuses are sent.
+
+A general HTTP client is good at everything that HTTP can be; an exchange with an API
+server is a few hundred bytes there and back, and most of its price on our side was that
+generality. Here a connection is one protocol that writes a request in one piece and cuts
+the answer out of what comes back. Watches, lists and whatever needs a proxy are left to
+aiohttp. Nothing is ever sent twice.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import ssl
+import time
+import urllib.parse
+from collections.abc import Mapping
+from typing import Final
+
+from berth_crds.client import errors
+
+IDLE_SECONDS: Final = 60.0  # A connection that lay idle for longer is not trusted any more.
+SECOND_ADDRESS_SECONDS: Final = (
+    0.25  # Where a host has several addresses, the next is tried beside the first.
+)
+LONGEST_HEAD: Final = 1 << 16
+LONGEST_BODY: Final = 1 << 28
+BODILESS: Final = frozenset({204, 304})
+FIRST_FINAL_CODE: Final = 200
+VERSIONS: Final = (b"HTTP/1.1", b"HTTP/1.0")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server said."""
+
+    status: int
+    headers: Mapping[bytes, bytes]  # Names in lower case.
+    body: bytes
+
+
+class Odd(Exception):
+    """What came back is no HTTP that we understand."""
+
+
+class Line(asyncio.Protocol):
+    """One connection, among the `living` while it is open, and the exchange that is under way on it."""
+
+    def __init__(self, living: "set[Line]") -> None:
+        self._living = living
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._buffer = bytearray()
+        self.usable = True
+        self.since = 0.0
+
+    def ask(self, request: bytes) -> asyncio.Future[Answer]:
+        """Send a request; the answer comes in its own time."""
+        assert self._transport is not None, "connected"  # noqa: S101
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return self._waiter
+
+    def close(self) -> None:
+        """Hang up at once."""
+        self.usable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ------------------------------------------------------------ what asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the way out."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
+        self._transport = transport
+        self._living.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and hand the answer over once it is whole."""
+        self._buffer += data
+        if self._waiter is None or self._waiter.done():
+            self.close()  # Nobody asked: whatever this is, it belongs to no exchange.
+            return
+        try:
+            found = cut(self._buffer)
+        except Odd as error:
+            self._fail(error)
+            return
+        if found is not None:
+            answer, length = found
+            keep = b"close" not in answer.headers.get(b"connection", b"").lower()
+            keep = keep and length == len(self._buffer)
+            self._buffer.clear()
+            self._waiter.set_result(answer)
+            if not keep:
+                self.close()
+
+    def eof_received(self) -> None:
+        """Treat a half-closed connection as closed, which it will be in a moment."""
+        self.usable = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits that no answer will come."""
+        self.usable = False
+        self._living.discard(self)
+        self._fail(exc or ConnectionResetError("the server hung up without an answer"))
+
+    def _fail(self, error: Exception) -> None:
+        self.close()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+
+
+class Exchange:
+    """All connections to one server that are open for exchanges."""
+
+    def __init__(self, server: str, trust: ssl.SSLContext | None, *, server_name: str | None) -> None:
+        parts = urllib.parse.urlsplit(server)
+        secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if secure else 80)
+        self._prefix = parts.path.rstrip("/")
+        self._named = parts.netloc.rpartition("@")[2]
+        self._tls = (trust or ssl.create_default_context()) if secure else None
+        self._server_name = (server_name or self._host) if secure else None
+        self._idle: list[Line] = []
+        self._open: set[Line] = set()
+        self.living: set[Line] = set()  # Those that are being closed included.
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> bytes:
+        """Write a request down."""
+        target = urllib.parse.quote(self._prefix + path, safe="/:@!$&'()*+,;=~%")
+        if params:
+            target += "?" + urllib.parse.urlencode(params)
+        fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
+            raise errors.Unusable("A header of a request would hold a line break.")
+        head = f"{method} {target} HTTP/1.1\r\nHost: {self._named}\r\n{fields}"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async def run(self, request: bytes, *, connect: float, deadline: float) -> Answer:
+        """Have one exchange; failures tell whether the request may have had an effect."""
+        started = time.monotonic()
+        line = self._kept() or await self._connected(min(connect, deadline))
+        try:
+            async with asyncio.timeout(max(0.0, deadline - (time.monotonic() - started))):
+                answer = await line.ask(request)
+        except (OSError, Odd) as error:  # Of which TimeoutError is one.
+            self._drop(line)
+            what = str(error) or f"no answer within {deadline:g} s"
+            raise errors.Unreachable(what, ambiguous=True) from error
+        except BaseException:
+            self._drop(line)
+            raise
+        if line.usable:
+            line.since = time.monotonic()
+            self._idle.append(line)
+        else:
+            self._open.discard(line)
+        return answer
+
+    def close(self) -> None:
+        """Hang up everywhere, which takes some turns of the loop."""
+        for line in list(self._open):
+            self._drop(line)
+        self._idle.clear()
+
+    def _kept(self) -> Line | None:
+        """Take the connection that was used last, if it can still be trusted."""
+        while self._idle:
+            line = self._idle.pop()
+            if line.usable and time.monotonic() - line.since < IDLE_SECONDS:
+                return line
+            self._drop(line)
+        return None
+
+    async def _connected(self, patience: float) -> Line:
+        try:
+            async with asyncio.timeout(patience):
+                _, line = await asyncio.get_running_loop().create_connection(
+                    lambda: Line(self.living),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._server_name,
+                    happy_eyeballs_delay=SECOND_ADDRESS_SECONDS,
+                )
+        except OSError as error:
+            what = str(error) or f"no connection within {patience:g} s"
+            raise errors.Unreachable(what, ambiguous=False) from error
+        self._open.add(line)
+        return line
+
+    def _drop(self, line: Line) -> None:
+        line.close()
+        self._open.discard(line)
+
+
+# ---------------------------------------------------------------- reading an answer
+
+
+def cut(buffer: bytearray) -> tuple[Answer, int] | None:
+    """Cut an answer out of what has come so far, with its length; None while some of it is missing."""
+    start = 0
+    while True:
+        end = buffer.find(b"\r\n\r\n", start)
+        if end < 0:
+            if len(buffer) - start > LONGEST_HEAD:
+                raise Odd("the head of an answer does not end")
+            return None
+        status, headers = _head(bytes(buffer[start:end]))
+        start = end + 4
+        if status >= FIRST_FINAL_CODE:
+            break  # What comes before, such as 100, is no answer yet.
+    if status in BODILESS:
+        return Answer(status, headers, b""), start
+    found = _body(buffer, start, headers)
+    return None if found is None else (Answer(status, headers, found[0]), found[1])
+
+
+def _head(text: bytes) -> tuple[int, dict[bytes, bytes]]:
+    first, *lines = text.split(b"\r\n")
+    version, _, rest = first.partition(b" ")
+    code = rest[:3]
+    if version not in VERSIONS or not code.isdigit():
+        raise Odd(f"an answer begins with {first[:80]!r}")
+    headers: dict[bytes, bytes] = {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon:
+            raise Odd(f"an answer has the header {line[:80]!r}")
+        if (
+            name.lower() == b"content-length"
+            and headers.get(b"content-length", value.strip()) != value.strip()
+        ):
+            raise Odd("an answer has two lengths")
+        headers[name.lower()] = value.strip()
+    if version == VERSIONS[1]:
+        headers.setdefault(b"connection", b"close")
+    return int(code), headers
+
+
+def _body(buffer: bytearray, start: int, headers: Mapping[bytes, bytes]) -> tuple[bytes, int] | None:
+    if b"transfer-encoding" in headers:
+        if headers[b"transfer-encoding"].lower() != b"chunked":
+            raise Odd(f"an answer has the transfer encoding {headers[b'transfer-encoding'][:80]!r}")
+        return _chunks(buffer, start)
+    length = _number(headers.get(b"content-length", b""), 10)
+    end = start + length
+    return (bytes(buffer[start:end]), end) if len(buffer) >= end else None
+
+
+def _chunks(buffer: bytearray, start: int) -> tuple[bytes, int] | None:
+    body = bytearray()
+    while True:
+        end = buffer.find(b"\r\n", start)
+        if end < 0:
+            return None
+        length = _number(bytes(buffer[start:end]).partition(b";")[0].strip(), 16)
+        start = end + 2
+        if len(buffer) < start + length + 2:
+            return None
+        if length == 0:
+            return _trailed(buffer, start, bytes(body))
+        if not buffer.startswith(b"\r\n", start + length):
+            raise Odd("a chunk of an answer does not end where it should")
+        body += buffer[start : start + length]
+        start += length + 2
+        if len(body) > LONGEST_BODY:
+            raise Odd("an answer does not end")
+
+
+def _trailed(buffer: bytearray, start: int, body: bytes) -> tuple[bytes, int] | None:
+    """Pass over what may follow the last chunk: headers, then an empty line."""
+    if buffer.startswith(b"\r\n", start):
+        return body, start + 2
+    end = buffer.find(b"\r\n\r\n", start)
+    return None if end < 0 else (body, end + 4)
+
+
+def _number(text: bytes, base: int) -> int:
+    with contextlib.suppress(ValueError):
+        if text.isalnum() and 0 <= (found := int(text, base)) <= LONGEST_BODY:
+            return found
+    raise Odd(f"an answer says {text[:80]!r} where a length should be")

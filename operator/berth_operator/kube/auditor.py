@@ -1,0 +1,89 @@
+"""The periodic audit, which asks whether the ledger still is what the API says.
+
+Everything is read anew into a second ledger, and the two are compared. What differs once
+may be an event on its way; what differs twice, some seconds apart, is drift: it is logged,
+shown as a metric that should stay 0, and mended by telling the first ledger everything
+once more; what that does not mend is reported again the next time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from berth_crds.client import api, errors
+from berth_operator.engine import drift, ledger, ports, watchdog
+from berth_operator.kube import feeds
+from berth_operator.translate import raw
+
+log = logging.getLogger(__name__)
+
+SECOND_LOOK_SECONDS: Final = 10.0
+MOST_NAMED: Final = 10
+
+
+SILENCE: Final = logging.getLogger(f"{__name__}.silence")
+SILENCE.disabled = True  # Of a ledger that is only compared nobody hears.
+
+
+class Nobody:
+    """The onlooker of such a ledger."""
+
+    def saw(self, pod: raw.Pod) -> None:
+        """Look away."""
+
+    def done(self, uid: str) -> None:
+        """Look away."""
+
+
+class Auditor:
+    """Compares the ledger with the API, again and again."""
+
+    def __init__(
+        self,
+        session: api.Api,
+        book: ledger.Ledger,
+        *,
+        clock: ports.Clock,
+        report: Callable[[int], None],
+        mend: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._session = session
+        self._book = book
+        self._clock = clock
+        self._report = report
+        self._mend = mend
+
+    async def run(self, period: float) -> None:
+        """Audit for ever."""
+        while True:
+            await asyncio.sleep(period)
+            try:
+                await self.audit()
+            except errors.ClientError as error:
+                log.info("the audit comes later: %s", error)
+
+    async def audit(self) -> tuple[drift.Difference, ...]:
+        """Look once, and a second time if something differs; report and mend what stays."""
+        found = await self._look()
+        if found:
+            await asyncio.sleep(SECOND_LOOK_SECONDS)
+            found = tuple(one for one in await self._look() if one in found)
+        self._report(len(found))
+        if found:
+            log.error("the ledger has drifted from the API in %s; it is read anew", told(found))
+            await self._mend()
+        return found
+
+    async def _look(self) -> tuple[drift.Difference, ...]:
+        fresh = ledger.Ledger(self._clock, SILENCE)
+        dog = watchdog.Watchdog(fresh, clock=self._clock)
+        await feeds.Feeds(self._session, fresh, dog, Nobody(), SILENCE).read()
+        return drift.drift(self._book, fresh)
+
+
+def told(found: tuple[drift.Difference, ...]) -> str:
+    """Name the first differences, and count the others."""
+    named = ", ".join(f"{one.what} {one.name}" for one in found[:MOST_NAMED])
+    more = len(found) - MOST_NAMED
+    return f"{named} and {more} more" if more > 0 else named

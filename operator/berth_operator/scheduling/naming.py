@@ -1,0 +1,123 @@
+"""What a pod holds whose own record cannot be read: what its GpuPod names, and the rest unnamed.
+
+Such a pod surely has devices, so it withholds cards of its node as long as nobody can
+tell which. Its GpuPod can: the agent of the node copied the record there while it could
+be read. It counts for that very pod on that very node alone, and only for devices that
+the node's Device has; whatever it leaves open stays withheld. All of this is a function
+of the pod, its GpuPod and the Device, so it does not matter which of them came first.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import allocator, facts
+from berth_operator.scheduling.holds import Hold
+
+SURELY_ONE: Final = 1  # Whoever withholds cards has at least one.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Named:
+    """What a GpuPod says of the pod of its name: which pod that is, where, and what each container holds."""
+
+    title: str
+    uid: str
+    node: str
+    grants: tuple[decisions.Grant, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nameless:
+    """What must be known of a pod whose own record cannot be read, for another to speak for it.
+
+    `starts` has its containers in the order in which they start, and whether each keeps
+    running; `fewest` counts the uuids of cards that a whole record of it has at least.
+    """
+
+    starts: tuple[tuple[str, bool], ...] = ()
+    fewest: int = SURELY_ONE
+
+
+def objection(hold: Hold, named: Named) -> str:
+    """Say why a GpuPod does not speak for this pod, if so."""
+    if named.uid != hold.uid:
+        return f"it is of a pod with the uid {named.uid}, and that of the pod is {hold.uid}"
+    if named.node != hold.node:
+        return f"it is of node {named.node}, and the pod is on {hold.node}"
+    return ""
+
+
+def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Device | None) -> Hold:
+    """Say what a pod holds, given what it withholds while nobody names its devices."""
+    if named is None or device is None or objection(hold, named):
+        return hold
+    there = _there(named.grants, device)
+    shares = allocator.held(in_turn(_known(named.grants, there), nameless.starts))
+    cards = _gpus(shares)
+    if not cards:
+        return dataclasses.replace(hold, shares=shares)
+    listed = _gpus(share for grant in named.grants for share in grant.shares)
+    missing = max(nameless.fewest, len(listed)) - len(cards)
+    return dataclasses.replace(hold, shares=shares, withheld=max(0, missing))
+
+
+def in_turn(
+    grants: Iterable[decisions.Grant], starts: Iterable[tuple[str, bool]]
+) -> tuple[decisions.Grant, ...]:
+    """Put grants in the order in which their containers start, and say of each whether it keeps running.
+
+    A container that the pod does not have is taken for one that keeps running.
+    """
+    turns = {name: (at, runs) for at, (name, runs) in enumerate(starts)}
+    last = len(turns), True
+    found = [(turns.get(grant.container, last), grant) for grant in grants]
+    found.sort(key=lambda one: one[0][0])
+    return tuple(
+        dataclasses.replace(grant, runs=runs) if grant.runs != runs else grant for (_, runs), grant in found
+    )
+
+
+def _gpus(shares: Iterable[decisions.Share]) -> set[str]:
+    return {share.uuid for share in shares if share.type == facts.GPU}
+
+
+# ---------------------------------------------------------------- what the Device has of it
+
+Piece = tuple[str, str]  # Type and uuid.
+
+
+def _there(grants: tuple[decisions.Grant, ...], device: facts.Device) -> Mapping[Piece, str]:
+    """Find the devices that are named: by uuid, else by minor where nobody else is named there."""
+    pieces = set(_pieces(device))
+    shares = [share for grant in grants for share in grant.shares]
+    found = {(share.type, share.uuid): share.uuid for share in shares if (share.type, share.uuid) in pieces}
+    at_minor = {(one.type, one.minor): one.uuid for one in _plain(device)}
+    for share in shares:
+        uuid = at_minor.get((share.type, share.minor))
+        # A MIG instance has the minor of its card, which tells nothing of the instance.
+        if uuid is not None and uuid not in found.values() and not share.profile:
+            found.setdefault((share.type, share.uuid), uuid)
+    return found
+
+
+def _pieces(device: facts.Device) -> Iterator[Piece]:
+    for one in (*device.cards, *device.others):
+        yield one.type, one.uuid
+        for instance in one.instances:
+            yield one.type, instance.uuid
+
+
+def _plain(device: facts.Device) -> Iterator[facts.Card]:
+    return (one for one in (*device.cards, *device.others) if not one.mig)
+
+
+def _known(grants: tuple[decisions.Grant, ...], there: Mapping[Piece, str]) -> Iterator[decisions.Grant]:
+    for grant in grants:
+        shares = (
+            dataclasses.replace(share, uuid=there[share.type, share.uuid])
+            for share in grant.shares
+            if (share.type, share.uuid) in there
+        )
+        yield dataclasses.replace(grant, shares=tuple(shares))

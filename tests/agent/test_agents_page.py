@@ -1,0 +1,77 @@
+"""The page for those who keep the agents running says what is so."""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth_agent import board, metrics, probe, settings, simulated
+from berth_agent.health import rules, signs, xids
+from berth_crds import names, wire
+
+PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "agents.md").read_text()
+
+
+def test_its_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each flag that it names is one of the agent's."""
+    with pytest.raises(SystemExit):
+        settings.parse(["--help"], {}, host="here")
+    text = capsys.readouterr().out
+    named = set(re.findall(r"`(--[a-z-]+)[ `]", PAGE))
+
+    assert named
+    assert [flag for flag in named if flag not in text] == []
+
+
+def test_its_metrics_are_those_that_are_served() -> None:
+    """It names every metric, and none that there is not."""
+    made = board.Board("n1")
+    made.looked(simulated.machine("n1", "1xT4"), 0.0)
+    made.ticked(seconds=0.1, now=0.0)
+    text = metrics.text(metrics.Collector([made], clock=lambda: 0.0)).decode()
+    families = {match[1]: match[2] for match in re.finditer(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)}
+    named = set(re.findall(r"`(berth_(?:dev|agent)_\w*[a-z])`", PAGE))
+
+    assert named == families.keys()
+
+
+def test_its_reasons_are_those_of_the_code() -> None:
+    """Each reason that it names is one that a verdict may have, with that recovery."""
+    vitals = (
+        probe.Vitals(recovery=signs.Recovery.RESET),
+        probe.Vitals(rows=probe.Rows(0, 0, pending=True, failed=True)),
+        probe.Vitals(errors_uncorrected=1),
+        probe.Vitals(temperature=99, too_hot=95),
+    )
+    card = next(simulated.machine("n1", "1xT4").read())
+    before = probe.Vitals(errors_uncorrected=0)
+    told = [sign for each in vitals for sign in signs.of_card(dataclasses.replace(card, vitals=each), before)]
+    told += signs.of_xids([48, 79], rules.DEFAULT)
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ")]
+
+    assert len({sign.reason for sign in told}) == 6
+    for sign in told:
+        assert any(f"`{sign.reason}`" in row for row in rows), sign.reason
+
+
+def test_its_errors_mean_what_the_table_says() -> None:
+    """The numbers that it gives as examples are of the consequence that it tells."""
+    needing = re.search(r"needs a reset, such as ([\d, ]+)", PAGE)
+    harmless = re.search(r"of a program \(XIDs ([\d, ]+)", PAGE)
+
+    assert needing and harmless
+    assert {xids.meaning(int(each)).consequence for each in needing[1].split(",")} == {xids.Consequence.RESET}
+    assert {xids.meaning(int(each)).consequence for each in harmless[1].split(",")} == {
+        xids.Consequence.PROGRAM
+    }
+
+
+def test_its_figures_are_the_defaults() -> None:
+    """The seconds and looks of the way back are what holds where nobody says otherwise."""
+    plain, policy = rules.DEFAULT, wire.HealthRules()
+
+    assert f"for {plain.cool_down:g} s and {plain.clean_looks} looks in a row" in PAGE
+    assert (policy.cool_down_seconds, policy.clean_probes) == (plain.cool_down, plain.clean_looks)
+    assert f"{names.REPAIRED}=" in PAGE

@@ -1,0 +1,191 @@
+"""The kubelet is asked at a calm pace, its last good answer stands, and its trouble is told once it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from berth_agent.kubelet import follower, podresources
+from berth_agent.kubelet.podresources import Pod, Refused, Trouble
+from testbed import waiting
+
+AWAY = Refused(Trouble.UNREACHABLE, "Nobody answers.")
+
+
+class Script:
+    """A kubelet that says what it is told to, and notes when it was asked."""
+
+    def __init__(self) -> None:
+        self.answer: tuple[Pod, ...] | Refused = ()
+        self.slips = 0  # So many of the next questions are refused.
+        self.asked: list[float] = []
+        self.closed = False
+
+    async def pods(self) -> tuple[Pod, ...]:
+        """Answer."""
+        self.asked.append(asyncio.get_running_loop().time())
+        if self.slips:
+            self.slips -= 1
+            raise AWAY
+        if isinstance(self.answer, Refused):
+            raise self.answer
+        return self.answer
+
+    async def close(self) -> None:
+        """End."""
+        self.closed = True
+
+
+class Scene:
+    """A follower at work."""
+
+    def __init__(self) -> None:
+        self.script = Script()
+        self.hurry = asyncio.Event()
+        self.told: list[follower.Heard] = []
+        self.it = follower.Follower(
+            self.script,
+            "n1",
+            follower.Pace(self.interval, lambda: 0.0),
+            self.hurry,
+            stirred=self.told.append,
+        )
+
+    interval = 0.02
+
+    async def until(self, holds: Callable[[], bool], *, what: str) -> None:
+        """Wait for something."""
+
+        async def asked() -> bool:
+            return holds()
+
+        await waiting.eventually(asked, what=what, seconds=5)
+
+
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """Lend a follower that runs, with pauses a hundred times shorter than in life."""
+    monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.01)
+    monkeypatch.setattr("berth_agent.patience.FIRST_SECONDS", 0.0025)
+    scene = Scene()
+    task = asyncio.create_task(scene.it.run())
+    yield scene
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert scene.script.closed
+
+
+async def test_answers_are_told_when_they_change(scene: Scene) -> None:
+    """The same answer again is no news; another one is."""
+    await scene.until(lambda: len(scene.script.asked) > 3, what="some answers")
+    assert scene.told == [follower.Heard(())]
+
+    scene.script.answer = (Pod("ml", "train"),)
+
+    await scene.until(lambda: len(scene.told) > 1, what="the news")
+    assert scene.told[1:] == [follower.Heard((Pod("ml", "train"),))]
+
+
+async def test_last_good_answer_stands_while_the_kubelet_is_away(scene: Scene) -> None:
+    """Trouble is told once beside the last answer, and its end as well."""
+    scene.script.answer = (Pod("ml", "train"),)
+    await scene.until(lambda: scene.it.heard.pods == scene.script.answer, what="an answer")
+    scene.script.answer = AWAY
+    before = len(scene.script.asked)
+    await scene.until(lambda: len(scene.script.asked) > before + 6, what="some failures")
+    assert scene.it.heard == follower.Heard((Pod("ml", "train"),), AWAY)
+
+    scene.script.answer = (Pod("ml", "train"),)
+
+    await scene.until(lambda: scene.it.heard.trouble is None, what="the end of the trouble")
+    assert [one.trouble for one in scene.told[-3:]] == [None, AWAY, None]
+
+
+async def test_few_failures_are_no_trouble(scene: Scene) -> None:
+    """A kubelet that refuses once or twice is asked again, and nobody is told."""
+    await scene.until(lambda: scene.it.heard.spoke, what="an answer")
+    before = len(scene.script.asked)
+
+    scene.script.slips = follower.TOLERATED
+    await scene.until(lambda: len(scene.script.asked) > before + 5, what="answers")
+
+    assert scene.told == [follower.Heard(())]
+
+
+async def test_trouble_that_lasts_is_logged_seldom(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the first and the tenth failure, and the end."""
+    caplog.set_level(logging.INFO)
+    scene.script.answer = AWAY
+    await scene.until(lambda: len(scene.script.asked) > 15, what="many failures")
+    scene.script.answer = ()
+    await scene.until(lambda: "over after" in caplog.text, what="the end")
+
+    lines = [one.getMessage() for one in caplog.records if "does not tell" in one.getMessage()]
+    assert len(lines) == 3
+    assert "over after" in lines[-1]
+
+
+@pytest.mark.parametrize("answer", [pytest.param((), id="well"), pytest.param(AWAY, id="away")])
+async def test_hurry_does_not_make_a_crowd_of_questions(
+    scene: Scene, answer: tuple[Pod, ...] | Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often pods change, two questions are a rest apart, and a kubelet that fails gets more."""
+    monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.05)
+    monkeypatch.setattr("berth_agent.patience.FIRST_SECONDS", 0.05)
+    scene.script.answer = answer
+    await scene.until(lambda: len(scene.script.asked) > 2, what="the first questions")
+    asked = len(scene.script.asked)
+    for _ in range(30):
+        scene.hurry.set()
+        await asyncio.sleep(0.01)
+
+    times = scene.script.asked[asked:]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert gaps
+    assert min(gaps) > 0.02
+
+
+async def test_hurry_brings_the_question_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of a pod is asked about at once rather than an interval later."""
+    monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.01)
+    monkeypatch.setattr(Scene, "interval", 60.0)
+    scene = Scene()
+    task = asyncio.create_task(scene.it.run())
+    await scene.until(lambda: len(scene.script.asked) == 1, what="the first question")
+
+    scene.hurry.set()
+
+    await scene.until(lambda: len(scene.script.asked) == 2, what="the second question")
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def test_throttled_agent_waits_longer() -> None:
+    """Who asked too often leaves the kubelet alone for seconds at least."""
+    throttled = Refused(Trouble.THROTTLED, "Too often.")
+
+    assert throttled.retry_after == podresources.CALM_SECONDS
+    assert AWAY.retry_after == 0
+
+
+@pytest.mark.parametrize(
+    ("heard", "said"),
+    [
+        pytest.param(follower.Heard(), None, id="not known yet"),
+        pytest.param(follower.Heard(()), ("True", "Answered"), id="answered"),
+        pytest.param(follower.Heard((), AWAY), ("False", "Unreachable"), id="away by now"),
+        pytest.param(follower.Heard(None, AWAY), ("False", "Unreachable"), id="never there"),
+    ],
+)
+def test_condition(heard: follower.Heard, said: tuple[str, str] | None) -> None:
+    """The Device says whether the kubelet can be relied on, as soon as that is known."""
+    found = follower.condition(heard)
+
+    assert (None if found is None else (found.status, found.reason)) == said

@@ -1,0 +1,83 @@
+"""Two hundred agents in one process: once all is said, the API server hears of them only by their Leases."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import datetime as dt
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent import programs
+from berth_crds import names
+from berth_crds.client import api, resources
+from testbed import audit, waiting
+from testbed import cluster as clusters
+
+COUNT = 200
+INTERVAL = 2.0
+WATCHED_SECONDS = 15.0
+REFUSED = 300
+USER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
+NODES = [f"many-{number}" for number in range(COUNT)]
+
+
+@pytest.fixture
+async def nodes(admin: api.Api) -> AsyncIterator[list[str]]:
+    """Lend two hundred Nodes."""
+    await asyncio.gather(*(admin.create(resources.NODES, {"metadata": {"name": name}}) for name in NODES))
+    yield NODES
+    await asyncio.gather(*(admin.delete(resources.NODES, name) for name in NODES))
+
+
+def command(berth: clusters.Cluster, nodes: list[str]) -> list[str]:
+    """Write the command of one process that speaks for all of them."""
+    account = berth.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
+    simulated = [word for name in nodes for word in ("--simulated-node", f"{name}=8xA100-SXM4-80GB")]
+    return [
+        *(sys.executable, "-m", "berth_agent", "--kubeconfig", str(account)),
+        *("--interval", str(INTERVAL), "--sample-deadline", "1", *simulated),
+    ]
+
+
+def kinds(events: list[audit.AuditEvent]) -> collections.Counter[str]:
+    """Count writes by what was written."""
+    return collections.Counter("/".join(filter(None, (each.resource, each.subresource))) for each in events)
+
+
+@pytest.mark.slow
+async def test_agents_that_have_nothing_to_say_write_only_leases(
+    berth: clusters.Cluster, nodes: list[str], tmp_path: Path
+) -> None:
+    """Devices and labels are written once for each node; afterwards only Leases are renewed, all of them."""
+
+    def written(since: dt.datetime | None = None) -> list[audit.AuditEvent]:
+        # A server that is made to wait may be asked once more; what it refused it did not write.
+        accepted = (one for one in audit.writes_by(berth.audit(), USER) if one.code < REFUSED)
+        mine = [one for one in accepted if one.name in NODES]
+        return [one for one in mine if since is None or one.received >= since]
+
+    async with programs.running(command(berth, nodes), tmp_path / "log") as agents:
+
+        async def settled() -> bool:
+            return {one.name for one in written() if one.resource == "leases"} == set(NODES)
+
+        await waiting.eventually(settled, what="all Leases", seconds=90)
+        await asyncio.sleep(3 * INTERVAL)
+        at_first = kinds(written())
+        since = dt.datetime.now(dt.UTC)
+        await asyncio.sleep(WATCHED_SECONDS)
+        later = written(since)
+        await programs.ends(agents)
+
+    assert {kind: count for kind, count in at_first.items() if kind != "leases"} == {
+        "devices": COUNT,
+        "devices/status": COUNT,
+        "nodes": COUNT,
+    }
+    assert kinds(later).keys() == {"leases"}
+    assert {one.name for one in later} == set(NODES)
+    assert "Traceback" not in (tmp_path / "log").read_text()

@@ -1,0 +1,367 @@
+"""What the driver tells of sick cards, as the real bindings read it from the mock of NVML."""
+
+import datetime as dt
+from typing import Final
+
+import msgspec
+import pytest
+
+from berth_agent import describe, probe, ward
+from berth_agent.health import rules
+from berth_agent.nvml import source
+from berth_crds import device, vocabulary, wire
+from support import nodes
+from support.nvml import machine, presets
+
+GPU_IS_LOST: Final = 15
+UNKNOWN: Final = 999
+NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def started(rig: nodes.Mocked) -> source.NvmlProbe:
+    """Look once, so that the driver is asked to tell errors."""
+    looking = rig.start()
+    nodes.look(looking)
+    return looking
+
+
+def told(looking: probe.Probe) -> list[tuple[str, int]]:
+    """Look, and give the errors told since the last look."""
+    return [(each.uuid, each.number) for each in nodes.look(looking).xids]
+
+
+def uuid(rig: nodes.Mocked, card: int) -> str:
+    """Name a card."""
+    return rig.machine.read()[f"card.{card}.uuid"]
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_errors_are_told_once_and_in_order(place: nodes.Place) -> None:
+    """A look takes along what the driver told since the last one, each error with its card."""
+    rig = place(presets.DGX_A100)
+    looking = started(rig)
+    assert not looking.has_news()
+
+    rig.machine.raise_xid(3, 48)
+    rig.machine.raise_xid(3, 63)
+    rig.machine.raise_xid(0, 79)
+
+    assert looking.has_news()
+    assert looking.has_news()
+    assert told(looking) == [(uuid(rig, 3), 48), (uuid(rig, 3), 63), (uuid(rig, 0), 79)]
+    assert not looking.has_news()
+    assert told(looking) == []
+
+
+def test_error_of_an_instance_is_its_card_s(place: nodes.Place) -> None:
+    """Every share and instance of a card hangs on the card: so does what befalls one of them."""
+    rig = place(presets.MIG)
+    looking = started(rig)
+    rig.machine.raise_xid(0, 95, at=(1, 0))
+
+    assert told(looking) == [(uuid(rig, 0), 95)]
+
+
+def test_error_of_a_card_that_is_gone_names_it(place: nodes.Place) -> None:
+    """A card that falls off the bus cannot be asked for its name any more, and is known all the same."""
+    rig = place(presets.DGX_A100)
+    looking = started(rig)
+    rig.machine.raise_xid(5, 79)
+    rig.machine.lose(5)
+
+    assert told(looking) == [(uuid(rig, 5), 79)]
+
+
+def test_errors_outlive_a_driver_that_fails(place: nodes.Place) -> None:
+    """What was heard before the source failed is told by the first look that succeeds."""
+    rig = place(presets.DGX_A100)
+    looking = started(rig)
+    rig.machine.raise_xid(1, 119)
+    assert looking.has_news()
+    rig.machine.unload()
+    nodes.failed(looking)
+    nodes.failed(looking)
+    rig.machine.load()
+
+    assert told(looking) == [(uuid(rig, 1), 119)]
+    rig.machine.raise_xid(2, 48)
+    assert told(looking) == [(uuid(rig, 2), 48)]
+
+
+def test_errors_are_heard_of_cards_that_come_later(place: nodes.Place) -> None:
+    """A card that was plugged in, or came back, is listened to like the others."""
+    rig = place(presets.DGX_A100)
+    rig.machine.unplug(4)
+    looking = started(rig)
+    rig.machine.plug(4)
+    nodes.look(looking)
+    rig.machine.raise_xid(4, 48)
+
+    assert told(looking) == [(uuid(rig, 4), 48)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"card.0.events": None}, id="a card that tells no errors"),
+        pytest.param({"card.0.error.nvmlDeviceRegisterEvents": 3}, id="registration not supported"),
+        pytest.param({"error.nvmlEventSetCreate": 3}, id="a driver without events"),
+        pytest.param({"error.nvmlEventSetWait_v2": UNKNOWN}, id="a driver that fails to tell"),
+    ],
+)
+def test_card_that_cannot_tell_errors_is_well(place: nodes.Place, changes: dict[str, object]) -> None:
+    """Not to be told is no error, and the other cards are listened to as far as they can be."""
+    rig = place(presets.DGX_A100)
+    rig.machine.change(changes)
+    looking = started(rig)
+    rig.machine.raise_xid(0, 79)
+
+    sample = nodes.look(looking)
+    assert len(list(sample.read())) == 8
+    assert sample.xids == ()
+    if "card.0." in next(iter(changes)):
+        rig.machine.raise_xid(1, 79)
+        assert told(looking) == [(uuid(rig, 1), 79)]
+
+
+# ---------------------------------------------------------------- vitals
+
+
+def test_vitals_are_what_the_card_measures(place: nodes.Place) -> None:
+    """Each number stands under its own name, in its own unit."""
+    rig = place(presets.DGX_A100)
+    rig.machine.change(
+        {
+            "card.0.memory": "85899345920 536870912 1073741824",
+            "card.0.utilization": "97 45",
+            "card.0.power": 251_000,
+            "card.0.temperature": 66,
+            "card.0.ecc.0.0": 5,
+            "card.0.ecc.1.0": 2,
+            "card.0.rows": "3 1 1 0",
+            "card.0.pages": 0,
+            "card.0.field.230": 1,
+        }
+    )
+
+    assert nodes.first(rig.start()).vitals == probe.Vitals(
+        memory_reserved=536870912,
+        memory_used=1073741824,
+        memory_free=85899345920 - 536870912 - 1073741824,
+        utilization=97,
+        memory_utilization=45,
+        power=251_000,
+        power_limit=400_000,
+        temperature=66,
+        too_hot=95,
+        core_clock=1410,
+        memory_clock=1593,
+        errors_corrected=5,
+        errors_uncorrected=2,
+        rows=probe.Rows(3, 1, pending=True, failed=False),
+        retirement_pending=False,
+        recovery=vocabulary.Recovery.RESET,
+    )
+
+
+VITALS: Final = {
+    "nvmlDeviceGetMemoryInfo_v2": ("memory_used", "memory_free", "memory_reserved"),
+    "nvmlDeviceGetUtilizationRates": ("utilization", "memory_utilization"),
+    "nvmlDeviceGetPowerUsage": ("power",),
+    "nvmlDeviceGetEnforcedPowerLimit": ("power_limit",),
+    "nvmlDeviceGetTemperatureThreshold": ("too_hot",),
+    "nvmlDeviceGetClockInfo": ("core_clock", "memory_clock"),
+    "nvmlDeviceGetTotalEccErrors": ("errors_corrected", "errors_uncorrected"),
+    "nvmlDeviceGetRemappedRows": ("rows",),
+    "nvmlDeviceGetFieldValues": ("recovery",),
+}
+
+
+@pytest.mark.parametrize("code", [3, 4, 13, UNKNOWN])
+@pytest.mark.parametrize("call", VITALS)
+def test_what_a_card_does_not_measure_is_absent(place: nodes.Place, call: str, code: int) -> None:
+    """A number that cannot be had is None and never zero; the card and its other numbers stay."""
+    rig = place(presets.DGX_A100)
+    rig.machine.fail(call, code, card=0)
+
+    vitals = nodes.first(rig.start()).vitals
+    assert {name for name in VITALS[call] if getattr(vitals, name) is not None} == set()
+    assert vitals.temperature == 31
+
+
+def test_old_driver_is_asked_for_the_temperature_in_the_old_way(place: nodes.Place) -> None:
+    """The newer of two calls is missing before R565."""
+    rig = place(presets.DGX_A100)
+    rig.machine.fail("nvmlDeviceGetTemperatureV", 13)
+
+    assert nodes.first(rig.start()).vitals.temperature == 31
+
+
+@pytest.mark.parametrize("call", VITALS)
+def test_card_that_gets_lost_while_it_is_measured_is_lost(place: nodes.Place, call: str) -> None:
+    """A card that goes between two calls is no card without numbers: it is gone."""
+    rig = place(presets.DGX_A100)
+    rig.machine.fail(call, GPU_IS_LOST, card=0)
+
+    (lost,) = nodes.look(rig.start()).lost()
+    assert (lost.reason, lost.uuid) == ("GpuIsLost", uuid(rig, 0))
+
+
+@pytest.mark.parametrize("action", range(8))
+def test_every_recovery_action_has_a_word(place: nodes.Place, action: int) -> None:
+    """What the driver asks for is told in Berth's words."""
+    rig = place(presets.DGX_A100)
+    rig.machine.change({"card.0.field.230": action})
+
+    found = nodes.first(rig.start()).vitals.recovery
+    assert found is not None
+    assert (found is vocabulary.Recovery.NONE) == (action == 0)
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+class Seen:
+    """What a Device says, look after look, of a machine under the mock."""
+
+    def __init__(self, rig: nodes.Mocked, chosen: rules.Rules) -> None:
+        self._looking = started(rig)
+        self._ward = ward.Ward()
+        self._chosen = chosen
+        self._now = NOON
+        self.spec: wire.DeviceSpec | None = None
+        self.status = wire.DeviceStatus()
+
+    def look(self) -> dict[int, str]:
+        """Look once, and give what is said of each card that is not plainly healthy, by minor."""
+        self._now += dt.timedelta(seconds=10)
+        outcome = self._looking.sample()
+        known = ward.Known(self.spec, self.status, self._chosen)
+        self.spec = describe.spec(nodes.NODE, outcome, self.spec)
+        verdicts = self._ward.judge(outcome, self.spec, known, now=self._now.timestamp())
+        self.status = describe.status(outcome, verdicts, self.status, now=self._now)
+        minors = {each.uuid: each.minor for each in self.spec.devices}
+        return {minors[each.uuid]: each.reason for each in self.status.devices}
+
+
+def test_card_falls_ill_and_comes_back(place: nodes.Place) -> None:
+    """An error, the loss of the card, the reset: one case of one card, and the others stay what they are."""
+    rig = place(presets.DGX_A100)
+    seen = Seen(rig, rules.Rules(cool_down=60, clean_looks=3))
+    assert seen.look() == {}
+
+    rig.machine.raise_xid(2, 79)
+    assert seen.look() == {2: "XidCritical"}
+    first = seen.status.devices
+    rig.machine.lose(2)
+    for _ in range(10):
+        assert seen.look() == {2: "XidCritical"}
+    assert seen.status.devices == first
+    rig.machine.find(2)
+    rig.machine.reset(2)
+    said = [seen.look() for _ in range(20)]
+    assert said == sorted(said, key=len, reverse=True)
+    assert said[0] == {2: "XidCritical"}
+    assert said[-1] == {}
+
+
+def test_failed_source_neither_condemns_nor_heals(place: nodes.Place) -> None:
+    """While nothing can be seen the verdicts stand, and the time does not count as seen well."""
+    rig = place(presets.DGX_A100)
+    seen = Seen(rig, rules.Rules(cool_down=20, clean_looks=3))
+    seen.look()
+    rig.machine.raise_xid(2, 48)
+    assert seen.look() == {2: "XidCritical"}
+
+    rig.machine.unload()
+    for _ in range(10):
+        assert seen.look() == {2: "XidCritical"}
+    rig.machine.load()
+    assert [seen.look() for _ in range(3)] == [{2: "XidCritical"}, {2: "XidCritical"}, {}]
+
+
+def test_sick_card_in_mig_mode_is_sick_as_a_whole(place: nodes.Place) -> None:
+    """The verdict is the card's, so that it holds for each of its instances."""
+    rig = place(presets.MIG)
+    seen = Seen(rig, rules.DEFAULT)
+    seen.look()
+    rig.machine.raise_xid(0, 95, at=(1, 0))
+
+    assert seen.look() == {0: "XidCritical"}
+    assert seen.spec is not None
+    assert seen.spec.devices[0].mig is not None
+    assert len(seen.spec.devices[0].mig.instances) == 4
+
+
+def test_machine_can_raise_errors_from_the_command_line(place: nodes.Place) -> None:
+    """A person at a demo breaks a card with one line."""
+    rig = place(presets.DGX_A100)
+    looking = started(rig)
+    machine.main([str(rig.machine.folder), "event.1=6 8 79"])
+
+    assert told(looking) == [(uuid(rig, 6), 79)]
+
+
+# ---------------------------------------------------------------- answers that make no sense
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        pytest.param({"card.1.minor": 4294967295}, 0, id="no minor"),
+        pytest.param({"card.1.minor": -1}, 0, id="a minor below zero"),
+        pytest.param({"card.1.capability": "-1 0"}, 0, id="a capability below zero"),
+        pytest.param({"card.1.capability": "100000000 100000000"}, 0, id="a huge capability"),
+        pytest.param({"card.1.memory": "18446744073709551615 0 0"}, 1, id="all the memory that there can be"),
+        pytest.param({"card.1.uuid": "GPU with spaces"}, 1, id="a uuid that is none"),
+        pytest.param({"card.1.name": "X" * 90}, 0, id="a long name"),
+        pytest.param({"driver.version": "9" * 79}, 0, id="a long version"),
+        pytest.param({"driver.version": "5\udcff"}, 0, id="a version that is no text"),
+        pytest.param({"driver.cuda": -12}, 0, id="a CUDA version below zero"),
+        pytest.param({"card.1.threshold.1": 0}, 0, id="a threshold of zero"),
+        pytest.param({"card.1.temperature": 4294967295}, 0, id="a temperature of nowhere"),
+    ],
+)
+def test_nonsense_costs_at_most_one_card(place: nodes.Place, changes: dict[str, object], lost: int) -> None:
+    """What the server would refuse never reaches it: the field is absent, or that one card is lost."""
+    rig = place(presets.DGX_A100)
+    rig.machine.change(changes)
+    sample = nodes.look(rig.start())
+    spec = describe.spec(nodes.NODE, sample, None)
+
+    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
+    assert len(spec.devices) == 8 - lost
+    told = nodes.status(sample, spec, now=NOON)
+    assert told.devices == ()
+
+
+def test_card_that_could_not_be_listened_to_is_asked_again(place: nodes.Place) -> None:
+    """Registration that fails once costs neither the card nor what is told of it later."""
+    rig = place(presets.DGX_A100)
+    rig.machine.fail("nvmlDeviceRegisterEvents", UNKNOWN, card=1)
+    looking = started(rig)
+    assert not list(nodes.look(looking).lost())
+
+    rig.machine.fail("nvmlDeviceRegisterEvents", None, card=1)
+    nodes.look(looking)
+    rig.machine.raise_xid(1, 48)
+    assert told(looking) == [(uuid(rig, 1), 48)]
+
+
+@pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlEventSetFree"])
+def test_library_is_closed_whatever_becomes_of_its_events(place: nodes.Place, call: str) -> None:
+    """A library that is opened once more than it is closed would never see the driver that comes after."""
+    rig = place(presets.DGX_A100)
+    rig.machine.fail(call, UNKNOWN)
+    looking = rig.start()
+    for _ in range(3):
+        looking.sample()
+        rig.machine.load()
+    rig.machine.fail(call, None)
+    rig.machine.load()
+
+    assert len(list(nodes.look(looking).read())) == 8
+    rig.machine.load()
+    assert len(list(nodes.look(looking).read())) == 8

@@ -1,0 +1,216 @@
+"""What the kubelet says is read as it is, and whatever goes wrong with it is one `Refused` that says what."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from berth_agent.kubelet import podresources
+from berth_agent.kubelet.podresources import Container, Devices, Pod, Trouble
+from support.podresources import Kubelet, answer, field
+
+DEADLINE = 0.5
+
+
+@pytest.fixture
+async def kubelet(tmp_path: Path) -> AsyncIterator[Kubelet]:
+    """Lend a kubelet that serves both versions."""
+    async with Kubelet(tmp_path / "kubelet.sock") as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[podresources.PodResources]:
+    """Lend a client of it."""
+    client = podresources.PodResources(tmp_path / "kubelet.sock", deadline=DEADLINE)
+    yield client
+    await client.close()
+
+
+async def refusal(client: podresources.PodResources) -> podresources.Refused:
+    """Ask, and give what it was refused with."""
+    with pytest.raises(podresources.Refused) as caught:
+        await client.pods()
+    return caught.value
+
+
+async def test_pods_are_listed(kubelet: Kubelet, client: podresources.PodResources) -> None:
+    """Names, resources and ids arrive as they were sent; what else the kubelet says is skipped."""
+    kubelet.says([("ml/train", {"main": {"nvidia.com/gpu": ["GPU-1", "GPU-2"]}, "log": {}}), ("ml/web", {})])
+
+    listed = await client.pods()
+
+    gpus = (Devices("nvidia.com/gpu", ("GPU-1",)), Devices("nvidia.com/gpu", ("GPU-2",)))
+    assert listed == (Pod("ml", "train", (Container("main", gpus), Container("log"))), Pod("ml", "web"))
+
+
+async def test_nothing_listed_is_an_answer(client: podresources.PodResources, kubelet: Kubelet) -> None:
+    """A kubelet without pods lists none, which is no failure."""
+    assert await client.pods() == ()
+    assert kubelet.asked == ["v1"]
+
+
+async def test_older_version_is_asked_where_the_newer_is_missing(
+    tmp_path: Path, client: podresources.PodResources
+) -> None:
+    """A kubelet without v1 is asked in v1alpha1, and from then on in that alone."""
+    async with Kubelet(tmp_path / "kubelet.sock", versions=("v1alpha1",)) as old:
+        old.says([("ml/train", {"main": {"nvidia.com/gpu": ["GPU-1"]}})])
+
+        listed = [await client.pods(), await client.pods()]
+
+    assert [one[0].name for one in listed] == ["train", "train"]
+    assert old.asked == ["v1alpha1", "v1alpha1"]
+
+
+async def test_kubelet_that_was_upgraded_is_asked_in_the_newer_version_again(
+    tmp_path: Path, client: podresources.PodResources
+) -> None:
+    """Once a kubelet went away, the next one is asked in v1 first."""
+    async with Kubelet(tmp_path / "kubelet.sock", versions=("v1alpha1",)):
+        await client.pods()
+    await refusal(client)
+
+    async with Kubelet(tmp_path / "kubelet.sock") as new:
+        await client.pods()
+
+    assert new.asked == ["v1"]
+
+
+async def test_large_answers_are_taken(kubelet: Kubelet, client: podresources.PodResources) -> None:
+    """An answer above gRPC's own limit of 4 MiB arrives."""
+    kubelet.says([("ml/train", {"main": {"nvidia.com/gpu": ["G" * 1000] * 6000}})])
+
+    listed = await client.pods()
+
+    assert len(kubelet.body) > 4 * 1024 * 1024
+    assert len(listed[0].containers[0].devices) == 6000
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+async def test_missing_socket_is_unreachable(tmp_path: Path, client: podresources.PodResources) -> None:
+    """Where no socket is, nobody answers, and that is known at once."""
+    started = time.monotonic()
+
+    refused = await refusal(client)
+
+    assert refused.trouble is Trouble.UNREACHABLE
+    assert str(tmp_path / "kubelet.sock") in str(refused)
+    assert time.monotonic() - started < DEADLINE
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "trouble"),
+    [
+        pytest.param(
+            grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit", Trouble.THROTTLED, id="rate limit"
+        ),
+        pytest.param(grpc.StatusCode.UNIMPLEMENTED, "unknown service", Trouble.NOT_SERVED, id="no version"),
+        pytest.param(grpc.StatusCode.UNAVAILABLE, "going down", Trouble.UNREACHABLE, id="going down"),
+        pytest.param(grpc.StatusCode.UNKNOWN, "cache not ready", Trouble.FAILED, id="an error of its own"),
+        pytest.param(grpc.StatusCode.PERMISSION_DENIED, "no", Trouble.FAILED, id="forbidden"),
+    ],
+)
+async def test_refusals_of_the_kubelet_are_told_apart(
+    kubelet: Kubelet,
+    client: podresources.PodResources,
+    code: grpc.StatusCode,
+    text: str,
+    trouble: Trouble,
+) -> None:
+    """Each way in which the kubelet refuses has its word."""
+    kubelet.refusal = code, text
+
+    assert (await refusal(client)).trouble is trouble
+
+
+async def test_throttled_kubelet_is_asked_once(kubelet: Kubelet, client: podresources.PodResources) -> None:
+    """A kubelet that is asked too often is not asked again in another version."""
+    kubelet.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit"
+
+    await refusal(client)
+
+    assert kubelet.asked == ["v1"]
+
+
+async def test_hung_kubelet_is_left_at_the_deadline(
+    kubelet: Kubelet, client: podresources.PodResources
+) -> None:
+    """A kubelet that takes the question and never answers costs the deadline, while all else goes on."""
+    kubelet.gate = asyncio.Event()
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.02)
+            beats += 1
+
+    heart = asyncio.create_task(beat())
+    started = time.monotonic()
+    refused = await refusal(client)
+    took = time.monotonic() - started
+    heart.cancel()
+    kubelet.gate.set()
+
+    assert refused.trouble is Trouble.HUNG
+    assert DEADLINE * 0.9 < took < DEADLINE * 4
+    assert beats > 5
+
+
+async def test_socket_that_nobody_serves_is_left_at_the_deadline(
+    tmp_path: Path, client: podresources.PodResources
+) -> None:
+    """A socket that takes connections and never speaks gRPC does not hold the agent up."""
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(tmp_path / "kubelet.sock"))
+        mute.listen()
+        refused = await refusal(client)
+
+    assert refused.trouble in {Trouble.HUNG, Trouble.UNREACHABLE}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\xff\xff\xff", id="no protobuf"),
+        pytest.param(answer([("ml/p", {"c": {"r": ["1"]}})])[:-3], id="cut short"),
+        pytest.param(field(1, field(1, b"\xff\xfe")), id="a name that is no text"),
+    ],
+)
+async def test_unreadable_answer_is_refused(
+    kubelet: Kubelet, client: podresources.PodResources, body: bytes
+) -> None:
+    """An answer that is no list of pods is told as such, and never taken for an empty one."""
+    kubelet.body = body
+
+    assert (await refusal(client)).trouble is Trouble.UNREADABLE
+
+
+async def test_oversize_answer_is_refused(kubelet: Kubelet, client: podresources.PodResources) -> None:
+    """An answer above the limit is told as too large, not as asking too often."""
+    kubelet.body = bytes(podresources.LARGEST_ANSWER + 1)
+
+    assert (await refusal(client)).trouble is Trouble.TOO_LARGE
+
+
+async def test_kubelet_that_restarts_is_found_again(
+    kubelet: Kubelet, client: podresources.PodResources
+) -> None:
+    """After a restart, with a new socket at the same path, the very next question is answered."""
+    await client.pods()
+    await kubelet.stop()
+    refused = await refusal(client)
+    kubelet.says([("ml/train", {})])
+    await kubelet.start()
+
+    assert refused.trouble is Trouble.UNREACHABLE
+    assert await client.pods() == (Pod("ml", "train"),)

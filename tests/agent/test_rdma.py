@@ -1,0 +1,148 @@
+"""RDMA devices and their virtual functions, read from a tree made as the kernel makes it."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from berth_agent import beside, describe, probe, rdma, sysfs
+from berth_crds import device, wire
+from support import nodes
+from support.nvml import presets
+
+
+class Tree:
+    """A /sys to which devices are added."""
+
+    def __init__(self, root: Path) -> None:
+        self.kernel = sysfs.Kernel(root / "sys", root / "proc")
+
+    def add(self, name: str, address: str, *, root: str = "pci0000:3a", **files: str) -> Path:
+        """Add one RDMA device at a PCI address."""
+        place = self._function(address, root)
+        for file, text in ({"vendor": "0x15b3", "numa_node": "1"} | files).items():
+            (place / file).write_text(text + "\n")
+        own = place / "infiniband" / name
+        own.mkdir(parents=True)
+        (own / "hca_type").write_text("MT4123\n")
+        _link(own / "device", place)
+        _link(self.kernel.sys / "class/infiniband" / name, own)
+        return place
+
+    def add_vf(self, number: int, address: str, *, of: Path, name: str = "") -> None:
+        """Add a virtual function, that may be listed as a device of its own too."""
+        root = of.parent.parent.name
+        place = self.add(name, address, root=root) if name else self._function(address, root)
+        _link(place / "physfn", of)
+        _link(of / f"virtfn{number}", place)
+
+    def add_software(self, name: str) -> None:
+        """Add an RDMA device that is no hardware."""
+        (self.kernel.sys / "class/infiniband" / name).mkdir(parents=True)
+
+    def _function(self, address: str, root: str) -> Path:
+        place = self.kernel.sys / "devices" / root / "0000:3a:01.0" / address
+        place.mkdir(parents=True)
+        _link(self.kernel.sys / "bus/pci/devices" / address, place)
+        return place
+
+
+def _link(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Lend a node without devices."""
+    return Tree(tmp_path)
+
+
+def test_node_without_rdma_has_none(tree: Tree) -> None:
+    """Where the kernel has no list of RDMA devices there are none, and nothing fails."""
+    assert rdma.devices(tree.kernel) == ()
+    tree.add_software("rxe0")
+    assert rdma.devices(tree.kernel) == ()
+
+
+def test_device_is_told_by_its_address(tree: Tree) -> None:
+    """Devices come in the order of the bus, whatever their names, with vendor, model and place."""
+    tree.add("mlx5_0", "0000:9f:00.0", numa_node="-1", vendor="0xffff", root="pci0000:97")
+    tree.add("mlx5_1", "0000:3b:00.0")
+
+    assert rdma.devices(tree.kernel) == (
+        probe.Device(
+            uuid="rdma-0000:3b:00.0",
+            type="rdma",
+            minor=0,
+            vendor="mellanox",
+            model="MT4123",
+            place=probe.Place(1, "pci0000:3a", "0000:3b:00.0"),
+        ),
+        probe.Device(
+            uuid="rdma-0000:9f:00.0",
+            type="rdma",
+            minor=1,
+            model="MT4123",
+            place=probe.Place(None, "pci0000:97", "0000:9f:00.0"),
+        ),
+    )
+
+
+def test_virtual_functions_belong_to_their_device(tree: Tree) -> None:
+    """Virtual functions stand in their device, by number and address, and are no devices themselves."""
+    place = tree.add("mlx5_0", "0000:3b:00.0")
+    tree.add_vf(10, "0000:3b:01.4", of=place)
+    tree.add_vf(0, "0000:3b:00.2", of=place, name="mlx5_2")
+    tree.add_vf(1, "0000:3b:00.3", of=place)
+
+    (found,) = rdma.devices(tree.kernel)
+    assert found.vf_groups == (
+        probe.VfGroup(
+            (probe.Vf(0, "0000:3b:00.2"), probe.Vf(1, "0000:3b:00.3"), probe.Vf(10, "0000:3b:01.4"))
+        ),
+    )
+
+
+def test_function_with_two_names_is_one_device(tree: Tree) -> None:
+    """Two ports of one function are one device."""
+    place = tree.add("mlx4_0", "0000:3b:00.0")
+    _link(tree.kernel.sys / "class/infiniband/mlx4_1", place / "infiniband/mlx4_0")
+
+    assert len(rdma.devices(tree.kernel)) == 1
+
+
+def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:
+    """The Device lists both, counts the cards only, and is one that the schema accepts."""
+    tree.add_vf(0, "0000:3b:00.2", of=tree.add("mlx5_0", "0000:3b:00.0"))
+    looking = beside.Beside(place(presets.A10).start(), [lambda: rdma.devices(tree.kernel)])
+
+    spec = describe.spec(nodes.NODE, nodes.look(looking), None)
+    said = device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
+    assert [each.type for each in said.devices] == ["gpu"] * 8 + ["rdma"]
+    assert spec.summary == wire.SpecSummary("A10 x8", 8)
+    assert spec.devices[8].vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.2"),)),)
+    assert spec.devices[8].topology == wire.Topology(1, "pci0000:3a", "0000:3b:00.0")
+
+
+def test_failed_source_keeps_what_stands_beside(tree: Tree, place: nodes.Place) -> None:
+    """While the cards' source says nothing the Device stays as it was, other devices included."""
+    tree.add("mlx5_0", "0000:3b:00.0")
+    rig = place(presets.A10)
+    looking = beside.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
+    before = describe.spec(nodes.NODE, nodes.look(looking), None)
+    rig.machine.unload()
+
+    assert describe.spec(nodes.NODE, nodes.failed(looking), before) == before
+
+
+def test_lost_card_is_never_taken_for_a_device(tree: Tree, place: nodes.Place) -> None:
+    """A lost card is looked for among all that is known, and other devices are not touched by that."""
+    tree.add("mlx5_0", "0000:3b:00.0")
+    rig = place(presets.A10)
+    looking = beside.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
+    before = describe.spec(nodes.NODE, nodes.look(looking), None)
+    rig.machine.lose(0)
+
+    assert describe.spec(nodes.NODE, nodes.look(looking), before) == before

@@ -1,0 +1,174 @@
+"""Processes on cards lead to pods, and those that nobody gave their card to strays."""
+
+from pathlib import Path
+
+import pytest
+
+from berth_agent.gpupods import record, residents, roster
+from berth_agent.gpupods.residents import Resident, Sight
+from berth_agent.kubelet import ids
+from berth_agent.kubelet.cgroups import HOST, Place
+from berth_agent.processes import Process
+from berth_crds import wire
+
+UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
+CID, OTHER = "c" * 64, "d" * 64
+POD = ("ml", "train")
+CARDS = (
+    wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16),
+    wire.Card(
+        uuid="GPU-b",
+        type="gpu",
+        minor=1,
+        memory=40,
+        mig=wire.Mig(True, tuple(wire.MigInstance(f"MIG-{n}", "1g.5gb", 5, gi=n, ci=0) for n in (1, 2))),
+    ),
+)
+PIECES = ids.pieces(CARDS)
+A, MIG, SIBLING, B = (PIECES[uuid] for uuid in ("GPU-a", "MIG-1", "MIG-2", "GPU-b"))
+
+
+def pods(*containers: tuple[str, str]) -> roster.Roster:
+    """Give the roster of one pod with these containers, by name and id."""
+    known = roster.Roster(lambda _: None)
+    statuses = tuple(record.ContainerStatus(name, f"containerd://{one}") for name, one in containers)
+    meta = wire.Meta(name="train", namespace="ml", uid=UID)
+    known.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running", statuses)))
+    return known
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        pytest.param(Place(UID, CID), (POD, "main"), id="pod and container"),
+        pytest.param(Place("", CID), (POD, "main"), id="container alone"),
+        pytest.param(Place("f" * 32, CID), (POD, "main"), id="static pod, whose uid in the API is another"),
+        pytest.param(Place(UID, "e" * 64), (POD, ""), id="container that is not known yet"),
+        pytest.param(Place(UID), (POD, ""), id="pod alone"),
+        pytest.param(Place("f" * 32, "e" * 64), None, id="pod that is not known"),
+        pytest.param(HOST, None, id="host"),
+    ],
+)
+def test_places_lead_to_pods(place: Place, found: tuple[ids.Key, str] | None) -> None:
+    """A process belongs to the container with its id, else to the pod with its uid, else to nobody."""
+    assert pods(("main", CID), ("side", OTHER)).join(place) == found
+
+
+def test_only_container_of_a_pod_is_known() -> None:
+    """What runs in a pod of one container runs in that container."""
+    assert pods(("main", CID)).join(Place(UID)) == (POD, "main")
+
+
+def test_containers_of_a_pod_that_is_gone_are_nobodys() -> None:
+    """Neither a deleted pod nor a container that was replaced is found any more."""
+    known = pods(("main", CID))
+    pod = known.get(POD)
+    assert pod is not None
+    again = record.Pod(pod.metadata, pod.spec, record.PodStatus("Running"))
+
+    known.upserted(again)
+    assert known.join(Place("", CID)) is None
+    known.deleted(again)
+    assert known.join(Place(UID)) is None
+
+
+def test_container_of_another_pod_is_not_believed() -> None:
+    """Where pod and container disagree, the process belongs to the pod, in no container that is known."""
+    known = pods(("main", CID))
+    other = wire.Meta(name="other", namespace="ml", uid="f" * 32)
+    known.upserted(record.Pod(other, record.PodSpec("n1"), record.PodStatus("Running")))
+
+    assert known.join(Place("f" * 32, CID)) == (("ml", "other"), "")
+
+
+def test_pod_stirs_only_by_what_matters() -> None:
+    """A new revision, label or annotation of others stirs nobody; a new phase or container does."""
+    stirred: list[ids.Key] = []
+    known = roster.Roster(stirred.append)
+    first = wire.Meta(name="train", namespace="ml", uid=UID, resource_version="1")
+    later = wire.Meta(
+        name="train", namespace="ml", uid=UID, resource_version="2", annotations={"a": "b"}, labels={"c": "d"}
+    )
+    for meta, phase in ((first, "Pending"), (later, "Pending"), (later, "Running")):
+        known.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus(phase)))
+
+    assert stirred == [POD, POD]
+
+
+def test_process_that_has_ended_is_left_out(tmp_path: Path) -> None:
+    """Only processes that are still there have a place."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(f"0::/kubepods/pod{UID}/{CID}\n")
+
+    found = residents.settle((Process(7, "GPU-a", 5), Process(8, "GPU-a", 5)), tmp_path)
+
+    assert found == (Resident(Process(7, "GPU-a", 5), Place(UID, CID)),)
+
+
+def test_sights_name_pod_container_and_piece() -> None:
+    """Each process is seen on its piece; one on a card that the node does not have is left out."""
+    crowd = (
+        Resident(Process(7, "MIG-1", 5), Place(UID, CID)),
+        Resident(Process(8, "GPU-a"), HOST),
+        Resident(Process(9, "GPU-x"), HOST),
+    )
+
+    found = residents.sights(crowd, PIECES, pods(("main", CID)).join)
+
+    assert found == (Sight(7, 5, MIG, POD, "main"), Sight(8, None, A))
+    assert residents.by_pod(found) == {POD: {"main": ("MIG-1",)}}
+
+
+@pytest.mark.parametrize(
+    ("piece", "given", "stray"),
+    [
+        pytest.param(A, ("GPU-a",), False, id="its card"),
+        pytest.param(A, ("GPU-b",), True, id="another card"),
+        pytest.param(A, (), True, id="given nothing"),
+        pytest.param(MIG, ("MIG-1",), False, id="its instance"),
+        pytest.param(SIBLING, ("MIG-1",), True, id="another instance of the same card"),
+        pytest.param(B, ("MIG-1",), False, id="the driver names the card of its instance"),
+        pytest.param(MIG, ("GPU-b",), False, id="an instance of its whole card"),
+    ],
+)
+def test_strays(piece: ids.Piece, given: tuple[str, ...], stray: bool) -> None:  # noqa: FBT001
+    """A process is a stray where nothing that its pod was given covers what it is on."""
+    sight = Sight(7, 5, piece, POD, "main")
+
+    assert bool(residents.strays((sight,), lambda _: given, PIECES)) is stray
+
+
+def test_process_of_the_host_is_a_stray() -> None:
+    """Who belongs to no pod was given nothing, whatever others were."""
+    assert residents.strays((Sight(7, 5, A),), lambda _: ("GPU-a",), PIECES)
+
+
+def test_stray_must_last() -> None:
+    """One look is not enough: only who was suspect on the same card the look before is told."""
+    now = (Sight(7, 5, A), Sight(8, 5, A), Sight(9, 5, MIG))
+    before = (Sight(7, 4, A), Sight(9, 5, A))
+
+    assert residents.lasting(now, before) == (Sight(7, 5, A),)
+
+
+def test_occupants_stand_at_their_card_in_order() -> None:
+    """Strays are told of the physical card, by pid, and with their pod where they have one."""
+    found = residents.occupants((Sight(9, 5, SIBLING, POD, "main"), Sight(7, 3, MIG)), {})
+
+    assert found == {"GPU-b": (wire.Occupant(7, 3), wire.Occupant(9, 5, "ml", "train"))}
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        pytest.param(1100, 1000, id="a little more"),
+        pytest.param(900, 1000, id="a little less"),
+        pytest.param(1300, 1300, id="much more"),
+        pytest.param(None, None, id="unknown now"),
+    ],
+)
+def test_breathing_memory_is_not_told(memory: int | None, told: int | None) -> None:
+    """A stray's memory is told anew only when it has changed by a good part."""
+    said = {"GPU-a": (wire.Occupant(7, 1000),)}
+
+    assert residents.occupants((Sight(7, memory, A),), said) == {"GPU-a": (wire.Occupant(7, told),)}

@@ -1,0 +1,203 @@
+"""A probe that hangs or fails is one failed source, and never a second thread or a dead agent."""
+
+import asyncio
+import dataclasses
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from berth_agent import probe, processes, sampler, simulated
+from berth_agent.gpupods import residents
+from berth_agent.kubelet import cgroups
+from testbed import waiting
+
+CARDS = simulated.machine("n1", "1xT4")
+
+
+class Gate:
+    """A probe that hangs until it is let go, and counts its looks."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.looks = 0
+
+    def sample(self) -> probe.Outcome:
+        """Look once the gate is open."""
+        self.looks += 1
+        self.open.wait(30)
+        return CARDS
+
+
+@pytest.fixture
+async def gate() -> AsyncIterator[Gate]:
+    """Lend a gate, and leave no thread behind it."""
+    gate = Gate()
+    yield gate
+    gate.open.set()
+
+
+async def test_sample_is_what_the_probe_gave() -> None:
+    """A probe that answers in time is simply quoted."""
+    asking = sampler.Sampler(simulated.SimulatedProbe(CARDS, simulated.FaultFile(None, "n1")), deadline=5)
+
+    assert (await asking.sample()).outcome == CARDS
+
+
+async def test_hung_probe_is_a_failed_source_and_not_asked_twice(gate: Gate) -> None:
+    """A look past its deadline gives `Hung`; the next ones neither start another nor wait for it again."""
+    asking = sampler.Sampler(gate, deadline=0.05)
+
+    first = await asking.sample()
+    started = time.monotonic()
+    more = [await asking.sample() for _ in range(20)]
+
+    assert isinstance(first.outcome, probe.SourceFailed)
+    assert first.outcome.reason == "Hung"
+    assert set(more) == {first}
+    assert gate.looks == 1
+    assert time.monotonic() - started < 20 * 0.05
+
+
+async def test_probe_that_recovers_is_asked_anew(gate: Gate) -> None:
+    """After a hang the old look's answer is dropped, and a fresh look counts."""
+    asking = sampler.Sampler(gate, deadline=0.05)
+    await asking.sample()
+    gate.open.set()
+
+    async def answers() -> bool:
+        return (await asking.sample()).outcome == CARDS
+
+    await waiting.eventually(answers, what="the probe to answer again")
+    assert gate.looks == 2
+
+
+async def test_probe_that_raises_is_a_failed_source(caplog: pytest.LogCaptureFixture) -> None:
+    """A fault in the probe's code is told in the condition and in the log."""
+
+    class Faulty:
+        def sample(self) -> probe.Outcome:
+            raise ZeroDivisionError("by zero")
+
+    outcome = await sampler.Sampler(Faulty(), deadline=5).sample()
+
+    assert outcome.outcome == probe.SourceFailed("ProbeFailed", "ZeroDivisionError: by zero")
+    assert "the probe failed" in caplog.text
+
+
+async def test_processes_come_with_their_places(tmp_path: Path) -> None:
+    """A probe that can tell processes is asked for them, and those that are still there have a place."""
+
+    class Crowded:
+        def sample(self) -> probe.Outcome:
+            return CARDS
+
+        def processes(self) -> tuple[processes.Process, ...]:
+            return (processes.Process(7, "GPU-a"), processes.Process(8, "GPU-a"))
+
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text("0::/\n")
+
+    look = await sampler.Sampler(Crowded(), deadline=5, procfs=tmp_path).sample()
+
+    assert look.crowd == (residents.Resident(processes.Process(7, "GPU-a"), cgroups.HOST),)
+
+
+async def test_fault_in_telling_processes_leaves_the_cards(caplog: pytest.LogCaptureFixture) -> None:
+    """Cards that were read stand, and of processes nothing is known."""
+
+    class Faulty:
+        def sample(self) -> probe.Outcome:
+            return CARDS
+
+        def processes(self) -> tuple[processes.Process, ...]:
+            raise ZeroDivisionError
+
+    look = await sampler.Sampler(Faulty(), deadline=5).sample()
+
+    assert look == sampler.Look(CARDS, None)
+    assert "cannot tell the processes" in caplog.text
+
+
+# ---------------------------------------------------------------- news
+
+
+class Chatty:
+    """A probe that hears of errors, which each look takes along."""
+
+    def __init__(self) -> None:
+        self.told: list[probe.Xid] = []
+        self.open = threading.Event()
+        self.open.set()
+
+    def has_news(self) -> bool:
+        """Say whether an error was told."""
+        return bool(self.told)
+
+    def sample(self) -> probe.Outcome:
+        """Take the errors, and hang where that is wanted."""
+        taken, self.told = tuple(self.told), []
+        self.open.wait(30)
+        return dataclasses.replace(CARDS, xids=taken)
+
+
+FALLEN = probe.Xid("GPU-a", 79)
+WORN = probe.Xid("GPU-a", 63)
+
+
+def xids(outcome: probe.Outcome) -> tuple[probe.Xid, ...]:
+    """Give the errors of a look that succeeded."""
+    assert isinstance(outcome, probe.Sample), outcome
+    return outcome.xids
+
+
+async def test_news_is_told_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error does not wait for the next tick: who samples hears of it, once for each look."""
+    monkeypatch.setattr(sampler, "ASKING_SECONDS", 0.01)
+    chatty, heard = Chatty(), asyncio.Event()
+    asking = sampler.Sampler(chatty, deadline=5, stirred=heard.set)
+    await asking.sample()
+
+    chatty.told.append(FALLEN)
+    await asyncio.wait_for(heard.wait(), 5)
+    heard.clear()
+    chatty.told.append(WORN)
+    await asyncio.sleep(0.1)
+
+    assert not heard.is_set()
+    assert xids((await asking.sample()).outcome) == (FALLEN, WORN)
+
+
+async def test_errors_told_to_a_look_that_hung_are_not_lost() -> None:
+    """What a look past its deadline was told comes with the next one that succeeds, and only once."""
+    chatty = Chatty()
+    asking = sampler.Sampler(chatty, deadline=0.05)
+    chatty.told.append(FALLEN)
+    chatty.open.clear()
+    await asking.sample()
+    chatty.told.append(WORN)
+    chatty.open.set()
+
+    async def answered() -> probe.Sample | None:
+        outcome = (await asking.sample()).outcome
+        return outcome if isinstance(outcome, probe.Sample) else None
+
+    assert (await waiting.eventually(answered, what="the probe to answer again")).xids == (FALLEN, WORN)
+    assert xids((await asking.sample()).outcome) == ()
+
+
+async def test_the_thread_ends_with_the_sampler() -> None:
+    """A sampler that is closed leaves no thread behind."""
+    before = threading.active_count()
+    asking = sampler.Sampler(Chatty(), deadline=5)
+    await asking.sample()
+    assert threading.active_count() == before + 1
+
+    asking.close()
+
+    async def gone() -> bool:
+        return threading.active_count() == before
+
+    await waiting.eventually(gone, what="the thread to end")

@@ -1,0 +1,201 @@
+"""What the kubelet and the driver show reaches the API: agreement, mismatch, foreign holders, strays."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from berth_crds import wire
+from support.podresources import Kubelet
+from testbed import audit, waiting
+
+if TYPE_CHECKING:
+    from agent.conftest import Scene
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+async def kubelet(scene: Scene, tmp_path: Path) -> AsyncIterator[Kubelet]:
+    """Lend the kubelet of the scene's node."""
+    scene.socket = tmp_path / "kubelet.sock"
+    async with Kubelet(scene.socket) as kubelet:
+        yield kubelet
+
+
+def verified(truth: str, reason: str) -> Callable[[wire.GpuPod], object]:
+    """Tell whether a GpuPod says this of itself."""
+    return lambda it: [(one.status, one.reason) for one in it.status.conditions] == [(truth, reason)]
+
+
+def relied_on(truth: str) -> Callable[[wire.Device], object]:
+    """Tell whether a Device says this of its kubelet."""
+    return lambda it: ("PodResourcesReady", truth) in {(one.type, one.status) for one in it.status.conditions}
+
+
+async def test_agreement_and_mismatch_are_told(scene: Scene, kubelet: Kubelet) -> None:
+    """A pod with the card that it was given is verified; with another one both are named."""
+    given, other = scene.uuid(0), scene.uuid(1)
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [given]}})])
+    async with scene.agent():
+        await scene.bound_pod("p", minor=0)
+        agreed = await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [f"{other}::2"]}})])
+        parted = await scene.until_gpupod("p", verified("False", "Mismatch"), what="the mismatch")
+        await scene.phase("p", "Succeeded")
+        ended = await scene.until_gpupod("p", verified("Unknown", "Finished"), what="the end")
+
+    assert agreed.status.granted == (wire.Grant("main", (given,), "podresources"),)
+    assert parted.status.granted == (wire.Grant("main", (other,), "podresources"),)
+    assert parted.spec == agreed.spec
+    message = parted.status.conditions[0].message
+    assert message == f"container main was given {given} and holds {other} (podresources)"
+    assert ended.status.granted == ()
+
+
+async def test_pod_of_somebody_else_is_named_while_it_holds_cards(scene: Scene, kubelet: Kubelet) -> None:
+    """A pod that Berth did not place gets a record of the cards that the kubelet gave it, and only then."""
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+    async with scene.agent():
+        uid = await scene.foreign_pod("p")
+        found = await scene.until_gpupod("p", verified("True", "Agreed"), what="the GpuPod")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {}})])
+        await scene.until_no_gpupod("p")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+        await scene.until_gpupod("p", verified("True", "Agreed"), what="the GpuPod again")
+        await scene.phase("p", "Succeeded")  # Old kubelets list what has ended.
+        await scene.until_no_gpupod("p")
+
+    [container] = found.spec.containers
+    [card] = container.devices
+    assert (found.spec.pod_uid, container.name) == (uid, "main")
+    assert (card.uuid, card.minor, card.core, found.status.minors) == (scene.uuid(1), 1, 100, "1")
+
+
+async def test_records_stand_while_the_kubelet_is_away(scene: Scene, kubelet: Kubelet) -> None:
+    """A lost kubelet takes none, nor an agent that starts without one, nor a kubelet that knows no pods."""
+    await scene.create_node()
+    kubelet.says(
+        [(f"{scene.namespace}/{name}", {"main": {GPU: [scene.uuid(at)]}}) for at, name in enumerate("op")]
+    )
+    await scene.bound_pod("o", minor=0)
+    await scene.foreign_pod("p")
+    async with scene.agent():
+        ours = await scene.until_gpupod("o", verified("True", "Agreed"), what="the GpuPod of ours")
+        first = await scene.until_gpupod("p", verified("True", "Agreed"), what="the GpuPod")
+        await scene.until_device(relied_on("True"), what="the kubelet to be relied on")
+        await kubelet.stop()
+        await scene.until_device(relied_on("False"), what="the kubelet to be missed")
+    async with scene.agent(name="agent-2"):
+        await scene.until_lease(lambda it: it.spec.holder_identity == "agent-2", what="the second agent")
+        kubelet.says([])
+        await kubelet.start()
+        await scene.until_device(relied_on("True"), what="the kubelet to be back")
+        asked = len(kubelet.asked)
+
+        async def asked_again() -> bool:
+            return len(kubelet.asked) > asked
+
+        await waiting.eventually(asked_again, what="another question")
+        there = [await scene.gpupod(name) for name in "op"]
+
+    assert there == [ours, first]  # The very revisions: nothing was written meanwhile.
+
+
+async def test_unreadable_allocation_is_spoken_for_by_the_kubelet(scene: Scene, kubelet: Kubelet) -> None:
+    """The record of a pod whose allocation is damaged names what the kubelet gave it."""
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+    async with scene.agent():
+        await scene.bound_pod("p", text='{"v":1,"node":')
+        found = await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
+
+    assert [one.uuid for each in found.spec.containers for one in each.devices] == [scene.uuid(1)]
+
+
+async def test_strays_close_their_card_and_are_named(scene: Scene, tmp_path: Path) -> None:
+    """A process of the host and one of a pod that was given nothing stand at their cards until they go."""
+    crowd = scene.crowded(tmp_path)
+    await scene.create_node()
+    uid = await scene.foreign_pod("thief")
+    crowd.enter(7, scene.uuid(0))
+    crowd.enter(8, scene.uuid(1), cgroup=f"/kubepods/besteffort/pod{uid}/{'c' * 64}")
+    async with scene.agent():
+        there = await scene.until_device(lambda it: len(it.status.devices) == 2, what="the strays")
+        record = await scene.until_gpupod("thief", lambda it: it.status.conditions, what="the GpuPod")
+        crowd.there.clear()
+        await scene.until_device(lambda it: not it.status.devices, what="the strays to go")
+        await scene.until_no_gpupod("thief")
+
+    occupants = {one.uuid: one.occupants for one in there.status.devices}
+    assert occupants[scene.uuid(0)] == (wire.Occupant(7, 1 << 30),)
+    assert occupants[scene.uuid(1)] == (wire.Occupant(8, 1 << 30, scene.namespace, "thief"),)
+    assert {one.health for one in there.status.devices} == {"Healthy"}
+    assert record.spec.containers == ()
+
+
+async def test_driver_verifies_what_no_device_plugin_gave(scene: Scene, tmp_path: Path) -> None:
+    """A pod of Berth's with a process on its card is verified, on another card it is not."""
+    crowd = scene.crowded(tmp_path)
+    await scene.create_node()
+    async with scene.agent():
+        uid = await scene.bound_pod("p", minor=0)
+        await scene.phase("p", "Running")
+        await scene.until_gpupod("p", verified("Unknown", "NotSeen"), what="the GpuPod")
+        crowd.enter(8, scene.uuid(0), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
+        await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
+        crowd.enter(8, scene.uuid(1), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
+        await scene.until_gpupod("p", verified("False", "Mismatch"), what="the mismatch")
+
+
+async def test_nothing_is_written_while_the_sources_say_the_same(
+    scene: Scene, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """With both sources asked again and again, and a kubelet that refuses now and then, only Leases are."""
+    crowd = scene.crowded(tmp_path)
+    await scene.create_node()
+    uid = await scene.bound_pod("p", minor=0)
+    await scene.phase("p", "Running")
+    await scene.foreign_pod("q")
+    crowd.enter(7, scene.uuid(1))
+    crowd.enter(8, scene.uuid(0), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
+    kubelet.says(
+        [
+            (f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(0)]}}),
+            (f"{scene.namespace}/q", {"main": {GPU: ["GPU-x"]}}),
+        ]
+    )
+    async with scene.agent():
+        await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
+        await scene.until_gpupod("q", lambda it: it.status.conditions, what="the other GpuPod")
+        await scene.until_device(lambda it: it.status.devices, what="the stray")
+        await _until_beats(scene, len(scene.writes()), 2)
+        settled, asked = len(scene.writes()), len(kubelet.asked)
+        kubelet.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit"
+        await _until_asked(kubelet, asked + 1)
+        kubelet.refusal = None
+        await _until_asked(kubelet, asked + 3)
+        await _until_beats(scene, settled, 5)
+
+    later = scene.writes()[settled:]
+    assert {(one.resource, one.name) for one in later} == {("leases", scene.node)}
+
+
+async def _until_beats(scene: Scene, settled: int, count: int) -> None:
+    async def beaten() -> bool:
+        return len(audit.writes_to(scene.writes()[settled:], "leases")) >= count
+
+    await waiting.eventually(beaten, what="the Lease to be renewed")
+
+
+async def _until_asked(kubelet: Kubelet, count: int) -> None:
+    async def asked() -> bool:
+        return len(kubelet.asked) >= count
+
+    await waiting.eventually(asked, what="the kubelet to be asked")

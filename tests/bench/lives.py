@@ -1,0 +1,60 @@
+"""What happens to a program that binds: its first bind, its last one, its unexpected end.
+
+The watcher's sighting says what was bound; here is only waited, never longer than the
+program lives, and what it computed meanwhile is read when the moment has come.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+from bench import arena, gauges, systems
+from berth_crds import names
+from testbed import processes
+
+PATIENCE: Final = 300.0
+
+
+async def until_first(
+    program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting, *, server: int
+) -> tuple[float, float]:
+    """Wait for the first bind, and tell what program and server had computed when it was seen."""
+    deadline = time.monotonic() + PATIENCE
+    pid = program.process.pid
+    while True:
+        found = gauges.processor_seconds(pid), gauges.processor_seconds(server)
+        if sighting.count or watching.done():
+            return found
+        if not program.alive() or time.monotonic() > deadline:
+            raise SystemExit(f"no pod was bound:\n{processes.tail(program.log, lines=40)}")
+        await asyncio.sleep(0.005)
+
+
+async def until_last(
+    program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting, *, count: int
+) -> None:
+    """Wait for the last bind, but not after the program's end."""
+    deadline = time.monotonic() + PATIENCE
+    while not watching.done():
+        await asyncio.wait([watching], timeout=1)
+        if not watching.done() and (not program.alive() or time.monotonic() > deadline):
+            raise SystemExit(f"{sighting.count} of {count} pods bound:\n{processes.tail(program.log)}")
+    watching.result()
+
+
+async def filled(place: arena.Arena, count: int) -> processes.Program:
+    """Let our operator bind so many pods, and give it as it lives on, quiet again."""
+    await place.police(wanted=True)
+    namespace = await place.fill(count, scheduler=names.SCHEDULER_NAME)
+    sighting = arena.Sighting()
+    program = await systems.berth(place, namespace, None)
+    watching = asyncio.create_task(place.watch(namespace, count, sighting))
+    try:
+        await until_last(program, watching, sighting, count=count)
+        await gauges.quiet(program.process.pid, place.log)
+    except BaseException:
+        program.kill()
+        raise
+    finally:
+        watching.cancel()
+    return program

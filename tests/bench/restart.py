@@ -1,0 +1,190 @@
+"""`make bench SCENARIO=restart`: how soon a new operator binds, and what starting costs.
+
+A first operator binds all but one pod. Then operators follow one another, and each finds
+one pod that waits and fits. The one before was asked to end and released the Lease, or
+it was killed, and then the Lease has to lapse and the binds that it may have sent are
+waited out; the two are told apart. A watcher sees the bind, /proc tells what it cost,
+and the log tells how far the operator had come when.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+import datetime as dt
+import re
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from bench import arena, gauges, lives, scenario, systems
+from berth_crds import names
+from testbed import processes
+
+RESULT: Final = "restart.json"
+BOUND_SECONDS: Final = 5.0  # From the start of the process to the first bind, after a release.
+STEADY_SECONDS: Final = 10.0
+GRACE: Final = 20.0
+RELEASED: Final = "the Lease was released"
+LAPSED: Final = "the Lease had to lapse"
+MOMENT: Final = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ +[\w.]+: (.*)$")
+STAGES: Final = {
+    "connected_s": "talking to ",
+    "complete_s": "the picture is complete",
+    "leading_s": "leading, term ",
+    "deciding_s": "deciding: ",
+}
+COLUMNS: Final = (
+    ("connected", "connected_s", "{:10.2f}"),
+    ("complete", "complete_s", "{:9.2f}"),
+    ("leading", "leading_s", "{:8.2f}"),
+    ("deciding", "deciding_s", "{:9.2f}"),
+    ("first bind", "first_bind_s", "{:11.2f}"),
+    ("CPU s", "cpu_s", "{:7.2f}"),
+    ("peak MiB", "peak_mib", "{:9.0f}"),
+    ("steady MiB", "steady_mib", "{:11.0f}"),
+    ("peak later", "later_peak_mib", "{:11.0f}"),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One start: seconds since the process began, and what it had used by its first bind and 10 s later."""
+
+    scenario: str
+    life: str
+    run: int
+    connected_s: float
+    complete_s: float
+    leading_s: float
+    deciding_s: float
+    first_bind_s: float
+    cpu_s: float
+    peak_mib: float
+    steady_mib: float
+    later_peak_mib: float
+
+
+def stages(log: str, *, since: float) -> dict[str, float]:
+    """Read from an operator's log how many seconds after a moment it reached each stage."""
+    found: dict[str, float] = {}
+    for match in filter(None, map(MOMENT.match, log.splitlines())):
+        stamp, said = match.groups()
+        for stage, words in STAGES.items():
+            if said.startswith(words):
+                moment = dt.datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
+                found.setdefault(stage, moment - since)
+    return found
+
+
+class Bench:
+    """One cluster, and the operators that follow one another there."""
+
+    def __init__(self, place: arena.Arena, first: processes.Program) -> None:
+        self._place = place
+        self._program = first
+        self._server = place.cluster.pid("kube-apiserver")
+
+    async def run(self, life: str, number: int) -> Row:
+        """End the operator that runs, start another, and measure it."""
+        self._end(life)
+        namespace = await self._place.fill(1, scheduler=names.SCHEDULER_NAME)
+        sighting = arena.Sighting()
+        watching = asyncio.create_task(self._place.watch(namespace, 1, sighting))
+        wall, start = time.time(), time.monotonic()
+        program = self._program = systems.operator(self._place)
+        try:
+            cost, _ = await lives.until_first(program, watching, sighting, server=self._server)
+        finally:
+            watching.cancel()
+        peak = gauges.peak_mib(program.process.pid)
+        await asyncio.sleep(STEADY_SECONDS)
+        pid = program.process.pid
+        row = Row(
+            "restart",
+            life,
+            number,
+            **stages(program.log.read_text(), since=wall),
+            first_bind_s=sighting.first - start,
+            cpu_s=cost,
+            peak_mib=peak,
+            steady_mib=gauges.resident_mib(pid),
+            later_peak_mib=gauges.peak_mib(pid),
+        )
+        await self._place.clear(namespace)
+        await gauges.quiet(pid, self._place.log)
+        return row
+
+    def _end(self, life: str) -> None:
+        if life == RELEASED:
+            self._program.stop(grace=GRACE)
+        else:
+            self._program.kill()
+
+    def close(self) -> None:
+        """End the last operator."""
+        self._program.stop(grace=GRACE)
+
+
+async def measure(chosen: argparse.Namespace) -> list[Row]:
+    """Bind the pods in a first life, then start operators one after another."""
+    rows: list[Row] = []
+    async with scenario.furnished(chosen.nodes) as place:
+        scenario.tell(f"a first operator binds {chosen.pods} pods of one card each")
+        bench = Bench(place, await lives.filled(place, chosen.pods))
+        try:
+            for number in range(1, chosen.runs + 1):
+                for life in (RELEASED, LAPSED):
+                    rows.append(await bench.run(life, number))
+                    scenario.tell(f"run {number}: {line(life, dataclasses.asdict(rows[-1]))}")
+        finally:
+            bench.close()
+    return rows
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def line(title: str, figures: dict[str, float]) -> str:
+    """Write the figures of one row."""
+    return f"{title:<24}" + "".join(form.format(figures[key]) for _, key, form in COLUMNS)
+
+
+def report(rows: Sequence[Row]) -> str:
+    """Write the medians of both lives, and whether the bound was kept."""
+    heads = "".join(head.rjust(len(form.format(0))) for head, _, form in COLUMNS)
+    lines = ["", "Seconds since the process began; memory at the first bind and 10 s later.", ""]
+    lines += [f"{'median of the runs':<24}{heads}"]
+    for life in (RELEASED, LAPSED):
+        mine = [dataclasses.asdict(row) for row in rows if row.life == life]
+        lines += [line(life, {key: statistics.median(one[key] for one in mine) for _, key, _ in COLUMNS})]
+    released, lapsed = (
+        max(row.first_bind_s for row in rows if row.life == life) for life in (RELEASED, LAPSED)
+    )
+    word = "held" if released <= BOUND_SECONDS else "NOT HELD"
+    lines += [
+        "",
+        f"{RELEASED}: first bind within {BOUND_SECONDS:g} s in every run: {word} ({released:.2f} s at worst)",
+        f"{LAPSED}: no bound; {lapsed:.2f} s at worst, most of it waited on purpose",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run, print and write the results."""
+    parser = argparse.ArgumentParser(prog="make bench SCENARIO=restart", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="starts after each kind of end")
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes with eight cards each")
+    parser.add_argument("--pods", type=int, default=5000, help="pods of one card each that are bound already")
+    chosen = parser.parse_args()
+    if not 0 < chosen.pods < arena.CARDS * chosen.nodes:
+        parser.error("the pods must be fewer than the cards, so that one more fits")
+    rows = scenario.finish(measure(chosen))
+    print(report(rows))
+    scenario.write(RESULT, [dataclasses.asdict(row) for row in rows])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Who answered whom, and after how long: what a watcher of all pods makes of what it sees.
+
+One watch tells everything, so a card's end always comes before what becomes of it, and
+one clock times both. Nothing here asks the scheduler: that a pod is over, bound or told
+that it fits nowhere is read from the pod alone.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final, NamedTuple
+
+from bench import arena
+from berth_crds import allocation, names
+
+PODS: Final = "/api/v1/pods"
+OVER: Final = frozenset({"Succeeded", "Failed"})
+SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+NOWHERE: Final = "0/"  # Fits on none of so many nodes.
+
+Thing = dict[str, Any]
+
+
+class Card(NamedTuple):
+    """One card of the cluster."""
+
+    node: str
+    minor: int
+
+
+class Who(NamedTuple):
+    """One pod, by its name."""
+
+    namespace: str
+    name: str
+
+
+class Sightings:
+    """What was seen of all pods so far."""
+
+    def __init__(self) -> None:
+        self.held: dict[Who, Card] = {}
+        self.freed: dict[Card, tuple[Who, float]] = {}
+        self.taken: dict[Who, float] = {}  # Seconds until the card of a pod that ended was another's.
+        self.told: dict[Who, float] = {}  # When a pod was seen to be told that it fits nowhere.
+
+    def saw(self, moment: float, change: str, pod: Thing) -> None:
+        """Take note of one change of one pod."""
+        who = Who(pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if change == "DELETED" or pod["status"].get("phase") in OVER:
+            self._ended(moment, who)
+        elif pod["spec"].get("nodeName"):
+            self._bound(moment, who, pod)
+        elif who not in self.told and hopeless(pod):
+            self.told[who] = moment
+
+    def _ended(self, moment: float, who: Who) -> None:
+        card = self.held.pop(who, None)
+        if card is not None:
+            self.freed[card] = who, moment
+
+    def _bound(self, moment: float, who: Who, pod: Thing) -> None:
+        card = card_of(pod)
+        if who in self.held or card is None:
+            return
+        if card in self.freed:
+            before, since = self.freed.pop(card)
+            self.taken[before] = moment - since
+        self.held[who] = card
+
+
+def card_of(pod: Thing) -> Card | None:
+    """Read which card a pod of one card holds, from what its Binding wrote."""
+    text = (pod["metadata"].get("annotations") or {}).get(names.ALLOCATION, "")
+    record = allocation.decode(text)
+    if isinstance(record, allocation.Unreadable):
+        return None
+    return Card(record.node, next(record.entries()).share.minor)
+
+
+def hopeless(pod: Thing) -> bool:
+    """Tell whether a pod says of itself that it fits on no node."""
+    return any(
+        one["type"] == SCHEDULED
+        and one["status"] == "False"
+        and one.get("reason") == UNSCHEDULABLE
+        and one.get("message", "").startswith(NOWHERE)
+        for one in pod["status"].get("conditions") or ()
+    )
+
+
+@contextlib.asynccontextmanager
+async def watching(place: arena.Arena) -> AsyncIterator[Sightings]:
+    """List all pods, follow them beside the block, and give what is seen."""
+    listed = await place.read(PODS)
+    seen = Sightings()
+    for pod in listed["items"]:
+        seen.saw(0.0, "ADDED", pod)
+    following = asyncio.create_task(_follow(place, listed["metadata"]["resourceVersion"], seen))
+    try:
+        yield seen
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _follow(place: arena.Arena, version: str, seen: Sightings) -> None:
+    while True:  # A watch that the server ends is taken up where it ended.
+        async for moment, change in place.news(PODS, version):
+            version = change["object"]["metadata"]["resourceVersion"]
+            seen.saw(moment, change["type"], change["object"])

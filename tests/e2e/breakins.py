@@ -1,0 +1,288 @@
+"""What somebody with the token of one node's agent may try to write, and what he is refused with.
+
+The agent is that of the node `mine`; `other` is somebody else's. `<mine>` and `<other>` in what
+is written stand for their names.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from berth_crds import names
+from berth_crds.client import api, errors, resources
+from e2e.stage import Stage
+
+PLACE: Final = re.compile(r"<(\w+)>")
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE, APPLY = api.MERGE_PATCH, api.APPLY
+
+WORKS: Final = "This works."
+NOT_OURS: Final = "may write only the Device of its own node"
+ANOTHER_POD: Final = "may write only the GpuPods of its own node"
+NEVER_MOVES: Final = "a pod never moves to another node"
+ONLY_LABELS: Final = "may label its own Node, and do nothing else"
+OUR_LABELS: Final = "only berth.dev/gpu.* and berth.dev/cuda.*"
+
+READY: Final = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "AgentAlive",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+NVML: Final = READY | {"type": "NVMLReady", "status": "False", "reason": "Test"}
+SUMMARY: Final = {"free": 1, "used": 0, "healthy": 1, "reason": ""}
+
+
+class Ground:
+    """Two nodes with all that Berth has of them, and the token of the agent on one of them."""
+
+    def __init__(self, stage: Stage, agent: api.Api, mine: str, other: str) -> None:
+        self.stage = stage
+        self.admin = stage.admin
+        self.agent = agent
+        self.names = {"mine": mine, "other": other}
+
+    def path(self, resource: resources.Resource, which: str, sub: str = "") -> str:
+        """Say where an object is; GpuPods are named after the node."""
+        spaces = {resources.LEASES: names.NODES_NAMESPACE, resources.GPU_PODS: self.stage.namespace}
+        return resource.path(self.names.get(which, which), namespace=spaces.get(resource, ""), sub=sub)
+
+    def filled(self, body: object) -> Any:
+        """Put the names of the nodes into what an attempt would write."""
+        text = msgspec.json.encode(body).decode()
+        return json.loads(PLACE.sub(lambda match: self.names.get(match[1], match[1]), text))
+
+    async def read(self, resource: resources.Resource, which: str) -> Any:
+        """Read an object without what every write changes; None if it is not there."""
+        try:
+            found = json.loads(await self.admin.send("GET", self.path(resource, which)))
+        except errors.NotFound:
+            return None
+        for key in ("managedFields", "resourceVersion", "generation"):
+            found["metadata"].pop(key, None)
+        return found
+
+
+def device(which: str, **spec: object) -> dict[str, Any]:
+    """Make a Device of one card."""
+    card = {"uuid": f"GPU-<{which}>", "type": "gpu", "vendor": "nvidia", "minor": 0, "model": "T4"}
+    told = {
+        "node": f"<{which}>",
+        "devices": [card | {"memory": 1 << 30}],
+        "summary": {"models": "", "gpus": 1},
+    }
+    return named("Device", which, spec=told | spec)
+
+
+def gpupod(which: str, node: str = "") -> dict[str, Any]:
+    """Make a GpuPod that holds nothing."""
+    return named("GpuPod", which, spec={"node": f"<{node or which}>", "podUID": "u", "containers": []})
+
+
+def named(kind: str, which: str, **rest: object) -> dict[str, Any]:
+    """Make an object of ours."""
+    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": f"<{which}>"}, **rest}
+
+
+def lease(which: str) -> dict[str, Any]:
+    """Make a Lease."""
+    meta = {"name": f"<{which}>", "namespace": names.NODES_NAMESPACE}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attempt:
+    """A write by the agent of `mine`, and a part of what it is refused with."""
+
+    resource: resources.Resource
+    which: str
+    body: object = None
+    content: str = MERGE
+    sub: str = ""
+    verb: str = "PATCH"
+    words: str = WORKS
+
+    async def make(self, ground: Ground) -> None:
+        """Write."""
+        body = None if self.body is None else msgspec.json.encode(ground.filled(self.body))
+        params = {"fieldManager": "test", "force": "true"} if self.content == APPLY else {}
+        which = "" if self.verb == "POST" else self.which
+        await ground.agent.send(
+            self.verb,
+            ground.path(self.resource, which, self.sub),
+            params=params,
+            body=body,
+            content=api.JSON if self.verb == "POST" else self.content,
+        )
+
+
+def replaced(path: str, value: object) -> list[Mapping[str, object]]:
+    """Write a JSON Patch that sets one thing."""
+    return [{"op": "add", "path": path, "value": value}]
+
+
+D, G, L, N = resources.DEVICES, resources.GPU_PODS, resources.LEASES, resources.NODES
+CORDON: Final = "belongs to people"
+CONDITION: Final = "the condition Ready of a Device is the operator's"
+COUNTS: Final = "status.summary of a Device is the operator's"
+NOTES: Final = "annotations of a Device are not an agent's"
+OWNER: Final = "the owner of its"
+LEASE: Final = "may write only the Lease of its own node"
+SICK: Final = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
+
+ALLOWED: Final = {
+    "its Device": Attempt(D, "mine", {"spec": {"bootID": "b"}}),
+    "its Device by apply": Attempt(D, "mine", device("mine", bootID="b"), APPLY),
+    "a verdict": Attempt(D, "mine", {"status": SICK}, sub="status"),
+    "a condition of its own by apply": Attempt(
+        D, "mine", named("Device", "mine", status={"conditions": [NVML]}), APPLY, "status"
+    ),
+    "to heed a person's word": Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: None}}}),
+    "its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "me"}}),
+    "a GpuPod of its node": Attempt(G, "mine", {"spec": {"containers": [{"name": "main"}]}}),
+    "a GpuPod's status": Attempt(G, "mine", {"status": {"phase": "Running"}}, sub="status"),
+    "to delete a GpuPod of its node": Attempt(G, "mine", verb="DELETE"),
+    "our labels of its Node": Attempt(
+        N, "mine", {"metadata": {"labels": {"berth.dev/gpu.product": "T4", "berth.dev/gpu.count": None}}}
+    ),
+}
+
+NODE_OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "<mine>", "uid": "u"}
+
+
+def owned(*owners: Mapping[str, str]) -> dict[str, object]:
+    """Write a change of owners."""
+    return {"metadata": {"ownerReferences": list(owners)}}
+
+
+REFUSED: Final = {
+    # Devices of others.
+    "another's Device": Attempt(D, "other", {"spec": {"bootID": "b"}}, words=NOT_OURS),
+    "another's Device by apply": Attempt(D, "other", device("other"), APPLY, words=NOT_OURS),
+    "another's verdicts": Attempt(D, "other", {"status": SICK}, sub="status", words=NOT_OURS),
+    "a Device of nobody": Attempt(D, "nobody", device("nobody"), verb="POST", words=NOT_OURS),
+    "to say of its Device that it is another's": Attempt(
+        D, "mine", {"spec": {"node": "<other>"}}, words="must equal metadata.name"
+    ),
+    "to delete its Device": Attempt(D, "mine", verb="DELETE", words="may not delete Devices"),
+    # The cordon.
+    "a cordon": Attempt(D, "mine", {"spec": {"cordon": ["GPU-<mine>", "GPU-x"]}}, words=CORDON),
+    "no cordon": Attempt(D, "mine", {"spec": {"cordon": None}}, words=CORDON),
+    "an empty cordon": Attempt(D, "mine", replaced("/spec/cordon", []), JSON_PATCH, words=CORDON),
+    "a cordon by apply": Attempt(D, "mine", device("mine", cordon=["GPU-x"]), APPLY, words=CORDON),
+    # The operator's part of the status.
+    "not to be ready": Attempt(
+        D, "mine", {"status": {"conditions": [READY | {"status": "False"}]}}, sub="status", words=CONDITION
+    ),
+    "no condition at all": Attempt(
+        D, "mine", {"status": {"conditions": None}}, sub="status", words=CONDITION
+    ),
+    "readiness by apply": Attempt(
+        D,
+        "mine",
+        named("Device", "mine", status={"conditions": [READY | {"reason": "Me"}]}),
+        APPLY,
+        "status",
+        words=CONDITION,
+    ),
+    "other counts": Attempt(
+        D, "mine", {"status": {"summary": SUMMARY | {"free": 8}}}, sub="status", words=COUNTS
+    ),
+    "no counts": Attempt(D, "mine", {"status": {"summary": None}}, sub="status", words=COUNTS),
+    # What is not the agent's in metadata.
+    "an annotation": Attempt(D, "mine", {"metadata": {"annotations": {"note": "x"}}}, words=NOTES),
+    "to take an annotation away": Attempt(
+        D, "mine", {"metadata": {"annotations": {"note": None}}}, words=NOTES
+    ),
+    "a label": Attempt(D, "mine", {"metadata": {"labels": {"team": "b"}}}, words="labels and finalizers"),
+    "a finalizer": Attempt(
+        D, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words="labels and finalizers"
+    ),
+    "another owner": Attempt(
+        D,
+        "mine",
+        owned(NODE_OWNER | {"name": "<other>"}),
+        words=OWNER,
+    ),
+    "an owner of another kind": Attempt(
+        D, "mine", owned(NODE_OWNER | {"apiVersion": "x.io/v1"}), words=OWNER
+    ),
+    "readiness by patch": Attempt(
+        D, "mine", replaced("/status/conditions/0/status", "False"), JSON_PATCH, "status", words=CONDITION
+    ),
+    "counts by apply": Attempt(
+        D,
+        "mine",
+        named("Device", "mine", status={"summary": SUMMARY | {"healthy": 0}}),
+        APPLY,
+        "status",
+        words=COUNTS,
+    ),
+    # Leases.
+    "a Lease owned by another Node": Attempt(L, "mine", owned(NODE_OWNER | {"name": "<other>"}), words=OWNER),
+    "a Lease that cannot go": Attempt(
+        L, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=OWNER
+    ),
+    "to delete its Lease": Attempt(L, "mine", verb="DELETE", words=LEASE),
+    "another's Lease": Attempt(L, "other", {"spec": {"holderIdentity": "me"}}, words=LEASE),
+    "another's Lease by apply": Attempt(L, "other", lease("other"), APPLY, words=LEASE),
+    "a Lease of nobody": Attempt(L, "nobody", lease("nobody"), verb="POST", words=LEASE),
+    # GpuPods.
+    "another node's GpuPod": Attempt(
+        G, "other", {"spec": {"containers": [{"name": "main"}]}}, words=ANOTHER_POD
+    ),
+    "to draw a GpuPod to its node": Attempt(G, "other", {"spec": {"node": "<mine>"}}, words=NEVER_MOVES),
+    "to push a GpuPod away": Attempt(G, "mine", {"spec": {"node": "<other>"}}, words=NEVER_MOVES),
+    "another's GpuPod's status": Attempt(
+        G, "other", {"status": {"phase": "Failed"}}, sub="status", words=ANOTHER_POD
+    ),
+    "to delete another's GpuPod": Attempt(G, "other", verb="DELETE", words=ANOTHER_POD),
+    "a new GpuPod of another node": Attempt(
+        G, "fresh", gpupod("fresh", "other"), verb="POST", words=ANOTHER_POD
+    ),
+    "a GpuPod owned by a Node": Attempt(
+        G,
+        "mine",
+        owned(NODE_OWNER),
+        words=OWNER,
+    ),
+    # Nodes.
+    "another's label": Attempt(
+        N, "other", {"metadata": {"labels": {"berth.dev/gpu.count": "9"}}}, words=ONLY_LABELS
+    ),
+    "a label that is not ours": Attempt(N, "mine", {"metadata": {"labels": {"zone": "b"}}}, words=OUR_LABELS),
+    "to take such a label away": Attempt(
+        N, "mine", {"metadata": {"labels": {"zone": None}}}, words=OUR_LABELS
+    ),
+    "a label of Berth that is not the agent's": Attempt(
+        N, "mine", {"metadata": {"labels": {"berth.dev/fenced": "true"}}}, words=OUR_LABELS
+    ),
+    "a role": Attempt(
+        N, "mine", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, words=OUR_LABELS
+    ),
+    "a taint": Attempt(
+        N, "mine", {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, words=ONLY_LABELS
+    ),
+    "to cordon its Node": Attempt(N, "mine", {"spec": {"unschedulable": True}}, words=ONLY_LABELS),
+    "an annotation of its Node": Attempt(
+        N, "mine", {"metadata": {"annotations": {"k": "x"}}}, words=ONLY_LABELS
+    ),
+    "a finalizer of its Node": Attempt(
+        N, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=ONLY_LABELS
+    ),
+    "capacity of its Node": Attempt(
+        N, "mine", {"status": {"capacity": {"nvidia.com/gpu": "64"}}}, sub="status", words=ONLY_LABELS
+    ),
+    "a Node by apply": Attempt(
+        N,
+        "nobody",
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "nobody"}},
+        APPLY,
+        words=ONLY_LABELS,
+    ),
+}

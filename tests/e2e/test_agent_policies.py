@@ -1,0 +1,209 @@
+"""Whoever gets hold of one node's agent has one node: what its token may write, and what it may not."""
+
+import contextlib
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api, connection, errors, resources
+from e2e import breakins, fleet
+from e2e.breakins import APPLY, MERGE, Attempt, D, G, Ground, L
+from e2e.stage import Stage
+from testbed import cluster as clusters
+from testbed import kubeconfig
+
+pytestmark = pytest.mark.usefixtures("almighty")
+
+
+@pytest.fixture(scope="module")
+def almighty(base: fleet.Fleet) -> Iterator[None]:
+    """Give the agents' account every right, so that only the policies stand in its way."""
+    account = f"{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
+    binding = "clusterrolebinding", "almighty-agents"
+    base.cluster.kubectl("create", *binding, "--clusterrole=cluster-admin", f"--serviceaccount={account}")
+    yield
+    base.cluster.kubectl("delete", *binding)
+
+
+@pytest.fixture
+async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
+    """Lend two nodes, of which the second is somebody else's."""
+    word = secrets.token_hex(3)
+    mine, other = f"mine-{word}", f"other-{word}"
+    for name in (mine, other):
+        meta = {"name": name, "labels": {"zone": "a", "berth.dev/gpu.count": "1"}, "annotations": {"k": "v"}}
+        await stage.admin.create(resources.NODES, {"metadata": meta})
+    # As a person makes it by hand.
+    token = base.cluster.kubectl(
+        *("-n", names.SYSTEM_NAMESPACE, "create", "token", names.AGENT_ACCOUNT),
+        *("--bound-object-kind=Node", f"--bound-object-name={mine}"),
+    )
+    path = config(base.cluster, token.strip())
+    async with api.Api(connection.load(path), agent="test-e2e") as agent:
+        lent = Ground(stage, agent, mine, other)
+        for which in ("mine", "other"):
+            await furnish(lent, which)
+        yield lent
+    for which in ("mine", "other"):
+        for resource in (resources.DEVICES, resources.LEASES, resources.NODES):
+            with contextlib.suppress(errors.NotFound):
+                await stage.admin.send("DELETE", lent.path(resource, which))
+
+
+def config(cluster: clusters.Cluster, token: str) -> Path:
+    """Write a kubeconfig with a token."""
+    path = cluster.directory / f"agent-{secrets.token_hex(3)}.kubeconfig"
+    endpoint = kubeconfig.Endpoint(server=cluster.server, ca_file=cluster.ca_file)
+    return kubeconfig.with_token(path, endpoint, token=token)
+
+
+async def furnish(ground: Ground, which: str) -> None:
+    """Make what Berth has of a node, with what people and the operator have written."""
+    made = breakins.device(which, cordon=[f"GPU-<{which}>"])
+    made["metadata"] |= {"labels": {"team": "a"}, "annotations": {names.REPAIRED: "0", "note": "mine"}}
+    await ground.admin.create(resources.DEVICES, ground.filled(made))
+    status = {"status": {"conditions": [breakins.READY], "summary": breakins.SUMMARY}}
+    where = ground.path(resources.DEVICES, which, "status")
+    await ground.admin.send("PATCH", where, body=msgspec.json.encode(status), content=MERGE)
+    await ground.admin.create(
+        resources.LEASES, ground.filled(breakins.lease(which)), namespace=names.NODES_NAMESPACE
+    )
+    await ground.admin.create(
+        resources.GPU_PODS, ground.filled(breakins.gpupod(which)), namespace=ground.stage.namespace
+    )
+
+
+@pytest.mark.parametrize("attempt", breakins.ALLOWED.values(), ids=breakins.ALLOWED)
+async def test_an_agent_may_write(ground: Ground, attempt: Attempt) -> None:
+    """What the work of an agent takes is not in its way."""
+    before = await ground.read(attempt.resource, attempt.which)
+
+    await attempt.make(ground)
+
+    assert await ground.read(attempt.resource, attempt.which) != before
+
+
+@pytest.mark.parametrize("attempt", breakins.REFUSED.values(), ids=breakins.REFUSED)
+async def test_an_agent_may_not_write(ground: Ground, attempt: Attempt) -> None:
+    """All else is refused, in a sentence that says what is whose, and changes nothing."""
+    before = await ground.read(attempt.resource, attempt.which)
+
+    with pytest.raises((errors.Forbidden, errors.Invalid)) as caught:
+        await attempt.make(ground)
+
+    assert attempt.words in str(caught.value)
+    assert await ground.read(attempt.resource, attempt.which) == before
+
+
+@pytest.mark.parametrize("attempt", breakins.ALLOWED.values(), ids=breakins.ALLOWED)
+async def test_a_token_without_a_node_may_write_nothing(
+    ground: Ground, base: fleet.Fleet, attempt: Attempt
+) -> None:
+    """The account alone is nobody: the sentence says how to be somebody."""
+    path = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
+    before = await ground.read(attempt.resource, attempt.which)
+    async with api.Api(connection.load(path), agent="test-e2e") as astray:
+        stranger = Ground(ground.stage, astray, ground.names["mine"], ground.names["other"])
+        with pytest.raises(
+            errors.Forbidden, match="names no node: please use the token of the agent's own pod"
+        ):
+            await attempt.make(stranger)
+
+    assert await ground.read(attempt.resource, attempt.which) == before
+
+
+@pytest.mark.parametrize(
+    ("resource", "thing"),
+    [
+        pytest.param(D, breakins.device("mine"), id="Device"),
+        pytest.param(L, breakins.lease("mine"), id="Lease"),
+        pytest.param(G, breakins.gpupod("mine"), id="GpuPod"),
+    ],
+)
+async def test_an_agent_may_create(ground: Ground, resource: resources.Resource, thing: object) -> None:
+    """What is its own it makes by an apply, with the owner that it belongs to."""
+    await ground.admin.send("DELETE", ground.path(resource, "mine"))
+
+    await Attempt(resource, "mine", thing, APPLY).make(ground)
+
+    assert await ground.read(resource, "mine")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({"spec": {"cordon": ["GPU-<mine>"]}}, breakins.CORDON, id="a cordon"),
+        pytest.param(
+            {"metadata": {"annotations": {names.REPAIRED: "all"}}}, breakins.NOTES, id="a person's word"
+        ),
+        pytest.param({"metadata": {"labels": {"team": "a"}}}, "labels and finalizers", id="a label"),
+        pytest.param({"metadata": {"finalizers": ["x.io/f"]}}, "labels and finalizers", id="a finalizer"),
+    ],
+)
+async def test_a_new_device_brings_nothing_along(ground: Ground, change: Any, words: str) -> None:
+    """What is not the agent's is not its either when it makes the Device."""
+    await ground.admin.send("DELETE", ground.path(D, "mine"))
+    thing = breakins.device("mine")
+    for part, told in change.items():
+        thing[part] = thing[part] | told
+
+    with pytest.raises(errors.Forbidden, match=re.escape(words)):
+        await Attempt(D, "mine", thing, APPLY).make(ground)
+
+    assert await ground.read(D, "mine") is None
+
+
+async def test_a_word_of_people_is_not_put_into_their_mouths(ground: Ground) -> None:
+    """An agent may spend `berth.dev/repaired` in parts, and never write it where nobody did."""
+    await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: "GPU-x"}}}).make(ground)
+    await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: None}}}).make(ground)
+
+    with pytest.raises(errors.Forbidden, match=breakins.NOTES):
+        await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: "all"}}}).make(ground)
+
+
+async def test_owners_of_others_do_not_stop_an_agent(ground: Ground) -> None:
+    """A person may add an owner or a finalizer; the agent leaves them there and goes on."""
+    other = (await ground.read(resources.NODES, "other"))["metadata"]
+    keeper = {"apiVersion": "v1", "kind": "Node", "name": other["name"], "uid": other["uid"]}
+    change = breakins.owned(keeper)
+    person = Ground(ground.stage, ground.admin, ground.names["mine"], ground.names["other"])
+    for resource in (D, L, G):
+        await Attempt(resource, "mine", change).make(person)
+
+    await breakins.ALLOWED["its Device"].make(ground)
+    await breakins.ALLOWED["its Lease"].make(ground)
+    await breakins.ALLOWED["a GpuPod of its node"].make(ground)
+
+
+async def test_leases_elsewhere_are_not_an_agents(ground: Ground) -> None:
+    """Not even one that has the name of its node, and least of all the leader's."""
+    for name in ("<mine>", names.LEADER_LEASE):
+        thing = {"metadata": {"name": name, "namespace": names.SYSTEM_NAMESPACE}}
+        with pytest.raises(errors.Forbidden, match=breakins.LEASE):
+            await ground.agent.apply(resources.LEASES, ground.filled(thing), manager="test")
+
+
+async def test_a_status_carries_no_metadata(ground: Ground) -> None:
+    """What would be smuggled in beside a verdict is dropped by the server."""
+    before = await ground.read(D, "mine")
+
+    await Attempt(D, "mine", {"metadata": {"annotations": {"new": "x"}}}, sub="status").make(ground)
+
+    assert await ground.read(D, "mine") == before
+
+
+async def test_others_are_not_held_to_it(ground: Ground) -> None:
+    """People and the operator write what is theirs: the bounds are those of the agents' account alone."""
+    attempt = breakins.REFUSED["a cordon"]
+    person = Ground(ground.stage, ground.admin, ground.names["mine"], ground.names["other"])
+
+    await attempt.make(person)
+
+    assert (await ground.read(D, "mine"))["spec"]["cordon"][-1] == "GPU-x"

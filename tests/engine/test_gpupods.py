@@ -1,0 +1,269 @@
+"""A pod whose own record cannot be read holds what its GpuPod names, whatever is heard of first (I8, I9)."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_crds import names
+from berth_operator.engine import ledger
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.decisions import Help
+from engine import books
+from support import builders, clock, pictures, worlds
+
+LOST = {names.ALLOCATION: "{"}
+NAMELESS = builders.pod("p", gpus=2, nodeName="n1", annotations=LOST)
+READABLE = builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[2, 3]))
+BOTH = builders.gpupod(main=[0, 1])
+ONE = builders.gpupod(main=[1])
+
+
+def held(book: ledger.Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
+    """Give the minors that a pod holds, and how many cards it withholds."""
+    hold = book.picture.hold(uid)
+    assert hold is not None
+    return [share.minor for share in hold.shares], hold.withheld
+
+
+# ---------------------------------------------------------------- any order
+
+ARRIVALS: dict[str, Callable[[ledger.Ledger], object]] = {
+    "node": lambda book: book.node_seen(builders.node("n1")),
+    "Device": lambda book: book.device_seen(builders.device("n1")),
+    "agent": lambda book: book.agent_silent("n1", silent=False),
+    "pod": lambda book: books.saw(book, NAMELESS),
+    "GpuPod": lambda book: books.named(book, BOTH),
+}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [order for order in itertools.permutations(ARRIVALS) if order.index("Device") < order.index("agent")],
+    ids=", ".join,
+)
+def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
+    """The pod holds what its GpuPod names, whichever of the objects came last."""
+    book = ledger.Ledger(clock.Clock())
+
+    for word in order:
+        ARRIVALS[word](book)
+
+    assert held(book) == ([0, 1], 0)
+    assert pictures.free_cards(book.picture) == 2
+    assert pictures.leftovers(book.picture) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        pytest.param(lambda book: book.gpupod_gone("ml/p"), ([], 2), id="the GpuPod goes"),
+        pytest.param(lambda book: books.named(book, builders.gpupod()), ([], 2), id="it names nothing now"),
+        pytest.param(lambda book: books.named(book, ONE), ([1], 1), id="it names fewer"),
+        pytest.param(lambda book: books.named(book, builders.gpupod(main=[2, 3])), ([2, 3], 0), id="others"),
+        pytest.param(lambda book: books.named(book, builders.gpupod(uid="x", main=[0])), ([], 2), id="x"),
+        pytest.param(lambda book: book.device_gone("n1"), ([], 2), id="the Device goes"),
+        pytest.param(lambda book: book.device_seen(builders.device("n1", 1)), ([0], 1), id="a card goes"),
+        pytest.param(lambda book: book.node_gone("n1"), ([0, 1], 0), id="the node goes"),
+        pytest.param(lambda book: books.saw(book, NAMELESS), ([0, 1], 0), id="the pod is seen again"),
+        pytest.param(lambda book: books.saw(book, READABLE), ([2, 3], 0), id="the own record can be read"),
+    ],
+)
+def test_what_was_named_is_taken_back(
+    last: Callable[[ledger.Ledger], object], expected: tuple[list[int], int]
+) -> None:
+    """What a GpuPod names counts for as long as it names it, and no longer: it is no record of the bind."""
+    book = books.of()
+    books.saw(book, NAMELESS)
+    books.named(book, BOTH)
+
+    last(book)
+
+    assert held(book) == expected
+
+
+def test_a_readable_record_takes_nothing_from_a_gpupod() -> None:
+    """What a pod was bound with is what it has, whatever its record and its GpuPod say later."""
+    book = books.of()
+    books.named(book, BOTH)
+    books.saw(book, READABLE)
+    before = held(book)
+    books.saw(book, NAMELESS)
+    after = held(book)
+    books.named(book, ONE)
+
+    assert before == after == held(book) == ([2, 3], 0)
+
+
+def test_a_record_that_becomes_readable_ends_it() -> None:
+    """From then on the pod has what its record says; its GpuPod may change or go, and nobody minds."""
+    book = books.of()
+    books.saw(book, NAMELESS)
+    books.named(book, BOTH)
+    books.saw(book, READABLE)
+
+    books.named(book, ONE)
+    changed = held(book)
+    book.gpupod_gone("ml/p")
+
+    assert changed == held(book) == ([2, 3], 0)
+
+
+def test_a_pod_made_again_takes_nothing_from_the_old_gpupod() -> None:
+    """The GpuPod of an earlier pod of the same name is ignored; the new one counts when it comes."""
+    book = books.of()
+    books.saw(book, NAMELESS)
+    books.named(book, BOTH)
+    again = builders.pod("p", gpus=2, nodeName="n1", meta={"uid": "uid-again"}, annotations=LOST)
+
+    books.saw(book, again)
+    books.saw(book, None, "uid-p")  # However late it is told of.
+    before = held(book, "uid-again")
+    books.named(book, builders.gpupod(uid="uid-again", main=[1, 3]))
+
+    assert before == ([], 2)
+    assert held(book, "uid-again") == ([1, 3], 0)
+
+
+def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
+    """A pod that another bound while our bind was under way holds what its GpuPod names."""
+    book = books.of()
+    books.wait(book)
+    books.assume(book)
+    books.named(book, builders.gpupod(main=[3]))
+
+    books.saw(book, builders.pod("p", gpus=1, nodeName="n1"))
+
+    assert held(book) == ([3], 0)
+    assert book.state("uid-p") is ledger.State.CONFIRMED
+
+
+# ---------------------------------------------------------------- what follows from it
+
+
+def test_cards_that_turn_out_free_wake_who_waits() -> None:
+    """Once a GpuPod tells which cards are taken, the others are given out."""
+    book = books.of(cards=2)
+    unreadable = builders.pod("p", gpus=1, nodeName="n1", annotations=LOST | {names.MEMORY_AT_LEAST: "?"})
+    books.saw(book, unreadable)
+    books.wait(book, "b")
+    books.asleep(book, "b", Help.CAPACITY_FREED)
+    before = pictures.free_cards(book.picture)
+
+    books.named(book, builders.gpupod(main=[0]))
+    (answer,) = books.decide(book)
+
+    assert before <= 1
+    assert books.awake(book) == ["b"]
+    assert isinstance(answer, decisions.Bind)
+    assert answer.placement.grants[0].shares == (builders.share(1),)
+
+
+def test_a_node_whose_pod_is_named_is_summed_up_anew() -> None:
+    """The free cards that people see on the Device are those of the ledger."""
+    book = books.of()
+    books.saw(book, NAMELESS)
+    book.touched.clear()
+
+    books.named(book, BOTH)
+
+    assert book.touched == {"n1"}
+
+
+def test_nothing_is_kept_of_what_is_gone() -> None:
+    """Pods and GpuPods leave nothing behind, in whichever order they go."""
+    book = books.of()
+    for name in ("a", "b", "c"):
+        books.named(book, builders.gpupod(name, main=[0]))
+    for name in ("a", "b"):
+        books.saw(book, builders.pod(name, gpus=1, nodeName="n1"))
+    books.saw(book, None, "uid-a")
+    for name in ("a", "b", "c"):
+        book.gpupod_gone(f"ml/{name}")
+    books.saw(book, None, "uid-b")
+
+    register = book._register
+    kept = register._named, register._nameless, register._uids, register._said
+
+    assert kept == ({}, {}, {}, {})
+    assert repr(register) == "<Register: 0 nameless pods, 0 GpuPods>"
+
+
+# ---------------------------------------------------------------- whatever happens
+
+PODS = ("p", "q")
+STEPS = st.one_of(
+    st.tuples(st.just("pod"), st.sampled_from(PODS), st.sampled_from(["", "n1", "n2"]), st.booleans()),
+    st.tuples(st.just("no pod"), st.sampled_from(PODS)),
+    st.tuples(
+        st.just("gpupod"),
+        st.sampled_from(PODS),
+        st.sampled_from(["n1", "n2"]),
+        st.sampled_from(["", "", "", "uid-old"]),
+        st.lists(st.integers(0, 4), max_size=3, unique=True),
+    ),
+    st.tuples(st.just("no gpupod"), st.sampled_from(PODS)),
+    st.tuples(st.just("device"), st.sampled_from(["n1", "n2"]), st.integers(0, 4)),
+    st.tuples(st.just("no device"), st.sampled_from(["n1", "n2"])),
+)
+Objects = dict[tuple[str, str], Callable[[ledger.Ledger], object]]
+
+
+def play(book: ledger.Ledger, objects: Objects, step: Any) -> None:
+    """Do one thing, and note which objects there are after it; where a pod is and what it says stays so."""
+    match step:
+        case ("pod", name, node, readable):
+            note = builders.record(node, main=[2]) if readable and node else LOST
+            spec = {"nodeName": node} if node else {}
+            pod = builders.pod(name, gpus=2, annotations=note, **spec)
+            bound = ("bound", name) in objects
+            if not bound:
+                _happen(book, objects, ("bound" if node else "waiting", name), lambda to: books.saw(to, pod))
+                objects.pop(("waiting", name), None) if node else None
+        case ("no pod", name):
+            books.saw(book, None, f"uid-{name}")
+            objects.pop(("bound", name), None)
+            objects.pop(("waiting", name), None)
+        case ("gpupod", name, node, uid, minors):
+            thing = builders.gpupod(name, node, uid=uid, main=minors)
+            _happen(book, objects, ("gpupod", name), lambda to: books.named(to, thing))
+        case ("no gpupod", name):
+            book.gpupod_gone(f"ml/{name}")
+            objects.pop(("gpupod", name), None)
+        case ("device", node, cards):
+            device = builders.device(node, cards)
+            _happen(book, objects, ("device", node), lambda to: to.device_seen(device))
+        case ("no device", node):
+            book.device_gone(node)
+            objects.pop(("device", node), None)
+
+
+def _happen(
+    book: ledger.Ledger,
+    objects: Objects,
+    key: tuple[str, str],
+    tell: Callable[[ledger.Ledger], object],
+) -> None:
+    objects[key] = tell
+    tell(book)
+
+
+@worlds.PROPERTY
+@hypothesis.given(st.lists(STEPS, max_size=25), st.randoms(use_true_random=False))
+def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> None:
+    """However pods, GpuPods and Devices came, changed and went: a ledger of what is left is the same (I8)."""
+    book, objects = ledger.Ledger(clock.Clock()), Objects()
+    for step in steps:
+        play(book, objects, step)
+
+    left = list(objects.values())
+    chance.shuffle(left)
+    fresh = ledger.Ledger(clock.Clock())
+    for tell in left:
+        tell(fresh)
+
+    assert books.told(book) == books.told(fresh)
+    assert pictures.leftovers(book.picture) == []

@@ -1,0 +1,207 @@
+"""What is said of waiting pods stays true, is said again only when it changes, and takes little time."""
+
+import dataclasses
+
+from berth_operator.engine import ledger, reasons
+from berth_operator.scheduling import backlog, cycle, decisions, explain
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.holds import Hold
+from engine import books
+from engine.stages import Stage
+from support import builders, timeless
+
+CORE = 10
+WANTED = 60  # GiB of a card.
+
+
+def use(node: str, gib: int, name: str) -> Hold:
+    """Make a pod that holds so much of the only card of a node."""
+    share = builders.share(0, at=node, core=CORE, memory=gib * builders.GIB)
+    return dataclasses.replace(builders.hold(name, node), shares=(share,))
+
+
+def crowded(book: ledger.Ledger) -> ledger.Ledger:
+    """Leave 50 GiB on n1 and 40 on n2."""
+    book.pod_bound(use("n1", 30, "a"))
+    book.pod_bound(use("n2", 40, "b"))
+    return book
+
+
+def waits(book: ledger.Ledger, name: str = "p", gib: int = WANTED) -> backlog.Candidate:
+    """Have a pod wait for more than any card has left."""
+    asks = builders.request(requests.Gpus(1, core=CORE, memory=gib * builders.GIB))
+    return books.wait(book, name, request=asks)
+
+
+def fill(book: ledger.Ledger) -> None:
+    """Leave 5 GiB on n1: the counts stay what they are."""
+    book.pod_over("uid-a")
+    book.pod_bound(use("n1", 75, "c"))
+
+
+def said(found: reasons.Reasons, book: ledger.Ledger) -> dict[str, str]:
+    """Make a round, and give what is said of each pod."""
+    answers = books.decide(book, 1e6)
+    found.new_round()
+    told: dict[str, str] = {}
+    for answer in answers:
+        assert isinstance(answer, decisions.Wait)
+        candidate = book.waiting.get(answer.uid)
+        assert candidate is not None
+        told[candidate.name] = found.sentence(candidate, answer)
+    return told
+
+
+def later(found: reasons.Reasons, now: float) -> dict[str, str]:
+    """Give what is said in a quiet round."""
+    found.new_round()
+    return {candidate.name: message for candidate, message in found.later(now)}
+
+
+def closely(book: ledger.Ledger, candidate: backlog.Candidate) -> str:
+    """Say what is true now."""
+    return explain.sentence(explain.explain(book.places, candidate, rules=book.rules), candidate)
+
+
+# ---------------------------------------------------------------- what becomes old
+
+
+def test_what_has_become_false_is_not_said_again() -> None:
+    """Though the counts are the same, the figures and the nearest node are others."""
+    book = crowded(books.of(2, 1))
+    pod, found = waits(book), reasons.Reasons(book)
+    before = said(found, book)["p"]
+    fill(book)
+
+    after = said(found, book)["p"]
+
+    assert "GPU 0 of n1 has 50 of 60 GiB" in before
+    assert after == closely(book, pod)
+    assert "GPU 0 of n2 has 40 of 60 GiB" in after
+
+
+def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
+    """Nobody decides for the pod again, and it learns all the same; once, and then all is quiet."""
+    book = crowded(books.of(2, 1))
+    pod, found = waits(book), reasons.Reasons(book)
+    said(found, book)
+    assert later(found, 10.0) == {}
+    fill(book)
+
+    assert found.next_look(10.5) == 11.0
+    assert later(found, 10.5) == {}
+    assert later(found, 11.0) == {"p": closely(book, pod)}
+    assert later(found, 12.0) == {}
+    assert found.next_look(13.0) == 14.0
+
+
+def test_everybody_gets_a_look_in_the_end() -> None:
+    """More pods than looks, each asking for something else: no round looks at more, none is forgotten."""
+    book = crowded(books.of(2, 1))
+    pods = [waits(book, f"p{at}", WANTED + at) for at in range(7)]
+    found = reasons.Reasons(book)
+
+    told = said(found, book)
+    assert sum("nearest" in message for message in told.values()) == reasons.CLOSE_LOOKS
+    for at in range(1, 4):
+        news = later(found, 10.0 * at)
+        assert len(news) <= reasons.CLOSE_LOOKS
+        told |= news
+
+    assert told == {pod.name: closely(book, pod) for pod in pods}
+
+
+def test_pods_that_ask_the_same_share_a_look() -> None:
+    """A hundred pods of one kind have their whole sentence at once."""
+    book = crowded(books.of(2, 1))
+    pods = [waits(book, f"p{at}") for at in range(100)]
+
+    told = said(reasons.Reasons(book), book)
+
+    assert told == {pod.name: closely(book, pod) for pod in pods}
+
+
+def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
+    """Room was made: its turn comes, and no sentence about full nodes is written before that."""
+    book = crowded(books.of(2, 1))
+    waits(book)
+    found = reasons.Reasons(book)
+    said(found, book)
+    book.pod_over("uid-a")
+
+    assert later(found, 10.0) == {}
+    assert found.next_look(20.0) == 21.0
+
+
+@timeless.scenario
+async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
+    """A pod that waits for something to be freed is told when the nearest node fills up."""
+    stage = Stage(nodes=2, cards=1)
+    crowded(stage.book)
+    pod = waits(stage.book)
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.teller.told)
+        book = stage.book
+        book.pod_bound(use("n1", 45, "c"))
+        await timeless.at(5.0)
+
+        assert stage.teller.of("p")[-1] == closely(book, pod)
+        assert "GPU 0 of n2" in stage.teller.of("p")[-1]
+
+
+# ---------------------------------------------------------------- what a pod shows already
+
+
+def shown_before(book: ledger.Ledger) -> dict[str, str]:
+    """Give what the pods show of an earlier leader, who had time for all, by uid."""
+    return {entry.candidate.uid: closely(book, entry.candidate) for entry in book.waiting.each()}
+
+
+def test_a_new_leader_keeps_what_is_right() -> None:
+    """It has time for few looks, and says of all pods what they show; the looks come, and change nothing."""
+    book = crowded(books.of(3, 1))
+    book.pod_bound(use("n3", 75, "c"))
+    pods = [waits(book, f"p{at}", WANTED + at) for at in range(7)]
+    shown = shown_before(book)
+    found = reasons.Reasons(book, lambda uid: shown.get(uid, ""))
+
+    assert said(found, book) == {pod.name: shown[pod.uid] for pod in pods}
+    assert [later(found, 10.0 * at) for at in range(1, 6)] == [{}] * 5
+
+
+def test_a_new_leader_does_not_keep_what_the_counts_contradict() -> None:
+    """Other counts are said at once, in few words; what they do not contradict is put right later."""
+    book = crowded(books.of(2, 1))
+    pods = [waits(book, f"p{at}", WANTED + at) for at in range(4)]
+    shown = shown_before(book) | {pods[2].uid: "0/3 nodes fit: 3 are full. Would fit if it asked for less."}
+    shown[pods[3].uid] = "0/2 nodes fit: 2 are full (nearest: n7)."
+    found = reasons.Reasons(book, shown.__getitem__)
+
+    told = said(found, book)
+
+    assert (told["p2"], told["p3"]) == ("0/2 nodes fit: 2 are full", shown[pods[3].uid])
+    assert later(found, 10.0) == {pod.name: closely(book, pod) for pod in pods[2:]}
+
+
+# ---------------------------------------------------------------- how long it takes
+
+
+def test_a_look_has_an_end() -> None:
+    """Sums let the pod in on many nodes and it fits on none: where nobody has looked it does not fit."""
+    count = 400
+    book = books.of(count, 4)
+    for at in range(1, count + 1):
+        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB) for minor in range(4))
+        book.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
+    ask = requests.Gpus(1, core=40, memory=builders.GIB)
+    pod = builders.candidate("p", 1)
+    book.pod_waiting(dataclasses.replace(pod, request=builders.request(*(ask,) * 5)), gated=False)
+    (answer,) = cycle.decide(book.places, book.waiting, 1e6, book.rules)
+    assert isinstance(answer, decisions.Wait)
+    found = reasons.Reasons(book)
+
+    (candidate,) = book.waiting.ready(1e6)
+    message = found.sentence(candidate, answer)
+
+    assert message.startswith(f"0/{count} nodes fit: ")
+    assert "were not looked at to the end" in message

@@ -1,0 +1,62 @@
+"""Candidates for the lead, and a look at the Lease behind their backs."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from berth_crds import names
+from berth_crds.client import api, lease, resources
+from berth_operator.kube import elector
+from support import clock
+from testbed import waiting
+
+TIMING: Final = elector.Timing(duration=6.0, renew_deadline=4.0, retry=1.0)
+QUICK: Final = elector.Timing(duration=1.5, renew_deadline=0.9, retry=0.1)
+
+
+def candidate(
+    session: api.Api, name: str, *, time_: clock.Clock | None = None, timing: elector.Timing = TIMING
+) -> elector.Elector:
+    """Make a candidate; without a clock it lives in real time."""
+    now = time_ or time.monotonic
+    wall = time_.wall if time_ else lambda: dt.datetime.now(dt.UTC)
+    return elector.Elector(session, name, clock=now, wall=wall, timing=timing)
+
+
+async def read(admin: api.Api) -> lease.Lease:
+    """Read the leader's Lease."""
+    where = names.SYSTEM_NAMESPACE
+    return await admin.get(resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=where)
+
+
+async def until_written(admin: api.Api, since: lease.Lease) -> lease.Lease:
+    """Wait until the leader's Lease is another revision, and give that."""
+
+    async def another() -> lease.Lease | None:
+        found = await read(admin)
+        return found if found.metadata.resource_version != since.metadata.resource_version else None
+
+    return await waiting.eventually(another, what="a renewal at the server", seconds=5)
+
+
+async def change(admin: api.Api, **spec: str) -> None:
+    """Write the leader's Lease behind everybody's back."""
+    current = await read(admin)
+    changed = msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, **spec))
+    await admin.replace(resources.LEASES, names.LEADER_LEASE, changed, namespace=names.SYSTEM_NAMESPACE)
+
+
+@contextlib.asynccontextmanager
+async def holding(leader: elector.Elector) -> AsyncIterator[asyncio.Task[None]]:
+    """Renew beside the block."""
+    task = asyncio.create_task(leader.hold())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

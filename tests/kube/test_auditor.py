@@ -1,0 +1,151 @@
+"""The audit finds what the ledger knows wrongly, says so, mends it, and raises no false alarm."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from berth_crds.client import api, errors
+from berth_operator.engine import drift, ledger, watchdog
+from berth_operator.engine.drift import Difference
+from berth_operator.kube import auditor, feeds
+from kube.conftest import Noted
+from support import pods, timeless
+
+LOST, LATE = Difference("hold", "lost"), Difference("waiting", "late")
+
+
+class Audited:
+    """A ledger that follows the cluster, and its audit."""
+
+    def __init__(self, session: api.Api) -> None:
+        self.book = ledger.Ledger(time.monotonic)
+        dog = watchdog.Watchdog(self.book, clock=time.monotonic)
+        self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
+        self.reports: list[int] = []
+        self.auditor = auditor.Auditor(
+            session, self.book, clock=time.monotonic, report=self.reports.append, mend=self.feeds.retell
+        )
+
+
+@pytest.fixture
+async def audited(session: Noted, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Audited]:
+    """Lend a ledger that is up to date."""
+    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.3)
+    lent = Audited(session)
+    task = asyncio.create_task(lent.feeds.run())
+    try:
+        await asyncio.wait_for(lent.feeds.wait_synced(), 20)
+        yield lent
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_ledger_that_is_right_has_no_drift(
+    audited: Audited, admin: api.Api, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Waiting pods and those whose record is missing, as the feeds told them, are what the API has."""
+    yard = pods.Yard(admin, namespace)
+    await yard.create(pods.manifest("waits", cards=1))
+    await yard.create(pods.manifest("withholds", cards=1, nodeName="n-1"))
+    await audited.feeds.refresh()
+    caplog.clear()
+
+    assert await audited.auditor.audit() == ()
+    assert audited.reports == [0]
+    await yard.delete("withholds")
+    assert "withholds" not in caplog.text, "what was warned of already is not warned of at every audit"
+
+
+async def test_drift_is_told_and_mended(
+    audited: Audited, admin: api.Api, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A waiting pod that the ledger lost is found by the audit, reported, and known again afterwards."""
+    candidate = await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
+    await audited.feeds.refresh()
+    audited.book.pod_over(candidate.uid)
+
+    found = await audited.auditor.audit()
+
+    assert Difference("waiting", candidate.uid) in found
+    assert audited.reports == [len(found)]
+    assert f"waiting {candidate.uid}" in caplog.text
+    assert candidate.uid in audited.book.waiting
+    assert await audited.auditor.audit() == ()
+    assert audited.reports[-1] == 0
+
+
+class Staged(auditor.Auditor):
+    """An audit whose looks find what was laid out."""
+
+    def __init__(self, *looks: tuple[Difference, ...] | errors.ClientError) -> None:
+        self.looks = list(looks)
+        self.reports: list[int] = []
+        self.mended = 0
+        # The session is not used: nothing is read.
+        super().__init__(
+            None,  # type: ignore[arg-type]
+            ledger.Ledger(time.monotonic),
+            clock=time.monotonic,
+            report=self.reports.append,
+            mend=self._note,
+        )
+
+    async def _note(self) -> None:
+        self.mended += 1
+
+    async def _look(self) -> tuple[drift.Difference, ...]:
+        found = self.looks.pop(0)
+        if isinstance(found, errors.ClientError):
+            raise found
+        return found
+
+
+@timeless.scenario
+async def test_what_differs_once_is_on_its_way() -> None:
+    """Only what both looks find is drift: a pod that came in between is not."""
+    staged = Staged((LOST, LATE), (LOST,))
+
+    assert await staged.audit() == (LOST,)
+    assert (staged.reports, staged.mended) == ([1], 1)
+
+
+@timeless.scenario
+async def test_two_passing_differences_are_no_alarm() -> None:
+    """Each look finds something else: none of it has lasted."""
+    staged = Staged((LATE,), (LOST,))
+
+    assert await staged.audit() == ()
+    assert (staged.reports, staged.mended) == ([0], 0)
+
+
+@timeless.scenario
+async def test_a_passing_difference_is_no_alarm() -> None:
+    """Nothing is reported or read anew because of an event that had not come yet."""
+    staged = Staged((LATE,), ())
+
+    assert await staged.audit() == ()
+    assert (staged.reports, staged.mended) == ([0], 0)
+
+
+@timeless.scenario
+async def test_an_audit_that_cannot_read_comes_later() -> None:
+    """A server that is away ends nothing, and is no drift; the next audit is made in its time."""
+    staged = Staged(errors.Unreachable("away", ambiguous=False), ())
+
+    async with timeless.beside(staged.run(60.0)):
+        await timeless.at(61.0)
+        assert staged.reports == []
+        await timeless.at(121.0)
+
+    assert staged.reports == [0]
+
+
+def test_a_crowd_of_differences_is_counted() -> None:
+    """The log names some and counts the others."""
+    many = tuple(Difference("hold", f"uid-{at}") for at in range(12))
+
+    assert auditor.told(many).endswith("hold uid-9 and 2 more")
+    assert auditor.told(many[:1]) == "hold uid-0"

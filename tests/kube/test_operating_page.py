@@ -1,0 +1,57 @@
+"""The page for those who keep the operator running says what is so."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth_agent import settings as agent
+from berth_operator import app, metrics, settings
+from berth_operator.engine import pace, stock
+from berth_operator.kube import events
+from engine import books
+
+PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "operating.md").read_text()
+
+
+def test_its_metrics_exist() -> None:
+    """Each metric that it names is among those that the operator shows."""
+    measured = metrics.Metrics()
+    measured.watch(lambda: stock.take(books.of(), 0.0))
+    shown = set(
+        re.findall(r"^(berth_\w+?)(?:_bucket|_count|_sum)?(?:\{| )", measured.text().decode(), re.MULTILINE)
+    )
+    named = set(re.findall(r"`(berth_\w+)`", PAGE))
+
+    assert named
+    assert named - shown == set()
+
+
+def test_its_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each flag that it names is one of the operator's, or of the agent's."""
+    with pytest.raises(SystemExit):
+        settings.parse(["--help"], {})
+    with pytest.raises(SystemExit):
+        agent.parse(["--help"], {}, host="here")
+    text = capsys.readouterr().out
+    named = set(re.findall(r"`(--[a-z-]+)`", PAGE))
+
+    assert named
+    assert [flag for flag in named if f"  {flag} " not in text] == []
+
+
+def test_its_figures_are_those_of_the_code() -> None:
+    """What it says of limits and times is what the operator does."""
+    plain = settings.Settings()
+
+    assert f"(`--lease-duration`, {plain.lease_duration:g} s)" in PAGE
+    assert f"waited out ({app.SETTLE_SECONDS:g} s)" in PAGE
+    assert f"`--binds-at-once` ({plain.binds_at_once})" in PAGE
+    assert f"`--retry-period` ({plain.retry_period:g} s)" in PAGE
+    assert f"`--audit-period` ({plain.audit_period / 60:g} min)" in PAGE
+    assert f"{app.ASIDE['meanwhile']:g} a second while binds are under way" in PAGE
+    assert f"{app.ASIDE['otherwise']:g} otherwise" in PAGE
+    assert f"beyond {events.MOST_QUEUED} waiting ones" in PAGE
+    assert f"exit code {app.EXIT_LOST}" in PAGE
+    assert pace.LONGEST_REST_SECONDS == 60, "at most a minute"

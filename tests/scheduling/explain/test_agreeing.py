@@ -1,0 +1,53 @@
+"""Whether what a pod shows already says what the counts say, whoever wrote it and however long it is."""
+
+import pytest
+
+from berth_operator.scheduling import explain
+from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.devices import requests
+from scheduling.explain import scenes
+
+FULL = Count(Reason.FULL, "", 2)
+CORDONED = Count(Reason.UNSCHEDULABLE, "", 1)
+UNDECIDED = Count(Reason.UNDECIDED, "", 1)
+POD = scenes.pod(requests.Gpus(1))
+
+AGREEING = [
+    pytest.param("0/3 nodes fit: 2 are full; 1 is cordoned", (FULL, CORDONED), id="the same"),
+    pytest.param(
+        "0/3 nodes fit: 2 are full (nearest: n1 has 1 of 2 cards free); 1 is cordoned. Would fit if"
+        " n2 were uncordoned.",
+        (FULL, CORDONED),
+        id="the same, and more",
+    ),
+    pytest.param("0/3 nodes fit: 3 are full. Would fit if …", (FULL, UNDECIDED), id="decided before"),
+]
+CONTRADICTING = [
+    pytest.param("0/3 nodes fit: 2 are full.", (FULL, CORDONED), id="less"),
+    pytest.param("0/2 nodes fit: 2 are full; 1 is cordoned.", (FULL,), id="too much"),
+    pytest.param("0/2 nodes fit: 2 are fully booked", (FULL,), id="another word"),
+    pytest.param("", (FULL,), id="nothing"),
+    pytest.param("0/2 nodes are available.", (FULL,), id="of somebody else"),
+    pytest.param("0/4 nodes fit: 4 are full", (FULL, UNDECIDED), id="of other nodes"),
+]
+
+
+@pytest.mark.parametrize(("said", "counts"), AGREEING)
+def test_what_is_said_besides_is_no_matter(said: str, counts: tuple[Count, ...]) -> None:
+    """The nearest and what would help may stand between and after the counts."""
+    assert explain.agrees(said, counts, POD)
+
+
+@pytest.mark.parametrize(("said", "counts"), CONTRADICTING)
+def test_other_counts_are_contradicted(said: str, counts: tuple[Count, ...]) -> None:
+    """Each count must be there, and no other."""
+    assert not explain.agrees(said, counts, POD)
+
+
+def test_every_reason_agrees_with_its_own_words() -> None:
+    """What is made of counts agrees with them, also where there are too many for a sentence."""
+    counts = tuple(Count(reason, "", 2) for reason in Reason if reason is not Reason.NO_NODES)
+
+    assert explain.agrees(explain.brief(counts, POD), counts, POD)
+    for one in counts:
+        assert explain.agrees(explain.brief((one,), POD), (one,), POD), one

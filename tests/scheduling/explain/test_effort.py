@@ -1,0 +1,84 @@
+"""A close look has an end: what was not looked at is called so, and never counted among what fits."""
+
+import dataclasses
+
+import pytest
+
+from berth_operator.scheduling import backlog, explain, inventory, policy, search
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.explain import findings
+from scheduling.explain import clusters, scenes
+
+NODES = 60
+LITTLE = 200  # Steps, enough for a few of the nodes.
+
+
+def crowd(core: int) -> inventory.Inventory:
+    """Make nodes on each of whose cards so much is used."""
+    picture = clusters.empty()
+    for at in range(NODES):
+        name = f"n{at}"
+        picture.put_node(scenes.node(name))
+        picture.put_device(scenes.device(name, 4))
+        picture.set_silent(name, silent=False)
+        shares = (scenes.share(minor, core, 1, at=name) for minor in range(4))
+        picture.charge(scenes.hold(f"h{at}", *shares, at=name))
+    return picture
+
+
+def puzzling() -> backlog.Candidate:
+    """Make a pod whose place sums cannot tell: two kinds of shares that do not add up."""
+    pod = scenes.pod(requests.Gpus(1, core=40, memory=scenes.GIB))
+    (one,) = pod.request.containers
+    many = tuple(dataclasses.replace(one, name=f"c{at}") for at in range(5))
+    return dataclasses.replace(pod, request=dataclasses.replace(pod.request, containers=many))
+
+
+def asked(picture: inventory.Inventory, effort: allocator.Effort) -> explain.Explanation:
+    """Explain with little time."""
+    return explain.explain(search.Search(picture), puzzling(), rules=policy.Policy(), effort=effort)
+
+
+def undecided(told: explain.Explanation) -> int:
+    """Count the nodes that nobody has looked at."""
+    return sum(one.nodes for one in told.counts if one.reason is Reason.UNDECIDED)
+
+
+def test_what_was_not_looked_at_does_not_fit() -> None:
+    """Sums let it in everywhere and no node takes it: none is said to fit, looked at or not."""
+    told = asked(crowd(40), allocator.Effort(LITTLE))
+
+    assert 0 < undecided(told) < NODES
+    assert (told.fits, sum(one.nodes for one in told.counts)) == (0, told.total)
+    said = explain.sentence(told, puzzling())
+    assert said.startswith(f"0/{NODES} nodes fit: ")
+    assert f"{undecided(told)} were not looked at to the end" in said
+
+
+def test_more_nodes_may_fit_than_were_looked_at() -> None:
+    """Where all would take it, those are counted that were looked at, and the others may fit as well."""
+    told = asked(crowd(10), allocator.Effort(LITTLE))
+
+    assert 0 < told.fits == NODES - undecided(told) < NODES
+    assert explain.sentence(told, puzzling()).startswith(f"at least {told.fits}/{NODES} nodes fit: ")
+    assert f"fits on at least {told.fits} of {NODES} nodes" in explain.table(told)
+
+
+@pytest.mark.parametrize("steps", [1, 50, LITTLE, 1000])
+def test_effort_is_kept(steps: int) -> None:
+    """Everything together takes no more than was given, but for what was under way when it ran out."""
+    effort = allocator.Effort(steps)
+
+    asked(crowd(40), effort)
+
+    assert effort.left > -search.STEPS_A_NODE // 5
+
+
+@pytest.mark.parametrize("steps", [1, 50, LITTLE, 400, 1000])
+def test_little_effort_tells_nothing_empty(steps: int) -> None:
+    """However early it ends, what is called nearest says what it lacks."""
+    told = asked(crowd(40), allocator.Effort(steps))
+
+    assert told.nearest is None or told.nearest.whys or told.nearest.measures
+    assert not any(isinstance(one, findings.Drop) for one in told.changes)

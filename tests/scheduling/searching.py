@@ -1,0 +1,26 @@
+"""What tests of the search share: the usual rules and shares, a look for a place, and what it gave."""
+
+from typing import Final
+
+import hypothesis
+
+from berth_operator.scheduling import backlog, decisions, inventory, policy, search
+from berth_operator.scheduling.devices import requests
+from support import worlds
+
+RULES: Final = policy.Policy()
+HALF: Final = requests.Gpus(1, core=50, ratio=50)
+TENTH: Final = requests.Gpus(1, core=10, ratio=10)
+THOROUGH: Final = hypothesis.settings(worlds.PROPERTY, max_examples=100)
+
+
+def place(
+    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy = RULES
+) -> decisions.Placement | None:
+    """Look for a place."""
+    return search.Search(picture).place(candidate.request, candidate.demand, rules=rules)
+
+
+def minors(placement: decisions.Placement | None) -> list[int] | None:
+    """List the minors of a placement."""
+    return None if placement is None else [share.minor for share in worlds.given(placement)]

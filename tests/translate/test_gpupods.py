@@ -1,0 +1,127 @@
+"""A GpuPod is read by the rules of the record that it copies; what cannot be read names nothing."""
+
+from typing import Any
+
+import pytest
+
+from berth_crds import wire
+from berth_operator.scheduling import decisions, naming
+from berth_operator.translate import gpupods, pods, raw
+from support import builders
+from translate import manifests
+
+CARD = wire.HeldCard("GPU-n1-0", 0, "gpu", 100, 5)
+
+
+def of(*containers: wire.HoldingContainer) -> wire.GpuPod:
+    """Give a GpuPod of these."""
+    return wire.GpuPod(wire.Meta("p", "ml"), wire.GpuPodSpec("n1", "uid-p", containers))
+
+
+def held(*cards: wire.HeldCard, name: str = "main") -> wire.HoldingContainer:
+    """Give a container that holds these."""
+    return wire.HoldingContainer(name, cards)
+
+
+def test_every_field_of_a_device_is_read() -> None:
+    """Type, profile and function count as they do in the record on the pod."""
+    nic = wire.HeldCard("nic-0", 1, "rdma", 50, 0, vf="0000:1f:00.2")
+    part = wire.HeldCard("MIG-0", 3, "gpu", 100, 10, model="A100", profile="1g.10gb")
+
+    found = gpupods.named(of(held(CARD, nic), held(part, name="side")))
+
+    assert found == naming.Named(
+        "ml/p",
+        "uid-p",
+        "n1",
+        (
+            decisions.Grant(
+                "main",
+                (
+                    decisions.Share("GPU-n1-0", 0, 100, 5),
+                    decisions.Share("nic-0", 1, 50, 0, "rdma", function="0000:1f:00.2"),
+                ),
+            ),
+            decisions.Grant("side", (decisions.Share("MIG-0", 3, 100, 10, profile="1g.10gb"),)),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [pytest.param(of(), id="no containers"), pytest.param(of(held()), id="a container without devices")],
+)
+def test_one_without_devices_is_read_and_names_none(thing: wire.GpuPod) -> None:
+    """The agent writes it so where it could not read the allocation either: that is no fault."""
+    assert gpupods.named(thing) == naming.Named("ml/p", "uid-p", "n1")
+
+
+FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
+    "compute below nothing": (
+        of(held(wire.HeldCard("GPU-n1-0", 0, "gpu", -100, 5))),
+        "containers.main.gpu[0].core: expected 0 to 100, found -100",
+    ),
+    "more compute than a card has": (
+        of(held(wire.HeldCard("GPU-n1-0", 0, "gpu", 101, 5))),
+        "containers.main.gpu[0].core: expected 0 to 100, found 101",
+    ),
+    "memory below nothing": (
+        of(held(wire.HeldCard("GPU-n1-0", 0, "gpu", 100, -5))),
+        f"containers.main.gpu[0].memory: expected 0 to {2**63 - 1}, found -5",
+    ),
+    "no uuid": (
+        of(held(wire.HeldCard("", 0, "gpu", 100, 5))),
+        "containers.main.gpu[0].uuid: not a well-formed name: ''",
+    ),
+    "a device named twice": (of(held(CARD, CARD)), "containers.main.gpu: a device is named twice"),
+    "a container named twice": (of(held(CARD), held(CARD)), "container main is given twice"),
+    "no node": (
+        wire.GpuPod(wire.Meta("p", "ml"), wire.GpuPodSpec("", "uid-p", (held(CARD),))),
+        "node: not a well-formed name: ''",
+    ),
+}
+
+
+@pytest.mark.parametrize(("thing", "fault"), FAULTS.values(), ids=list(FAULTS))
+def test_what_cannot_be_trusted_names_nothing(thing: wire.GpuPod, fault: str) -> None:
+    """A share that is misread would look free: the whole GpuPod is refused, with the field that is wrong."""
+    assert gpupods.named(thing) == fault
+
+
+# ---------------------------------------------------------------- for which pods it counts
+
+ON_NODE: dict[str, Any] = {"nodeName": "n1"}
+INIT: dict[str, Any] = {"initContainers": [builders.container("i", 1)]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(
+            manifests.pod(gpus=2, **ON_NODE, **INIT),
+            naming.Nameless((("i", False), ("main", True)), 2),
+            id="no record",
+        ),
+        pytest.param(
+            manifests.pod(gpus=2, annotations=manifests.record("n2", main=[0]), **ON_NODE),
+            naming.Nameless((("main", True),), 2),
+            id="a record of another node",
+        ),
+        pytest.param(
+            manifests.pod(gpus=3, annotations=manifests.record("n1", main=[0]), **ON_NODE),
+            None,
+            id="a record that names too few cards",
+        ),
+        pytest.param(
+            manifests.pod(gpus=1, annotations=manifests.record("n1", main=[0]), **ON_NODE),
+            None,
+            id="a record",
+        ),
+        pytest.param(manifests.pod(**ON_NODE), None, id="nothing asked"),
+    ],
+)
+def test_it_counts_where_the_own_record_cannot_be_read(
+    pod: raw.Pod, expected: naming.Nameless | None
+) -> None:
+    """A pod with a readable record, and one that asks for nothing, take nothing from a GpuPod."""
+    assert pods.bound(pod).nameless == expected
