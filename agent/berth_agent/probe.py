@@ -244,6 +244,14 @@ class Listener(Protocol):
         """Say, without waiting, whether there is something to look at; never asked beside a look."""
 
 
+@runtime_checkable
+class Closer(Protocol):
+    """A probe that holds something open between looks."""
+
+    def close(self) -> None:
+        """Let go of it; never asked beside a look."""
+
+
 class Probe(Protocol):
     """Something that can look at the cards of one node."""
 

@@ -23,6 +23,7 @@ from berth_agent.gpupods import residents
 log = logging.getLogger(__name__)
 
 ASKING_SECONDS: Final = 1.0
+THREAD: Final = "probe"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Sampler:
         return dataclasses.replace(look, outcome=dataclasses.replace(look.outcome, xids=xids))
 
     def close(self) -> None:
-        """Let the thread end once it has nothing to do."""
+        """Let the thread end, and the probe be closed, once the look that is under way is over."""
         self._requests.put(None)
 
     def _ask(self) -> asyncio.Future[Look]:
@@ -94,7 +95,7 @@ class Sampler:
 
         self._requests.put(lambda found: _call(loop, settle, found))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, args=[loop], name="probe", daemon=True)
+            self._thread = threading.Thread(target=self._serve, args=[loop], name=THREAD, daemon=True)
             self._thread.start()
         return look
 
@@ -103,6 +104,8 @@ class Sampler:
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         while (answer := self._next(loop)) is not None:
             answer(_guarded(self._probe, self._procfs))
+        if isinstance(self._probe, probe.Closer):
+            self._probe.close()
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> Request | None:
         """Wait for the next look; if there is news meanwhile, tell it once."""

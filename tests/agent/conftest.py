@@ -262,11 +262,14 @@ class Scene:
         what: str,
         seconds: float = PATIENCE,
     ) -> T:
-        async def found() -> T | None:
-            thing = await read()
-            return thing if thing is not None and holds(thing) else None
+        last: T | None = None
 
-        return await waiting.eventually(found, what=what, seconds=seconds)
+        async def found() -> T | None:
+            nonlocal last
+            last = await read()
+            return last if last is not None and holds(last) else None
+
+        return await waiting.eventually(found, what=what, seconds=seconds, instead=lambda: last)
 
     # What the administrator does.
 

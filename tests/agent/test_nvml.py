@@ -6,6 +6,7 @@ others with it, and nothing that is served is older than the look that serves it
 """
 
 import collections
+import contextlib
 import datetime as dt
 import os
 import subprocess
@@ -313,14 +314,13 @@ async def test_call_that_hangs_on_one_card_holds_up_one_look(place: nodes.Place)
     looking = rig.start()
     before = nodes.look(looking)
     rig.machine.hang("nvmlDeviceGetMemoryInfo", card=6)
-    asking = sampler.Sampler(looking, deadline=0.1)
+    with contextlib.closing(sampler.Sampler(looking, deadline=0.1)) as asking:
+        for _ in range(3):
+            outcome = (await asking.sample()).outcome
+            assert isinstance(outcome, probe.SourceFailed) and outcome.reason == "Hung"
+        rig.machine.release("nvmlDeviceGetMemoryInfo", card=6)
 
-    for _ in range(3):
-        outcome = (await asking.sample()).outcome
-        assert isinstance(outcome, probe.SourceFailed) and outcome.reason == "Hung"
-    rig.machine.release("nvmlDeviceGetMemoryInfo", card=6)
+        async def is_whole_again() -> bool:
+            return (await asking.sample()).outcome == before
 
-    async def is_whole_again() -> bool:
-        return (await asking.sample()).outcome == before
-
-    await waiting.eventually(is_whole_again, what="a look that does not hang")
+        await waiting.eventually(is_whole_again, what="a look that does not hang")

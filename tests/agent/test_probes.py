@@ -4,6 +4,7 @@ With BERTH_TEST_GPU set (`make test-gpu`) the cards of this machine join the nod
 looked at and never broken.
 """
 
+import contextlib
 import datetime as dt
 import itertools
 import re
@@ -242,15 +243,14 @@ async def test_a_hung_source_is_told_and_recovers(rig: nodes.Rig) -> None:
     source = rig.start()
     before = nodes.look(source)
     rig.hang()
-    asking = sampler.Sampler(source, deadline=0.2)
+    with contextlib.closing(sampler.Sampler(source, deadline=0.2)) as asking:
+        for _ in range(2):
+            hung = (await asking.sample()).outcome
+            assert isinstance(hung, probe.SourceFailed)
+            assert hung.reason == "Hung"
+        rig.mend()
 
-    for _ in range(2):
-        hung = (await asking.sample()).outcome
-        assert isinstance(hung, probe.SourceFailed)
-        assert hung.reason == "Hung"
-    rig.mend()
+        async def is_whole_again() -> bool:
+            return (await asking.sample()).outcome == before
 
-    async def is_whole_again() -> bool:
-        return (await asking.sample()).outcome == before
-
-    await waiting.eventually(is_whole_again, what="a look that does not hang")
+        await waiting.eventually(is_whole_again, what="a look that does not hang")

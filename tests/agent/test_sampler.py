@@ -1,10 +1,11 @@
 """A probe that hangs or fails is one failed source, and never a second thread or a dead agent."""
 
 import asyncio
+import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,16 +40,28 @@ async def gate() -> AsyncIterator[Gate]:
     gate.open.set()
 
 
-async def test_sample_is_what_the_probe_gave() -> None:
+Asker = Callable[..., sampler.Sampler]
+
+
+@pytest.fixture
+def ask() -> Iterator[Asker]:
+    """Lend a maker of samplers, and close them."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *probes, **options: stack.enter_context(
+            contextlib.closing(sampler.Sampler(*probes, **options))
+        )
+
+
+async def test_sample_is_what_the_probe_gave(ask: Asker) -> None:
     """A probe that answers in time is simply quoted."""
-    asking = sampler.Sampler(simulated.SimulatedProbe(CARDS, simulated.FaultFile(None, "n1")), deadline=5)
+    asking = ask(simulated.SimulatedProbe(CARDS, simulated.FaultFile(None, "n1")), deadline=5)
 
     assert (await asking.sample()).outcome == CARDS
 
 
-async def test_hung_probe_is_a_failed_source_and_not_asked_twice(gate: Gate) -> None:
+async def test_hung_probe_is_a_failed_source_and_not_asked_twice(gate: Gate, ask: Asker) -> None:
     """A look past its deadline gives `Hung`; the next ones neither start another nor wait for it again."""
-    asking = sampler.Sampler(gate, deadline=0.05)
+    asking = ask(gate, deadline=0.05)
 
     first = await asking.sample()
     started = time.monotonic()
@@ -61,9 +74,9 @@ async def test_hung_probe_is_a_failed_source_and_not_asked_twice(gate: Gate) -> 
     assert time.monotonic() - started < 20 * 0.05
 
 
-async def test_probe_that_recovers_is_asked_anew(gate: Gate) -> None:
+async def test_probe_that_recovers_is_asked_anew(gate: Gate, ask: Asker) -> None:
     """After a hang the old look's answer is dropped, and a fresh look counts."""
-    asking = sampler.Sampler(gate, deadline=0.05)
+    asking = ask(gate, deadline=0.05)
     await asking.sample()
     gate.open.set()
 
@@ -74,20 +87,20 @@ async def test_probe_that_recovers_is_asked_anew(gate: Gate) -> None:
     assert gate.looks == 2
 
 
-async def test_probe_that_raises_is_a_failed_source(caplog: pytest.LogCaptureFixture) -> None:
+async def test_probe_that_raises_is_a_failed_source(caplog: pytest.LogCaptureFixture, ask: Asker) -> None:
     """A fault in the probe's code is told in the condition and in the log."""
 
     class Faulty:
         def sample(self) -> probe.Outcome:
             raise ZeroDivisionError("by zero")
 
-    outcome = await sampler.Sampler(Faulty(), deadline=5).sample()
+    outcome = await ask(Faulty(), deadline=5).sample()
 
     assert outcome.outcome == probe.SourceFailed("ProbeFailed", "ZeroDivisionError: by zero")
     assert "the probe failed" in caplog.text
 
 
-async def test_processes_come_with_their_places(tmp_path: Path) -> None:
+async def test_processes_come_with_their_places(tmp_path: Path, ask: Asker) -> None:
     """A probe that can tell processes is asked for them, and those that are still there have a place."""
 
     class Crowded:
@@ -100,12 +113,14 @@ async def test_processes_come_with_their_places(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "cgroup").write_text("0::/\n")
 
-    look = await sampler.Sampler(Crowded(), deadline=5, procfs=tmp_path).sample()
+    look = await ask(Crowded(), deadline=5, procfs=tmp_path).sample()
 
     assert look.crowd == (residents.Resident(processes.Process(7, "GPU-a"), cgroups.HOST),)
 
 
-async def test_fault_in_telling_processes_leaves_the_cards(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_in_telling_processes_leaves_the_cards(
+    caplog: pytest.LogCaptureFixture, ask: Asker
+) -> None:
     """Cards that were read stand, and of processes nothing is known."""
 
     class Faulty:
@@ -115,7 +130,7 @@ async def test_fault_in_telling_processes_leaves_the_cards(caplog: pytest.LogCap
         def processes(self) -> tuple[processes.Process, ...]:
             raise ZeroDivisionError
 
-    look = await sampler.Sampler(Faulty(), deadline=5).sample()
+    look = await ask(Faulty(), deadline=5).sample()
 
     assert look == sampler.Look(CARDS, None)
     assert "cannot tell the processes" in caplog.text
@@ -153,11 +168,11 @@ def xids(outcome: probe.Outcome) -> tuple[probe.Xid, ...]:
     return outcome.xids
 
 
-async def test_news_is_told_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_news_is_told_between_looks(monkeypatch: pytest.MonkeyPatch, ask: Asker) -> None:
     """An error does not wait for the next tick: who samples hears of it, once for each look."""
     monkeypatch.setattr(sampler, "ASKING_SECONDS", 0.01)
     chatty, heard = Chatty(), asyncio.Event()
-    asking = sampler.Sampler(chatty, deadline=5, stirred=heard.set)
+    asking = ask(chatty, deadline=5, stirred=heard.set)
     await asking.sample()
 
     chatty.told.append(FALLEN)
@@ -170,10 +185,10 @@ async def test_news_is_told_between_looks(monkeypatch: pytest.MonkeyPatch) -> No
     assert xids((await asking.sample()).outcome) == (FALLEN, WORN)
 
 
-async def test_errors_told_to_a_look_that_hung_are_not_lost() -> None:
+async def test_errors_told_to_a_look_that_hung_are_not_lost(ask: Asker) -> None:
     """What a look past its deadline was told comes with the next one that succeeds, and only once."""
     chatty = Chatty()
-    asking = sampler.Sampler(chatty, deadline=0.05)
+    asking = ask(chatty, deadline=0.05)
     chatty.told.append(FALLEN)
     chatty.open.clear()
     await asking.sample()
@@ -188,10 +203,10 @@ async def test_errors_told_to_a_look_that_hung_are_not_lost() -> None:
     assert xids((await asking.sample()).outcome) == ()
 
 
-async def test_the_thread_ends_with_the_sampler() -> None:
+async def test_the_thread_ends_with_the_sampler(ask: Asker) -> None:
     """A sampler that is closed leaves no thread behind."""
     before = threading.active_count()
-    asking = sampler.Sampler(Chatty(), deadline=5)
+    asking = ask(Chatty(), deadline=5)
     await asking.sample()
     assert threading.active_count() == before + 1
 
@@ -201,3 +216,25 @@ async def test_the_thread_ends_with_the_sampler() -> None:
         return threading.active_count() == before
 
     await waiting.eventually(gone, what="the thread to end")
+
+
+async def test_what_a_probe_holds_open_is_closed_after_its_last_look(ask: Asker, gate: Gate) -> None:
+    """A sampler that is closed while a look goes on closes the probe too, and not beside that look."""
+    closed = threading.Event()
+
+    class Holding:
+        def sample(self) -> probe.Outcome:
+            assert not closed.is_set()
+            return gate.sample()
+
+        def close(self) -> None:
+            closed.set()
+
+    asking = ask(Holding(), deadline=0.05)
+    await asking.sample()
+    asking.close()
+    assert not closed.is_set()
+
+    gate.open.set()
+
+    assert await asyncio.to_thread(closed.wait, 5)

@@ -32,14 +32,20 @@ def until(condition: Callable[[], T | None], *, what: str, seconds: float = 15.0
         time.sleep(PAUSE)
 
 
-async def eventually(condition: Callable[[], Awaitable[T | None]], *, what: str, seconds: float = 15.0) -> T:
-    """Await `condition` until it returns something true, and return that."""
+async def eventually(
+    condition: Callable[[], Awaitable[T | None]],
+    *,
+    what: str,
+    seconds: float = 15.0,
+    instead: Callable[[], object] | None = None,
+) -> T:
+    """Await `condition` until it returns something true, and return that; `instead` tells what was there."""
     deadline = time.monotonic() + seconds
     while True:
         if result := await condition():
             return result
         if time.monotonic() > deadline:
-            raise TimedOut(_sentence(what, seconds))
+            raise TimedOut(_sentence(what, seconds) + (f"; there was {instead()}" if instead else ""))
         await asyncio.sleep(PAUSE)
 
 

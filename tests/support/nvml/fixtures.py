@@ -3,14 +3,17 @@
 import contextlib
 import os
 import pathlib
+import threading
 from collections.abc import Iterator
 from typing import Final
 
 import pynvml
 import pytest
 
+from berth_agent import sampler
 from support.nvml import build, machine, presets
 
+PATIENCE_SECONDS: Final = 10.0
 REAL: Final = "BERTH_TEST_GPU"  # Set where the tests shall run on the cards of this machine.
 
 
@@ -34,6 +37,16 @@ def running(
     try:
         yield made
     finally:
+        made.release_all()
+        _await_probes()
         with contextlib.suppress(pynvml.NVMLError_Uninitialized):
             while True:
                 pynvml.nvmlShutdown()
+
+
+def _await_probes() -> None:
+    """Wait for looks that outlive their agent: one that goes on would open the library for the next test."""
+    for thread in threading.enumerate():
+        if thread.name == sampler.THREAD:
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive(), "a sampler was not closed"

@@ -100,7 +100,7 @@ class Machine:
 
     def reset(self, card: int) -> None:
         """Reset a card: who knew it must initialise anew."""
-        self._count_up(f"card.{card}.reset")
+        self.change({f"card.{card}.reset": self._one_more(f"card.{card}.reset")})
 
     def raise_xid(self, card: int, xid: int, *, at: tuple[int, int] | None = None) -> None:
         """Have the driver tell an error (XID) of a card, or of one MIG instance of it."""
@@ -127,17 +127,20 @@ class Machine:
         """Let a call go on."""
         self.change({_key("hang", call, card): None})
 
+    def release_all(self) -> None:
+        """Let every call go on."""
+        self.change({key: None for key in self.read() if "hang." in key})
+
     def unload(self, code: int = NOT_LOADED) -> None:
         """Take the driver away: every call answers this error."""
         self.change({"driver.error": code})
 
     def load(self) -> None:
         """Load the driver, anew if it was there."""
-        self.change({"driver.error": None})
-        self._count_up("driver.reset")
+        self.change({"driver.error": None, "driver.reset": self._one_more("driver.reset")})
 
-    def _count_up(self, key: str) -> None:
-        self.change({key: int(self.read().get(key, "0")) + 1})
+    def _one_more(self, key: str) -> int:
+        return int(self.read().get(key, "0")) + 1
 
     # What the kernel tells.
 
