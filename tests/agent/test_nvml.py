@@ -8,10 +8,11 @@ others with it, and nothing that is served is older than the look that serves it
 import collections
 import contextlib
 import datetime as dt
+import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ import pynvml
 import pytest
 
 from berth_agent import describe, probe, sampler
-from berth_agent.nvml import source
+from berth_agent.nvml import calls, source
 from berth_crds import device, vocabulary
 from support import nodes
 from support.nvml import build, fixtures, machine, presets
@@ -129,6 +130,41 @@ def test_driver_loaded_anew_between_looks_is_not_noticed(place: nodes.Place) -> 
     assert nodes.failed(looking).reason == "Uninitialized"
     rig.machine.fail("nvmlDeviceGetCount_v2", None)
     assert nodes.look(looking) == before
+
+
+@pytest.mark.parametrize("remainder", range(5))
+def test_driver_loaded_anew_in_the_middle_of_a_look_blames_no_card(
+    place: nodes.Place, monkeypatch: pytest.MonkeyPatch, remainder: int
+) -> None:
+    """Cards that answer nothing because the library is outdated are not lost: it is opened anew."""
+    rig = place(presets.DGX_A100)
+    with contextlib.closing(rig.start()) as looking:
+        before = nodes.look(looking)
+        for number in itertools.count(remainder, 25):
+            with at_call(number, rig.machine.load, monkeypatch) as done:
+                found = looking.sample()
+            if not done:
+                assert number > len(before.cards), "a look makes more calls than there are cards"
+                return
+            assert isinstance(found, probe.SourceFailed) or found == before
+            assert looking.sample() == before
+
+
+@contextlib.contextmanager
+def at_call(number: int, deed: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Do something just before that call of NVML, counted from now on; the list tells whether it was."""
+    real, made = calls.ask, itertools.count()
+    done: list[bool] = []
+
+    def ask(call: Callable[..., Any], *arguments: Any) -> Any:
+        if next(made) == number:
+            deed()
+            done.append(True)
+        return real(call, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(calls, "ask", ask)
+        yield done
 
 
 def test_new_driver_is_told_at_once(place: nodes.Place) -> None:

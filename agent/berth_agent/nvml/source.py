@@ -93,6 +93,8 @@ class NvmlProbe:
         driver, found = opened.driver(), opened.look()
         readings = tuple(each for each in found if isinstance(each, cards.Reading))
         silent = tuple(each for each in found if isinstance(each, probe.Lost))
+        if silent:
+            opened.driver()  # Cards answer no more when the driver goes, too: then the library says so.
         self._readings = readings
         answering = tuple(opened.linked(readings))
         lost = missing.identify(silent, opened.addresses, answering, self._known)
