@@ -29,8 +29,9 @@ def partitions(cards: Iterable[probe.Card]) -> tuple[probe.Partition, ...]:
     return tuple(itertools.islice(groups, MOST_PARTITIONS))
 
 
-def _by_socket(card: probe.Card) -> tuple[bool, int, int]:
-    return card.module_id is None, card.module_id or 0, card.minor
+def _by_socket(card: probe.Card) -> tuple[bool, int, str, int]:
+    # Neither the index nor the minor says where a card sits: both follow the order in which it was found.
+    return card.module_id is None, card.module_id or 0, card.place.bus_id or "", card.minor
 
 
 def _nvlinks(card: probe.Card) -> dict[str, int | None]:

@@ -1,11 +1,24 @@
 """What the operator makes of the record of a pod that Berth did not place: it knows those very cards."""
 
+import datetime as dt
+from typing import Final
+
+import msgspec
+import pytest
+
+from berth_agent import describe, probe
 from berth_agent.gpupods import record
 from berth_agent.kubelet import ids
-from berth_crds import wire
+from berth_crds import vocabulary, wire
 from berth_operator.scheduling import naming
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, requests, views
 from berth_operator.scheduling.holds import Hold
 from berth_operator.translate import devices, gpupods
+from support import nodes
+from support.nvml import presets
+
+NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 CARDS = tuple(wire.Card(uuid=f"GPU-{one}", type="gpu", minor=at, memory=16) for at, one in enumerate("abcd"))
 DEVICE = devices.device(wire.Device(wire.Meta(name="n1"), wire.DeviceSpec("n1", devices=CARDS)))
@@ -41,3 +54,56 @@ def test_what_is_left_open_stays_withheld() -> None:
 
     assert [one.uuid for one in hold.shares] == ["GPU-b"]
     assert hold.withheld == 1
+
+
+# ---------------------------------------------------------------- sick cards
+
+SHARED = wire.Sharing(vocabulary.SharingStrategy.TIME_SLICING, 4)
+
+
+@pytest.mark.parametrize(
+    ("ask", "sharing"),
+    [(requests.cards(1), None), (requests.Gpus(1, core=10, ratio=10), None), (requests.Replicas(1), SHARED)],
+    ids=["whole card", "share", "replica"],
+)
+def test_each_share_of_a_sick_card_is_refused(
+    place: nodes.Place, ask: requests.Ask, sharing: wire.Sharing | None
+) -> None:
+    """One error closes the card for all who would share it, and not for one of them."""
+    rig = place(presets.A10)
+    looking = rig.start()
+    count = len(list(nodes.look(looking).read()))
+
+    for card in range(count - 1):
+        rig.machine.raise_xid(card, 79)
+    assert not refused(looking, ask, sharing), "one card is left"
+    for card in range(count):
+        rig.machine.raise_xid(card, 79)
+    assert refused(looking, ask, sharing) == {Reason.UNHEALTHY}
+
+
+@pytest.mark.parametrize("profile", ["1g.10gb", "2g.20gb", "3g.40gb"])
+def test_each_instance_of_a_sick_card_is_refused(place: nodes.Place, profile: str) -> None:
+    """An error of one MIG instance, or of the card as a whole, closes all of them."""
+    rig, ask = place(presets.MIG), requests.Instances(profile, 1)
+    looking = rig.start()
+    assert not refused(looking, ask)
+
+    rig.machine.raise_xid(0, 79, at=(1, 0))
+    assert refused(looking, ask) == {Reason.UNHEALTHY}
+
+
+def refused(looking: probe.Probe, ask: requests.Ask, sharing: wire.Sharing | None = None) -> set[Reason]:
+    """Say why the operator refuses to place a pod on the cards as the agent sees them, if it does."""
+    sample = nodes.look(looking)
+    spec = describe.spec(nodes.NODE, sample, None)
+    status = nodes.status(sample, spec, now=NOON)
+    cards = tuple(msgspec.structs.replace(each, sharing=sharing) for each in spec.devices)
+    seen = wire.Device(wire.Meta(name="n1"), msgspec.structs.replace(spec, devices=cards), status)
+    request = requests.Request((requests.ContainerRequest("main", (ask,)),))
+    found = allocator.place(views.View(devices.device(seen), {}), request)
+    return (
+        {each.reason for each in found.against or (found,)}
+        if isinstance(found, allocator.Shortfall)
+        else set()
+    )

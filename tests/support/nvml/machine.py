@@ -10,7 +10,7 @@ NUMA nodes and PCIe roots, and the id of the boot.
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from support.nvml import build, presets
 
 VARIABLE: Final = "BERTH_NVML_STATE"
 LISTINGS: Final = ("bus/pci/devices", "bus/pci/drivers/nvidia")
+PAIRS: Final = ("ancestor", "p2p")  # Tables of what is between two cards.
 BOOT: Final = "6cf3bbc0-7726-46d2-816f-525511292b61"
 
 NOT_LOADED: Final = 9
@@ -98,6 +99,11 @@ class Machine:
     def _address(self, card: int) -> str:
         return self.read()[f"card.{card}.bus"].lower().removeprefix("0000")
 
+    def reorder(self, order: Sequence[int]) -> None:
+        """Have the cards be found in another order from now on: first the one that was `order[0]`."""
+        place = {card: each for each, card in enumerate(order)}
+        self._write({_moved(key, place): value for key, value in self.read().items()})
+
     def reset(self, card: int) -> None:
         """Reset a card: who knew it must initialise anew."""
         self.change({f"card.{card}.reset": self._one_more(f"card.{card}.reset")})
@@ -156,6 +162,16 @@ class Machine:
             link = self.sys / listing / place.name
             link.unlink(missing_ok=True)
             link.symlink_to(os.path.relpath(place, link.parent))
+
+
+def _moved(key: str, place: Mapping[int, int]) -> str:
+    """Name a line of the state as it is called when its cards stand elsewhere."""
+    kind, *rest = key.split(".")
+    if kind == "card":
+        return ".".join((kind, str(place[int(rest[0])]), *rest[1:]))
+    if kind in PAIRS:
+        return ".".join((kind, *map(str, sorted(place[int(each)] for each in rest))))
+    return key
 
 
 def _key(what: str, call: str, card: int | None) -> str:
