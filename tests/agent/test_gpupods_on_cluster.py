@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from berth_agent import simulated
 from berth_crds import wire
-from berth_crds.client import resources
+from berth_crds.client import api, resources
 from testbed import waiting
 
 if TYPE_CHECKING:
-    import pytest
-
     from agent.conftest import Scene
+    from berth_crds.client.resources import Resource
 
 
 async def test_gpupod_follows_its_pod(scene: Scene) -> None:
@@ -113,6 +115,44 @@ async def test_record_changed_by_hand_is_put_right(scene: Scene) -> None:
             "p", lambda it: it.metadata.uid != first.metadata.uid and it.status.phase, what="a new one"
         )
     assert again.spec == first.spec
+
+
+@pytest.mark.parametrize("then", ["gone", "made anew"])
+async def test_record_that_goes_while_it_is_deleted_is_deleted_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Who finds a record gone, or another in its place, is content: he neither tries again nor complains."""
+    await scene.create_node()
+    await scene.admin.apply(resources.GPU_PODS, recorded(scene, scene.node), manager="test")
+    deleted: list[str] = []
+    delete = api.Api.delete
+
+    async def beaten(
+        self: api.Api, resource: Resource, name: str, *, namespace: str = "", uid: str = ""
+    ) -> None:
+        if resource is resources.GPU_PODS:
+            deleted.append(uid)
+            await delete(scene.admin, resource, name, namespace=namespace)
+            if then == "made anew":
+                await scene.admin.apply(resource, recorded(scene, "another-node"), manager="test")
+        await delete(self, resource, name, namespace=namespace, uid=uid)
+
+    monkeypatch.setattr(api.Api, "delete", beaten)
+    async with scene.agent():
+        await scene.bound_pod("p")
+        # Names are looked at one after the other: what would be tried again was tried by then.
+        await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod of a pod")
+        left = await scene.gpupod("record")
+
+    assert len(deleted) == 1
+    assert (left.spec.node if left else "") == ("" if then == "gone" else "another-node")
+    assert not [line for line in caplog.records if line.levelname == "WARNING"]
+
+
+def recorded(scene: Scene, node: str) -> Mapping[str, Any]:
+    """Make a GpuPod of a node, of a pod that does not exist."""
+    spec = {"node": node, "podUID": "u"}
+    return {"metadata": {"name": "record", "namespace": scene.namespace}, "spec": spec}
 
 
 async def test_records_of_other_nodes_are_left_alone(scene: Scene) -> None:

@@ -78,6 +78,26 @@ async def test_pod_of_somebody_else_is_named_while_it_holds_cards(scene: Scene, 
     assert (card.uuid, card.minor, card.core, found.status.minors) == (scene.uuid(1), 1, 100, "1")
 
 
+async def test_pod_without_a_gpu_gets_no_record(scene: Scene, kubelet: Kubelet) -> None:
+    """Network cards and processors that the kubelet handed out are nothing to a GpuPod."""
+    await scene.create_node()
+    kubelet.says(
+        [
+            (f"{scene.namespace}/rdma", {"main": {"rdma/hca": ["0000:1f:00.0"], "cpu": ["3"]}}),
+            (f"{scene.namespace}/gpu", {"main": {GPU: [scene.uuid(1)], "rdma/hca": ["0000:1f:00.1"]}}),
+        ]
+    )
+    async with scene.agent():
+        await scene.foreign_pod("rdma")
+        await scene.foreign_pod("gpu")
+        found = await scene.until_gpupod("gpu", verified("True", "Agreed"), what="the GpuPod")
+        asked = len(kubelet.asked)
+        await _until_asked(kubelet, asked + 2)
+        assert await scene.gpupod("rdma") is None
+
+    assert [card.uuid for each in found.spec.containers for card in each.devices] == [scene.uuid(1)]
+
+
 async def test_records_stand_while_the_kubelet_is_away(scene: Scene, kubelet: Kubelet) -> None:
     """A lost kubelet takes none, nor an agent that starts without one, nor a kubelet that knows no pods."""
     await scene.create_node()

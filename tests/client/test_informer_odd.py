@@ -16,7 +16,7 @@ NAMELESS = {"metadata": 7}
     "body",
     [
         pytest.param(ODD, id="odd"),
-        pytest.param({"metadata": ODD["metadata"] | {"labels": {"x": None}}}, id="odd metadata"),  # type: ignore[operator]
+        pytest.param({"metadata": ODD["metadata"] | {"labels": {"x": 1}}}, id="odd metadata"),  # type: ignore[operator]
     ],
 )
 async def test_what_was_known_of_an_odd_object_stays(scene: Scene, body: dict[str, Any]) -> None:

@@ -106,8 +106,8 @@ numbers = strategies.floats(allow_nan=False, allow_infinity=False)
 ODD = {
     "a word for a mapping": {"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}, "data": "x"},
     "a number for a word": {"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}, "data": {"k": 1}},
-    "labels with nulls": {
-        "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "labels": {"k": None}}
+    "labels with numbers": {
+        "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "labels": {"k": 1}}
     },
     "owners of another shape": {
         "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "ownerReferences": "x"}

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 
-from berth_crds.client import connection, errors, exchange
+from berth_crds.client import connection, errors, exchange, reading
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
@@ -219,7 +219,7 @@ def _abandon(answer: aiohttp.ClientResponse) -> None:
 def decode(body: bytes, into: type[T], *, path: str) -> T:
     """Decode an answer; one that is something else came from somebody between us and the server."""
     try:
-        return msgspec.json.decode(body, type=into)
+        return reading.read(msgspec.json.Decoder(into), body)
     except errors.ODD as error:
         raise errors.Unreachable(
             f"{path}: the answer is no {into.__name__}: {error}", ambiguous=True

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from berth_crds import wire
-from berth_crds.client import api, errors
+from berth_crds.client import api, errors, reading
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Codec(Generic[T]):
     def thing(self, raw: msgspec.Raw) -> T | Unreadable:
         """Decode one object, or tell why not."""
         try:
-            return self._thing.decode(raw)
+            return reading.read(self._thing, raw)
         except errors.ODD as error:
             return Unreadable(self._metadata(raw), str(error), bytes(raw))
 

@@ -1,0 +1,31 @@
+"""Reads objects as the API sends them: a field that is null is a field that is absent.
+
+Programs in Go leave a list, a map or a time that they were told nothing about as null, and a
+server passes on what a kind's schema does not forbid. To tell such an object from a broken one
+costs a second look, which only those pay that cannot be read at the first.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
+    """Decode an object, or raise one of `errors.ODD`."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError:
+        whole = msgspec.json.decode(body)
+        filled = without_nulls(whole)
+        if filled == whole:
+            raise
+        return decoder.decode(msgspec.json.encode(filled))
+
+
+def without_nulls(thing: Any) -> Any:
+    """Leave out all fields that are null; an element of a list is no field, and stays."""
+    if isinstance(thing, dict):
+        return {key: without_nulls(value) for key, value in thing.items() if value is not None}
+    return [without_nulls(each) for each in thing] if isinstance(thing, list) else thing
