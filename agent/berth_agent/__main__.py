@@ -69,11 +69,21 @@ def _subject(node: settings.Node, chosen: settings.Settings) -> loop.Subject:
                 simulated.machine(name, shape), simulated.FaultFile(chosen.faults, name)
             )
             grants = vocabulary.GrantSource.SIMULATED
-            return loop.Subject(name, made_up, grants, kubelet, resources, labels=labels)
+            return loop.Subject(
+                name, made_up, grants, kubelet, resources, labels=labels, sharing=chosen.sharing
+            )
         case settings.HardwareNode():
             own = rules.Rules(ignored=node.ignored_xids, critical=node.critical_xids)
             return loop.Subject(
-                node.name, _hardware(node), None, kubelet, resources, node.procfs, own, labels=labels
+                node.name,
+                _hardware(node),
+                None,
+                kubelet,
+                resources,
+                node.procfs,
+                own,
+                labels=labels,
+                sharing=chosen.sharing,
             )
         case _:
             assert_never(node)

@@ -47,6 +47,11 @@ class Beside:
         """Say whether the cards' driver has told an error, where the probe of these listens."""
         return isinstance(self._cards, probe.Listener) and self._cards.has_news()
 
+    def close(self) -> None:
+        """Let go of the cards, where the probe of these holds them."""
+        if isinstance(self._cards, probe.Closer):
+            self._cards.close()
+
     def _tell(self, left_out: frozenset[str]) -> None:
         for uuid in sorted(left_out - self._left_out):
             log.warning("the device %s is left out: its uuid or minor is taken, or the list is full", uuid)

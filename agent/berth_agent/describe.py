@@ -30,15 +30,21 @@ LONGEST_SHARING: Final = 256  # Likewise.
 # ---------------------------------------------------------------- spec
 
 
-def spec(node: str, outcome: probe.Outcome, known: wire.DeviceSpec | None) -> wire.DeviceSpec:
-    """Say what the node has; `known` is what was said before, if anything was."""
+def spec(
+    node: str,
+    outcome: probe.Outcome,
+    known: wire.DeviceSpec | None,
+    sharing: wire.Sharing | None = None,
+) -> wire.DeviceSpec:
+    """Say what the node has; `known` is what was said before, `sharing` what people chose, if anything."""
     if isinstance(outcome, probe.SourceFailed):
         # Without anything known the list is empty, and NVMLReady tells that it is not the truth.
         # What is known may have been read from the API, with the cordon that people wrote.
         return _without_cordon(known) if known else wire.DeviceSpec(node=node, summary=_summary(()))
     remembered = _remembered(outcome, known.devices if known else ())
     # A card keeps its place in the list while it is lost, so that nothing but its verdict changes.
-    cards = sorted((*map(card, outcome.read()), *remembered), key=lambda each: each.index or 0)
+    found = (_shared(each, sharing) for each in (*map(card, outcome.read()), *remembered))
+    cards = sorted(found, key=lambda each: each.index or 0)
     listed = frozenset(each.uuid for each in cards)
     # A lost card keeps its minor, whoever else claims it meanwhile.
     minors = {(each.type, each.minor) for each in cards}
@@ -77,6 +83,11 @@ def card(reading: probe.Card) -> wire.Card:
         links=tuple(wire.Link(link.peer, link.kind, link.count) for link in reading.links),
         mig=None if reading.mig is None else _mig(reading.mig),
     )
+
+
+def _shared(one: wire.Card, sharing: wire.Sharing | None) -> wire.Card:
+    """Say how a card is shared; one that is cut into instances is not shared as a whole."""
+    return msgspec.structs.replace(one, sharing=None if one.mig is not None and one.mig.enabled else sharing)
 
 
 def device(reading: probe.Device) -> wire.Card:
@@ -152,7 +163,14 @@ def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:
     gpus = [each for each in cards if each.type == vocabulary.DeviceType.GPU]
     counts = collections.Counter(catalog.normal_model(each.model) for each in gpus)
     models = ", ".join(f"{model} x{count}" for model, count in counts.items())
-    return wire.SpecSummary(models=models, gpus=len(gpus), sharing=_cuts(gpus)[:LONGEST_SHARING])
+    told = ", ".join(filter(None, (_shares(gpus), _cuts(gpus))))
+    return wire.SpecSummary(models=models, gpus=len(gpus), sharing=told[:LONGEST_SHARING])
+
+
+def _shares(gpus: Iterable[wire.Card]) -> str:
+    """Say how the cards are shared as a whole."""
+    ways = {f"{card.sharing.strategy} x{card.sharing.replicas}" for card in gpus if card.sharing}
+    return ", ".join(sorted(ways))
 
 
 def _cuts(gpus: Iterable[wire.Card]) -> str:

@@ -53,6 +53,7 @@ class Subject:
     `grants` stands for those who are not asked (the simulated cards); `kubelet` is asked,
     for `resources`, and so is the probe where it can tell processes, whose cgroups are
     then read in `procfs`. What is `chosen` about health is the node's own, which a policy adds to.
+    `sharing` is how the node's device plugin shares its cards.
     With `labels` the Node is labelled with what its cards have in common.
     """
 
@@ -64,6 +65,7 @@ class Subject:
     procfs: Path = settings.PROCFS
     chosen: rules.Rules = rules.DEFAULT
     labels: bool = False
+    sharing: wire.Sharing | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ class Ticker:
         reports: Reports,
     ) -> None:
         self._node = subject.node
+        self._sharing = subject.sharing
         self._pace = pace
         self._means = means
         self._reports = reports
@@ -236,7 +239,7 @@ class Ticker:
 
     def _describe(self, look: sampler.Look) -> tuple[wire.DeviceSpec, wire.DeviceStatus]:
         known, before = self._said or self._seen()
-        spec = describe.spec(self._node, look.outcome, known)
+        spec = describe.spec(self._node, look.outcome, known, self._sharing)
         beside, now = self._reports.beside(look, spec, before), self._means.clock()
         # A word is heeded by a look that shows cards, and waits for one.
         seen = isinstance(look.outcome, probe.Sample)

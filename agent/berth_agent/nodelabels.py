@@ -65,6 +65,8 @@ def _of_cards(cards: Iterable[wire.Card]) -> Iterator[tuple[str, str]]:
     yield from _common("product", models)
     yield from _common("memory", (str(card.memory // MIB) if card.memory else "" for card in listed))
     yield from _common("mig", (_mig(card) for card in listed))
+    yield from _common("sharing-strategy", (card.sharing.strategy if card.sharing else "" for card in listed))
+    yield from _common("replicas", (str(card.sharing.replicas) if card.sharing else "" for card in listed))
     for capability in _only(card.compute_capability for card in listed):
         major, _, minor = capability.partition(".")
         yield "compute.major", _label(major) or "0"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from berth_agent import choices, words
-from berth_crds import names
+from berth_crds import names, wire
 
 PROGRAM: Final = "berth-agent"
 
@@ -101,6 +101,7 @@ class Settings:
     log_level: str = "info"
     pod_resources: Path | None = None
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    sharing: wire.Sharing | None = None
     listen: str = ""
     dcgm_names: bool = False
     node_labels: bool = True
@@ -121,6 +122,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         log_level=given["log_level"],
         pod_resources=given["pod_resources"],
         gpu_resources=given["gpu_resources"],
+        sharing=given["sharing"],
         listen=given["listen"],
         dcgm_names=given["dcgm_names"],
         node_labels=given["node_labels"],
@@ -191,6 +193,14 @@ def _add_subject(parser: argparse.ArgumentParser, environment: Mapping[str, str]
         type=Path,
         default=_path(environment, "DEVICES"),
         help="folder of JSON files that name further devices beside real cards",
+    )
+    group.add_argument(
+        "--sharing",
+        metavar="STRATEGY:REPLICAS",
+        type=words.sharing,
+        default=environment.get("BERTH_SHARING", ""),
+        help="how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
+        " (default: cards are not shared)",
     )
     parser.set_defaults(fallback_node=node or host.lower(), fallback_simulated=several)
 

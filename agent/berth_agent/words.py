@@ -9,8 +9,11 @@ import math
 from typing import Final
 
 from berth_agent import choices
+from berth_crds import vocabulary, wire
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+STRATEGIES: Final = frozenset(map(str, vocabulary.SharingStrategy))
+MOST_REPLICAS: Final = 1024  # The schema takes no more.
 YES: Final = frozenset({"true", "yes", "on", "1"})
 NO: Final = frozenset({"false", "no", "off", "0"})
 
@@ -29,6 +32,18 @@ def xids(text: str) -> choices.Xids:
         return choices.xids(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def sharing(text: str) -> wire.Sharing | None:
+    """Read how cards are shared; empty is not at all."""
+    strategy, _, count = text.partition(":")
+    if not text:
+        return None
+    if strategy not in STRATEGIES or not count.isdecimal() or not 1 < int(count) <= MOST_REPLICAS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not STRATEGY:REPLICAS, such as time-slicing:4 or mps:2 (2 to {MOST_REPLICAS})"
+        )
+    return wire.Sharing(strategy, int(count))
 
 
 def address(text: str) -> str:

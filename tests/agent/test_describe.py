@@ -9,6 +9,7 @@ import pytest
 from berth_agent import describe, probe, simulated
 from berth_crds import vocabulary, wire
 from support import nodes
+from support.nvml import presets
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 LATER = NOON + dt.timedelta(minutes=5)
@@ -115,6 +116,26 @@ def test_cordon_is_never_written() -> None:
 
     for outcome in (PAIR, without(1), FAILED):
         assert "cordon" not in msgspec.to_builtins(describe.spec("n1", outcome, known))
+
+
+SHARED = wire.Sharing(vocabulary.SharingStrategy.TIME_SLICING, 4)
+
+
+def test_shared_cards_say_so_and_those_cut_into_instances_do_not(place: nodes.Place) -> None:
+    """What people say of the device plugin stands with each whole card, and in the summary."""
+    shared = describe.spec("n1", PAIR, None, SHARED)
+    assert [card.sharing for card in shared.devices] == [SHARED, SHARED]
+    assert shared.summary == wire.SpecSummary("A100-SXM4-80GB x2", 2, "time-slicing x4")
+
+    cut = describe.spec("n1", nodes.look(place(presets.MIG).start()), None, SHARED)
+    assert cut.devices[0].mig is not None
+    assert cut.devices[0].sharing is None
+    assert cut.summary is not None
+    assert cut.summary.sharing.startswith("mig ")
+
+    hurt = describe.spec("n1", without(1), shared)
+    assert [card.sharing for card in hurt.devices] == [None, None], "it is said no more, of none of them"
+    assert describe.spec("n1", FAILED, shared) == shared
 
 
 # ---------------------------------------------------------------- what fails

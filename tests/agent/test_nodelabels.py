@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth_agent import describe, nodelabels, simulated
-from berth_crds import wire
+from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import presets
 
@@ -65,6 +65,17 @@ def test_what_models_do_not_share_is_not_told() -> None:
         "gpu.model.L4": "3",
     }
     assert not {"gpu.product", "gpu.memory", "gpu.compute.major", "gpu.family"} & found.keys()
+
+
+def test_sharing_is_told_where_all_cards_are_shared_alike() -> None:
+    """Strategy and replicas have labels of their own."""
+    sharing = wire.Sharing(vocabulary.SharingStrategy.MPS, 2)
+    spec = describe.spec("n1", simulated.machine("n1", "2xT4"), None, sharing)
+    assert told(spec).items() >= {"gpu.sharing-strategy": "mps", "gpu.replicas": "2"}.items()
+
+    one, other = spec.devices
+    mixed = (one, msgspec.structs.replace(other, sharing=None))
+    assert not {"gpu.sharing-strategy", "gpu.replicas"} & labels("2xT4", devices=mixed).keys()
 
 
 def test_node_without_cards_has_no_label() -> None:

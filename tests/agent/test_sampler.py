@@ -205,17 +205,15 @@ async def test_errors_told_to_a_look_that_hung_are_not_lost(ask: Asker) -> None:
 
 async def test_the_thread_ends_with_the_sampler(ask: Asker) -> None:
     """A sampler that is closed leaves no thread behind."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     asking = ask(Chatty(), deadline=5)
     await asking.sample()
-    assert threading.active_count() == before + 1
+    (thread,) = set(threading.enumerate()) - before
 
     asking.close()
 
-    async def gone() -> bool:
-        return threading.active_count() == before
-
-    await waiting.eventually(gone, what="the thread to end")
+    await asyncio.to_thread(thread.join, 5)
+    assert not thread.is_alive()
 
 
 async def test_what_a_probe_holds_open_is_closed_after_its_last_look(ask: Asker, gate: Gate) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from berth_agent import choices, settings
+from berth_crds import wire
 
 
 def parse(*arguments: str, **environment: str) -> settings.Settings:
@@ -159,6 +160,9 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
     [
         pytest.param(["--ignored-xids", "7x"], {}, "'7x' is neither the number of an XID", id="a bad number"),
         pytest.param([], {"DP_DISABLE_HEALTHCHECKS": "no"}, "'no' is neither", id="theirs, bad"),
+        pytest.param(["--sharing", "4"], {}, "'4' is not STRATEGY:REPLICAS", id="no strategy"),
+        pytest.param(["--sharing", "mps:1"], {}, "such as time-slicing:4 or mps:2", id="shared by one"),
+        pytest.param([], {"BERTH_SHARING": "mps:x"}, "'mps:x' is not STRATEGY", id="no number"),
         pytest.param(["--listen", "here"], {}, "'here' is not HOST:PORT", id="a bad address"),
         pytest.param(
             [], {"BERTH_NODE_LABELS": "perhaps"}, "BERTH_NODE_LABELS: 'perhaps'", id="neither yes nor no"
@@ -187,3 +191,11 @@ def test_switches_come_from_flags_and_environment() -> None:
     chosen = parse("--no-node-labels", BERTH_DCGM_NAMES="yes", BERTH_LISTEN=":9400")
     assert (chosen.node_labels, chosen.dcgm_names, chosen.listen) == (False, True, "0.0.0.0:9400")
     assert parse("--node-labels", BERTH_NODE_LABELS="off").node_labels
+
+
+def test_sharing_is_a_strategy_and_a_number() -> None:
+    """Cards are shared only where somebody says how."""
+    assert parse().sharing is None
+    assert parse("--sharing", "time-slicing:4").sharing == wire.Sharing("time-slicing", 4)
+    assert parse(BERTH_SHARING="mps:2").sharing == wire.Sharing("mps", 2)
+    assert parse("--sharing", "", BERTH_SHARING="mps:2").sharing is None

@@ -74,6 +74,28 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
     assert (await stage.devices())["cordoned"]["spec"]["cordon"] == [both[0]]
 
 
+async def test_a_shared_card_is_given_to_so_many_pods_and_no_more(stage: Stage) -> None:
+    """Pods that ask for a replica share a card that is shared; the next one waits, and is told why."""
+    await stage.machines(kubelet.FakeNode("shared"))
+    await stage.agent("--sharing", "time-slicing:2", shared="1xT4")
+    await stage.until_ready("shared")
+    assert (await stage.devices())["shared"]["spec"]["summary"]["sharing"] == "time-slicing x2"
+
+    for name in ("a", "b"):
+        await stage.create(replica(name))
+        await stage.until_bound(name)
+    await stage.create(replica("c"))
+    await stage.until_told("c", "replica")
+    assert await minors(stage) == {"a": "0", "b": "0"}
+    await stage.delete("a")
+    await stage.until_bound("c")
+
+
+def replica(name: str) -> dict[str, Any]:
+    """Describe a pod that asks for one replica of a shared card."""
+    return pod(name, cards=0, limits={names.NVIDIA_GPU_SHARED: "1"})
+
+
 async def test_an_unhealthy_card_gets_no_new_pod_and_recovers(stage: Stage, tmp_path: Path) -> None:
     """A card that its agent finds broken is left out, is told with its reason, and comes back."""
     faults = tmp_path / "faults.json"
