@@ -57,6 +57,7 @@ class Sampler:
         self._thread: threading.Thread | None = None
         self._look: asyncio.Future[Look] | None = None
         self._missed: tuple[probe.Xid, ...] = ()
+        self._is_deaf = False
 
     async def sample(self) -> Look:
         """Look once, or say that the probe hangs."""
@@ -113,24 +114,28 @@ class Sampler:
             while True:
                 with contextlib.suppress(queue.Empty):
                     return self._requests.get(timeout=ASKING_SECONDS)
-                if _has_news(self._probe):
+                if self._has_news(self._probe):
                     _call(loop, self._stirred)
                     break
         return self._requests.get()
+
+    def _has_news(self, source: probe.Listener) -> bool:
+        try:
+            has_news = source.has_news()
+        except Exception:
+            # The next look shows what is wrong. Asked every second, the fault is told once.
+            if not self._is_deaf:
+                log.exception("the probe cannot listen to its driver")
+            self._is_deaf = True
+            return False
+        self._is_deaf = False
+        return has_news
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *arguments: object) -> None:
     # The loop may have been closed while the driver hung.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(what, *arguments)
-
-
-def _has_news(source: probe.Listener) -> bool:
-    try:
-        return source.has_news()
-    except Exception:
-        log.exception("the probe cannot listen to its driver")
-        return False  # The next look shows what is wrong.
 
 
 def _xids(outcome: probe.Outcome) -> tuple[probe.Xid, ...]:

@@ -5,6 +5,7 @@ stands in the Device, so that an agent that is started anew heals nobody, and en
 process: how often a card fell ill before is forgotten then.
 """
 
+import collections
 import dataclasses
 import logging
 
@@ -30,6 +31,8 @@ class Ward:
 
     def __init__(self) -> None:
         self._record: judge.Record | None = None
+        self._looked = 0.0
+        self._blind = False  # Whether the source has failed since then.
 
     def __repr__(self) -> str:
         """Tell the state in words."""
@@ -40,8 +43,12 @@ class Ward:
     ) -> describe.Verdicts:
         """Judge the cards of a look that the spec lists; a source that failed shows none."""
         if isinstance(outcome, probe.SourceFailed):
+            self._blind = True
             return {}
         record = self._record or judge.recall(known.status, rebooted=_rebooted(outcome, known.spec), now=now)
+        if self._blind:
+            record = judge.unseen(record, now - self._looked)
+        self._blind, self._looked = False, now
         look = judge.Look(outcome, describe.lost_by_uuid(outcome, spec), now, known.repaired)
         judgement = judge.judge(look, record, known.chosen)
         self._record = judgement.record
@@ -52,9 +59,10 @@ class Ward:
 
 def _tell(sample: probe.Sample) -> None:
     """Log what the driver told, condemning or not; the verdicts that follow are told elsewhere."""
-    for each in sample.xids:
+    for each, count in collections.Counter(sample.xids).items():
         card = each.uuid or "a card that cannot be named"
-        log.info("%s: XID %d: %s", card, each.number, xids.meaning(each.number).words)
+        times = f" ({count} times)" if count > 1 else ""
+        log.info("%s: XID %d%s: %s", card, each.number, times, xids.meaning(each.number).words)
 
 
 def _rebooted(sample: probe.Sample, spec: wire.DeviceSpec | None) -> bool:

@@ -263,6 +263,18 @@ def test_severity_ranks_every_recovery() -> None:
     assert set(signs.SEVERITY) == {None, *Recovery}
 
 
+def test_card_that_does_not_answer_is_worse_than_a_hot_one() -> None:
+    """Nobody knows what brings it back; that it cools down is not what it waits for."""
+    clinic = Clinic()
+    clinic.look(temperature=95, too_hot=95)
+    silent = probe.Lost(0, "UnknownError", "it does not answer", CARD)
+
+    found = signs.worst((clinic.look(temperature=95, too_hot=95), signs.of_lost(silent)))
+
+    assert found is not None
+    assert found.reason == "UnknownError"
+
+
 # ---------------------------------------------------------------- cards that a look does not show
 
 

@@ -236,3 +236,24 @@ async def test_what_a_probe_holds_open_is_closed_after_its_last_look(ask: Asker,
     gate.open.set()
 
     assert await asyncio.to_thread(closed.wait, 5)
+
+
+async def test_probe_that_cannot_listen_is_told_of_once(
+    ask: Asker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked every second, and not to be complained of as often; looks go on."""
+    monkeypatch.setattr(sampler, "ASKING_SECONDS", 0.001)
+    asked = threading.Semaphore(0)
+
+    class Deaf(Chatty):
+        def has_news(self) -> bool:
+            asked.release()
+            raise ZeroDivisionError
+
+    asking = ask(Deaf(), deadline=5)
+    await asking.sample()
+    for _ in range(5):
+        assert await asyncio.to_thread(asked.acquire, timeout=5)
+
+    assert (await asking.sample()).outcome == CARDS
+    assert caplog.text.count("cannot listen") == 1

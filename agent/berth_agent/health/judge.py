@@ -175,6 +175,17 @@ def _is_over(case: Case, now: float, chosen: rules.Rules) -> bool:
     return waited and case.clean >= chosen.clean_looks
 
 
+def unseen(record: Record, seconds: float) -> Record:
+    """Take out of the account seconds in which nobody could look: they neither heal nor help to forget."""
+    cases = {uuid: _moved(case, seconds) for uuid, case in record.cases.items()}
+    return dataclasses.replace(record, cases=cases)
+
+
+def _moved(case: Case, seconds: float) -> Case:
+    last, closed = (None if each is None else each + seconds for each in (case.last, case.closed))
+    return dataclasses.replace(case, last=last, closed=closed)
+
+
 # ---------------------------------------------------------------- words
 
 

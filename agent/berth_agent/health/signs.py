@@ -16,7 +16,8 @@ Recovery = vocabulary.Recovery
 Health = vocabulary.Health
 
 # Of several signs the one that takes most to mend is told.
-SEVERITY: Final = (None, Recovery.NONE, Recovery.DRAIN, Recovery.RESET, Recovery.REBOOT, Recovery.REPLACE)
+# What brings back a card that does not answer may be unknown; that it cools down is not enough.
+SEVERITY: Final = (Recovery.NONE, None, Recovery.DRAIN, Recovery.RESET, Recovery.REBOOT, Recovery.REPLACE)
 
 LARGEST: Final = 65535  # The schema takes no larger XID.
 
