@@ -17,6 +17,14 @@ define need
 	  else echo "missing: please install the Debian package $(2)" >&2; exit 1; fi; }
 endef
 
+# The same, for what only some tests need: without it they are skipped, and say so.
+define want
+	@$(1) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+	  echo "installing the Debian package $(2)"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(2) >/dev/null; } \
+	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
+endef
+
 .PHONY: help setup demo chaos test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide
 
 help: ## say what there is
@@ -44,6 +52,7 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 	  $(if $(SCENARIO),--scenario $(SCENARIO))
 
 test: check ## everything, including the tests on the real API server; ARGS=tests/... for some of it
+	$(call want,runc --version,runc)
 	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile -m "cluster or slow")
 
 check: lint types fast ## lint, types, import contracts, fast tests

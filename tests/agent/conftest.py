@@ -146,6 +146,8 @@ class Scene:
         self.node = f"agent-{secrets.token_hex(3)}"
         self.shape = "2xA100-SXM4-80GB"
         self.faults = tmp_path / "faults.json"
+        # No kubelet runs what tests bind, unless they bring one.
+        self.pod_spec: Mapping[str, Any] = {"containers": [{"name": "main", "image": "none"}]}
         # Who tells what pods hold: the simulated cards, unless a kubelet or a crowd is asked.
         self.socket: Path | None = None
         self.crowd: Crowd | None = None
@@ -241,10 +243,15 @@ class Scene:
         return await self._until(self.heartbeat, holds, what=what)
 
     async def until_gpupod(
-        self, name: str, holds: Callable[[wire.GpuPod], object], *, what: str
+        self,
+        name: str,
+        holds: Callable[[wire.GpuPod], object],
+        *,
+        what: str,
+        seconds: float = PATIENCE,
     ) -> wire.GpuPod:
         """Wait until a GpuPod is there and something holds of it."""
-        return await self._until(lambda: self.gpupod(name), holds, what=what)
+        return await self._until(lambda: self.gpupod(name), holds, what=what, seconds=seconds)
 
     async def until_no_gpupod(self, name: str) -> None:
         """Wait until a GpuPod is gone."""
@@ -280,8 +287,7 @@ class Scene:
 
     async def bound_pod(self, name: str, *, minor: int = 0, text: str | None = None) -> str:
         """Create a pod, bind it as Berth would, and give its uid."""
-        spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [{"name": "main", "image": "none"}]}
-        body = {"metadata": {"name": name}, "spec": spec}
+        body = {"metadata": {"name": name}, "spec": {"schedulerName": names.SCHEDULER_NAME, **self.pod_spec}}
         await self.admin.create(resources.PODS, body, namespace=self.namespace)
         binding = {
             "metadata": {"name": name, "annotations": {names.ALLOCATION: text or self.allocation(minor)}},
@@ -292,8 +298,7 @@ class Scene:
 
     async def foreign_pod(self, name: str) -> str:
         """Create a pod that somebody else has bound to the node, and give its uid."""
-        containers = [{"name": "main", "image": "none"}]
-        body = {"metadata": {"name": name}, "spec": {"nodeName": self.node, "containers": containers}}
+        body = {"metadata": {"name": name}, "spec": {"nodeName": self.node, **self.pod_spec}}
         await self.admin.create(resources.PODS, body, namespace=self.namespace)
         return await self.pod_uid(name)
 
@@ -311,6 +316,10 @@ class Scene:
     async def phase(self, name: str, phase: str) -> None:
         """Have a pod be in a phase."""
         await self._patch(resources.PODS, name, {"status": {"phase": phase}}, sub="status")
+
+    async def end_pod(self, name: str) -> None:
+        """Ask for a pod to be ended; it is its kubelet that ends it."""
+        await self.admin.delete(resources.PODS, name, namespace=self.namespace)
 
     async def delete_pod(self, name: str) -> None:
         """Delete a pod at once."""

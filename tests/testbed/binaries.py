@@ -29,6 +29,8 @@ from testbed import builder, progress
 
 MODULE = Path(__file__).with_name("go")
 
+CONTAINERD = "v2.4.2"
+
 # Where Kubernetes programs keep the version they print, and the one they send as their user agent.
 STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
@@ -58,12 +60,21 @@ def _kubernetes(name: str, usual_seconds: int, *probe: str) -> Program:
     )
 
 
+def _containerd(name: str, usual_seconds: int, *probe: str) -> Program:
+    module = "github.com/containerd/containerd/v2"
+    return Program(f"{module}/cmd/{name}@{CONTAINERD}", module, usual_seconds, probe)
+
+
 PROGRAMS = {
     "etcd": Program("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", 40),
     "kube-apiserver": _kubernetes("kube-apiserver", 180),
     "kubectl": _kubernetes("kubectl", 20, "version", "--client"),
     "kube-controller-manager": _kubernetes("kube-controller-manager", 50),
     "kube-scheduler": _kubernetes("kube-scheduler", 5),
+    "kubelet": _kubernetes("kubelet", 15),
+    "containerd": _containerd("containerd", 50, "--version"),
+    "containerd-shim-runc-v2": _containerd("containerd-shim-runc-v2", 5, "-v"),
+    "ctr": _containerd("ctr", 5, "--version"),
 }
 
 

@@ -234,6 +234,11 @@ class Cluster:
         client = self._authority.client(f"system:{name}", file=name)
         return self._kubeconfig(self.directory / f"{name}.kubeconfig", client)
 
+    def kubelet_kubeconfig(self, node: str) -> Path:
+        """Write the kubeconfig of a node's kubelet."""
+        client = self._authority.client(f"system:node:{node}", file=f"kubelet-{node}", group="system:nodes")
+        return self._kubeconfig(self.directory / f"kubelet-{node}.kubeconfig", client)
+
     def pid(self, name: str) -> int:
         """Return the process id of etcd or of the API server, for what it costs."""
         return self._running[name].process.pid

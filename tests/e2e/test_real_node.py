@@ -1,0 +1,118 @@
+"""From one line in a pod to a process with its card: nothing on the way is played but driver and plugin."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from berth_agent import simulated
+from berth_crds import names
+from berth_crds.client import errors, resources
+from e2e.stage import Stage, Thing, cards_of, condition
+from support.deviceplugin import DevicePlugin
+from testbed import images, workers
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def worker(stage: Stage) -> Iterator[workers.Worker]:
+    """Lend a node with a real kubelet."""
+    if why := workers.obstacle():
+        pytest.skip(why)
+    with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}") as worker:
+        yield worker
+    stage.cluster.kubectl("delete", "node", worker.name)
+
+
+@pytest.fixture
+async def plugin(worker: workers.Worker) -> AsyncIterator[DevicePlugin]:
+    """Lend its device plugin, which offers the one card that the node has."""
+    async with DevicePlugin(worker.plugins, names.NVIDIA_GPU) as plugin:
+        plugin.offers(card(worker))
+        yield plugin
+
+
+def card(worker: workers.Worker) -> str:
+    """Name the card of the node."""
+    (only,) = simulated.machine(worker.name, "1xT4").read()
+    return only.uuid
+
+
+def asking() -> dict[str, Any]:
+    """Describe a pod that asks for a card and wants to know which one it was given."""
+    key = names.container_key("main", "uuids")
+    told = {"fieldRef": {"fieldPath": f"metadata.annotations['{key}']"}}
+    main = {
+        "name": "main",
+        "image": images.NAME,
+        "imagePullPolicy": "Never",
+        "env": [{"name": "CARDS", "valueFrom": told}],
+        "resources": {"limits": {names.NVIDIA_GPU: "1"}},
+    }
+    spec = {
+        "schedulerName": names.SCHEDULER_NAME,
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": 2,
+        # Nobody gives this Node addresses or a network, and its taints say so.
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [main],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+@pytest.mark.usefixtures("plugin")
+async def test_pod_runs_with_the_card_that_it_was_given(stage: Stage, worker: workers.Worker) -> None:
+    """Bound with its card, started by the kubelet, told its card, verified by the agent; then freed."""
+    stage.operator()
+    await stage.agent("--pod-resources", str(worker.pod_resources), **{worker.name: "1xT4"})
+    await stage.until_ready(worker.name)
+
+    await stage.create(asking())
+    await stage.until_bound("p")
+    told = await stage.until("the container to run", lambda: cards_told(stage, worker))
+    record = await until_verified(stage)
+
+    assert cards_of((await stage.pods())["p"]) == [card(worker)]
+    assert told == card(worker)
+    assert record["status"]["granted"] == [
+        {"container": "main", "uuids": [card(worker)], "source": "podresources"}
+    ]
+    await stage.delete("p")
+    await until_gone(stage)
+    await stage.create(asking())
+    await stage.until_bound("p")
+    await until_verified(stage)
+
+
+async def until_verified(stage: Stage) -> Thing:
+    """Wait until the record of the pod says that it has what it was given."""
+
+    async def verified() -> Thing | None:
+        with contextlib.suppress(errors.NotFound):
+            found = await stage.admin.get(resources.GPU_PODS, "p", into=dict, namespace=stage.namespace)
+            said = condition(found, "Verified")
+            return found if (said.get("status"), said.get("reason")) == ("True", "Agreed") else None
+        return None
+
+    return await stage.until("the pod's card to be verified", verified, seconds=60)
+
+
+async def until_gone(stage: Stage) -> None:
+    """Wait until neither the pod nor its record is there."""
+
+    async def gone() -> bool:
+        records = stage.cluster.kubectl("get", "gpupods", "-n", stage.namespace, "-o", "name")
+        return not await stage.pods() and not records
+
+    await stage.until("the pod to go", gone)
+
+
+async def cards_told(stage: Stage, worker: workers.Worker) -> str | None:
+    """Read in the environment of the pod's process which cards it was told; None while there is none."""
+    uid = (await stage.pods())["p"]["metadata"]["uid"]
+    return next((each["CARDS"] for each in worker.environments_of(uid) if each.get("CARDS")), None)

@@ -1,0 +1,232 @@
+"""A node that is one: a real kubelet over a real containerd, whose pods are real processes.
+
+    with workers.Worker(cluster, "worker-1") as worker:
+        ...  # bind pods to it; their image is `images.NAME`, and they share the host's network
+
+It lives in an enclosure, so that it touches no kubelet of the host and leaves nothing behind. There is no
+network for pods: theirs is the host's. Devices are whatever a device plugin registers in `plugins`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from testbed import api, binaries, enclosure, images, processes, waiting
+from testbed import cluster as clusters
+
+PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
+READY_SECONDS = 60.0
+NEVER = "0%"
+
+CONTAINERD = """\
+version = 3
+root = "{directory}/containerd"
+state = "{directory}/state"
+[grpc]
+address = "{directory}/containerd.sock"
+[plugins.'io.containerd.cri.v1.images']
+snapshotter = "native"
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = "{image}"
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+disable_apparmor = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+conf_dir = "{directory}/no-networks"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+BinaryName = "{runc}"
+[plugins.'io.containerd.nri.v1.nri']
+disable = true
+"""
+
+
+def obstacle() -> str:
+    """Say in one sentence why this machine can have no worker; empty if it can."""
+    runc = "" if _runc() else "there is no runc, of which Debian's package is called runc"
+    return enclosure.obstacle() or images.obstacle() or runc
+
+
+def _runc() -> str:
+    return shutil.which("runc", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or ""
+
+
+class Worker:
+    """One node of a cluster; use it as a context manager."""
+
+    def __init__(self, cluster: clusters.Cluster, name: str) -> None:
+        """Choose its name; nothing happens before it is entered."""
+        self.name = name
+        self._cluster = cluster
+        self._directory = cluster.directory / name
+        self._enclosure = enclosure.Enclosure(self._directory, setup=self._setup())
+        self._kubelet: enclosure.Inmate | None = None
+        self._programs: dict[str, Path] = {}
+
+    def __repr__(self) -> str:
+        """Tell the state in words."""
+        return f"<Worker {self.name}: {'with' if self._kubelet else 'without'} a kubelet>"
+
+    def __enter__(self) -> Self:
+        """Start it, and wait until its Node is there."""
+        self._programs = binaries.ensure(PROGRAMS)
+        try:
+            self._prepare()
+            self._enclosure.start()
+            self._start_containerd()
+            self.start_kubelet()
+        except BaseException:
+            self._enclosure.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it with all its pods."""
+        self._enclosure.stop()
+
+    @property
+    def plugins(self) -> Path:
+        """The folder of the sockets of device plugins."""
+        return self._directory / "device-plugins"
+
+    @property
+    def pod_resources(self) -> Path:
+        """The socket at which the kubelet tells which devices it gave to whom."""
+        return self._directory / "kubelet" / "pod-resources" / "kubelet.sock"
+
+    def start_kubelet(self) -> None:
+        """Start the kubelet, and wait until it serves and its Node is there."""
+        command = [
+            str(self._programs["kubelet"]),
+            f"--config={self._directory / 'kubelet.json'}",
+            f"--kubeconfig={self._cluster.kubelet_kubeconfig(self.name)}",
+            f"--hostname-override={self.name}",
+            f"--root-dir={self._directory / 'kubelet'}",
+            # Somebody else says which addresses the Node has. Nobody does: it needs none here.
+            "--cloud-provider=external",
+        ]
+        # The sockets of a kubelet that was killed stay, and tell nothing of the next one.
+        before = {socket: _made(socket) for socket in self._sockets()}
+        self._kubelet = self._enclosure.run("kubelet", command, env=self._environment())
+        self._until(lambda: self._is_up(before), what=f"the kubelet of {self.name}")
+
+    def kill_kubelet(self) -> None:
+        """Kill the kubelet; its pods run on."""
+        assert self._kubelet, "it runs"
+        self._kubelet.kill()
+        self._kubelet = None
+
+    def processes_of(self, pod_uid: str) -> list[int]:
+        """Give the processes of a pod's containers, as numbered outside."""
+        found = (each for each in Path("/proc").iterdir() if each.name.isdecimal())
+        return sorted(int(each.name) for each in found if f"/pod{pod_uid}/" in _read(each / "cgroup"))
+
+    def environments_of(self, pod_uid: str) -> list[dict[str, str]]:
+        """Read with which environment each process of a pod was started."""
+        texts = (_read(Path(f"/proc/{pid}/environ")).split("\0") for pid in self.processes_of(pod_uid))
+        return [dict(pair.split("=", 1) for pair in pairs if pair) for pairs in texts]
+
+    # ------------------------------------------------------------ how it starts
+
+    def _setup(self) -> list[str]:
+        # The kubelet and containerd keep some things at fixed places, whatever their roots are.
+        return [
+            "mount -t tmpfs none /var/lib",
+            "mkdir -p /var/lib/kubelet/device-plugins",
+            f"mount --bind {self.plugins} /var/lib/kubelet/device-plugins",
+            "mount -t tmpfs none /run",
+        ]
+
+    def _prepare(self) -> None:
+        self.plugins.mkdir(parents=True)
+        words = {"directory": self._directory, "image": images.NAME, "runc": _runc()}
+        (self._directory / "containerd.toml").write_text(CONTAINERD.format_map(words))
+        (self._directory / "kubelet.json").write_text(json.dumps(self._configuration()))
+
+    def _configuration(self) -> dict[str, Any]:
+        """Say how the kubelet is to run: as root of a small machine that is not its own."""
+        signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "enableServer": False,
+            "containerRuntimeEndpoint": f"unix://{self._directory / 'containerd.sock'}",
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": self._enclosure.cgroup,
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "localStorageCapacityIsolation": False,
+            "evictionHard": dict.fromkeys(signals, NEVER),
+            "resolvConf": "",
+            "podLogsDir": str(self._directory / "logs"),
+            "nodeStatusUpdateFrequency": "1s",
+        }
+
+    def _start_containerd(self) -> None:
+        command = [str(self._programs["containerd"]), f"--config={self._directory / 'containerd.toml'}"]
+        running = self._enclosure.run("containerd", command, env=self._environment())
+        self._until(lambda: self._answers() or not running.alive(), what="containerd")
+        archive = images.build(self._directory)
+        options = ("--namespace=k8s.io", "images", "import", "--local", "--snapshotter=native")
+        imported = self._ctr(*options, str(archive))
+        if imported.returncode:
+            raise processes.CannotStart(f"the image cannot be imported: {imported.stderr}")
+
+    def _answers(self) -> bool:
+        return self._ctr("version").returncode == 0
+
+    def _ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
+        socket = self._directory / "containerd.sock"
+        return self._enclosure.call([self._programs["ctr"], f"--address={socket}", *words])
+
+    def _environment(self) -> dict[str, str]:
+        """Let containerd find its shim."""
+        return os.environ | {
+            "PATH": f"{self._programs['containerd-shim-runc-v2'].parent}:{os.environ['PATH']}"
+        }
+
+    def _sockets(self) -> tuple[Path, Path]:
+        return self.pod_resources, self.plugins / "kubelet.sock"
+
+    def _is_up(self, before: Mapping[Path, int]) -> bool:
+        assert self._kubelet, "it was started"
+        if not self._kubelet.alive():
+            last = processes.tail(self._kubelet.way_in.log)
+            raise processes.CannotStart(f"the kubelet ended by itself; the end of its log:\n{last}")
+        return all(_made(socket) > before[socket] for socket in self._sockets()) and self._has_node()
+
+    def _has_node(self) -> bool:
+        with contextlib.suppress(api.ApiError, clusters.KubectlFailed):
+            self._cluster.kubectl("get", "node", self.name)
+            return True
+        return False
+
+    def _until(self, condition: Any, *, what: str) -> None:
+        waiting.until(condition, what=what, seconds=READY_SECONDS)
+
+
+def _made(path: Path) -> int:
+    """Tell when a file was made; a file that is not there was made before all others."""
+    try:
+        return path.stat().st_ctime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _read(path: Path) -> str:
+    """Read what the kernel tells of a process; one that has ended meanwhile has nothing to tell."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
