@@ -150,12 +150,19 @@ def pod(
     *,
     gpus: int = 0,
     annotations: Mapping[str, str] = {},
+    labels: Mapping[str, str] = {},
     meta: Mapping[str, Any] = {},
     phase: str = "Pending",
     **spec: Any,
 ) -> raw.Pod:
     """Give a pod of ours; the rest is its spec, spelled as in a manifest."""
-    about = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "annotations": dict(annotations)}
+    about = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "uid": f"uid-{name}",
+        "annotations": dict(annotations),
+        "labels": dict(labels),
+    }
     plain = {"schedulerName": names.SCHEDULER_NAME, "containers": [container(gpus=gpus)]}
     body = {"metadata": about | dict(meta), "spec": plain | spec, "status": {"phase": phase}}
     return msgspec.json.decode(msgspec.json.encode(body), type=raw.Pod)
@@ -173,6 +180,11 @@ def record(at: str = "n1", **minors: Sequence[int]) -> dict[str, str]:
         name: {"gpu": [allocation.Share(uuid(at, minor), minor, 100, MEMORY) for minor in those]}
         for name, those in minors.items()
     }
+    return written(at, found)
+
+
+def written(at: str, found: Mapping[str, Mapping[str, Sequence[allocation.Share]]]) -> dict[str, str]:
+    """Give the annotation that hands these devices to containers."""
     return {names.ALLOCATION: allocation.encode(allocation.of(at, found))}
 
 
@@ -197,9 +209,9 @@ def answered(placement: decisions.Placement) -> dict[str, str]:
     found: dict[str, dict[str, list[allocation.Share]]] = {}
     for grant in placement.grants:
         for one in grant.shares:
-            written = allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function)
-            found.setdefault(grant.container, {}).setdefault(one.type, []).append(written)
-    return {names.ALLOCATION: allocation.encode(allocation.of(placement.node, found))}
+            share = allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function)
+            found.setdefault(grant.container, {}).setdefault(one.type, []).append(share)
+    return written(placement.node, found)
 
 
 def published(

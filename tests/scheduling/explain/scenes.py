@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import backlog, decisions, explain, inventory, policy, search
 from berth_operator.scheduling.devices import facts, requests
 from berth_operator.scheduling.holds import Hold
@@ -103,3 +104,12 @@ def told(made: inventory.Inventory, asked: backlog.Candidate, *, whole: bool = F
 def said(made: inventory.Inventory, asked: backlog.Candidate) -> str:
     """Explain in a sentence."""
     return explain.sentence(told(made, asked), asked)
+
+
+# A pod that asks for more than one thing, each of which has its words.
+PICKY: Final = pod(
+    requests.cards(2),
+    models=frozenset({"t4", "h200"}),
+    memory_at_least=40 * GIB,
+    manner=requests.Manner(scope=Scope.NVLINK, joint=("gpu", "rdma")),
+)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
@@ -13,12 +12,7 @@ from berth_operator.scheduling.explain.findings import Measure, Unit
 from scheduling.explain import scenes
 
 GIB = scenes.GIB
-PICKY = scenes.pod(
-    requests.cards(2),
-    models=frozenset({"t4", "h200"}),
-    memory_at_least=40 * GIB,
-    manner=requests.Manner(scope=Scope.NVLINK, joint=("gpu", "rdma")),
-)
+PICKY = scenes.PICKY
 
 EDIT = findings.Edit(PICKY.request, PICKY.demand, 4, exact=True, example="n7")
 FEW = findings.Edit(PICKY.request, PICKY.demand, 1, exact=False, example="n7")

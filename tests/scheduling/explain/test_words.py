@@ -2,21 +2,14 @@
 
 import pytest
 
-from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import backlog, decisions, explain
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
-from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import words
 from berth_operator.scheduling.explain.findings import Measure, Unit
 from scheduling.explain import scenes
 
 GIB = scenes.GIB
-PICKY = scenes.pod(
-    requests.cards(2),
-    models=frozenset({"t4", "h200"}),
-    memory_at_least=40 * GIB,
-    manner=requests.Manner(scope=Scope.NVLINK, joint=("gpu", "rdma")),
-)
+PICKY = scenes.PICKY
 
 # The detail, then what one node and what two nodes say.
 REASONS: dict[Reason, tuple[str, str, str]] = {
