@@ -47,6 +47,10 @@ class Beside:
         """Say whether the cards' driver has told an error, where the probe of these listens."""
         return isinstance(self._cards, probe.Listener) and self._cards.has_news()
 
+    def whereabouts(self) -> str:
+        """Say what the look under way is doing, where the probe of the cards can tell."""
+        return self._cards.whereabouts() if isinstance(self._cards, probe.Locator) else ""
+
     def close(self) -> None:
         """Let go of the cards, where the probe of these holds them."""
         if isinstance(self._cards, probe.Closer):

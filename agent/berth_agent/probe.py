@@ -252,6 +252,14 @@ class Closer(Protocol):
         """Let go of it; never asked beside a look."""
 
 
+@runtime_checkable
+class Locator(Protocol):
+    """A probe that can tell how far a look has come."""
+
+    def whereabouts(self) -> str:
+        """Say what the look under way is doing, such as "reading card 3"; asked beside it, when it hangs."""
+
+
 class Probe(Protocol):
     """Something that can look at the cards of one node."""
 

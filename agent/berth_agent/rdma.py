@@ -4,10 +4,13 @@ A device is told by its PCI address: names such as `mlx5_0` change with the orde
 drivers load. Virtual functions appear in the same list as devices of their own, and are
 taken out of it: they belong to their physical function, which is the device that is shared.
 Their numbers are those of the kernel, so that two of one device are never alike.
+
+A device of which no port is active has no way to anybody: a pod that got it would wait for
+its peers for ever.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +26,8 @@ VENDORS: Final = {
     "0x1d0f": "amazon",
     "0x8086": "intel",
 }
+
+ACTIVE: Final = "ACTIVE"
 
 _VF: Final = re.compile(r"virtfn([0-9]+)")
 
@@ -51,17 +56,35 @@ def _address(entry: Path) -> str:
 
 
 def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.Device:
-    place = kernel.device(address)
+    place, own = kernel.device(address), kernel.sys / "class/infiniband" / name
     vfs = tuple(_virtual(place))
     return probe.Device(
         uuid=f"rdma-{address}",
         type=vocabulary.DeviceType.RDMA,
         minor=minor,
         vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
-        model=sysfs.text(kernel.sys / "class/infiniband" / name / "hca_type") or "",
+        model=sysfs.text(own / "hca_type") or "",
         place=kernel.place(address),
         vf_groups=(probe.VfGroup(vfs),) if vfs else (),
+        health=_health(dict(_ports(own))),
     )
+
+
+def _health(ports: Mapping[str, str]) -> probe.Health:
+    """Judge a device by the states of its ports; one that tells none is not judged."""
+    if not ports or ACTIVE in ports.values():
+        return probe.Health()
+    told = ", ".join(f"port {number} is {state}" for number, state in ports.items())
+    return probe.Health(
+        vocabulary.Health.UNHEALTHY, "PortDown", message=f"none of its ports is active: {told}"
+    )
+
+
+def _ports(own: Path) -> Iterator[tuple[str, str]]:
+    """Give the state of each port; the kernel writes it as `4: ACTIVE`."""
+    for port in sorted(sysfs.entries(own / "ports"), key=lambda each: each.name):
+        if state := (sysfs.text(port / "state") or "").partition(":")[2].strip():
+            yield port.name, state
 
 
 def _virtual(place: Path) -> Iterator[probe.Vf]:

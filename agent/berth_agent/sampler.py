@@ -72,7 +72,13 @@ class Sampler:
             if look.done():
                 self._look = None
                 return self._complete(look.result())
-        return Look(probe.SourceFailed("Hung", f"The probe has not answered within {self._deadline:g} s."))
+        return Look(probe.SourceFailed("Hung", self._hung()))
+
+    def _hung(self) -> str:
+        """Say that the probe hangs and, where it can tell, at what, so that the card to blame is known."""
+        where = self._probe.whereabouts() if isinstance(self._probe, probe.Locator) else ""
+        doing = f"; it is {where}" if where else ""
+        return f"The probe has not answered within {self._deadline:g} s{doing}."
 
     def _complete(self, look: Look) -> Look:
         """Add the errors that looks before this one were told, and that nobody has heard of."""

@@ -354,6 +354,7 @@ async def test_call_that_hangs_on_one_card_holds_up_one_look(place: nodes.Place)
         for _ in range(3):
             outcome = (await asking.sample()).outcome
             assert isinstance(outcome, probe.SourceFailed) and outcome.reason == "Hung"
+            assert f"it is reading card 6 ({before.cards[6].uuid})" in outcome.message
         rig.machine.release("nvmlDeviceGetMemoryInfo", card=6)
 
         async def is_whole_again() -> bool:

@@ -37,6 +37,12 @@ class Tree:
         _link(place / "physfn", of)
         _link(of / f"virtfn{number}", place)
 
+    def port(self, name: str, number: int, state: str) -> None:
+        """Have a port of a device be in a state, in the kernel's words."""
+        port = self.kernel.sys / "class/infiniband" / name / "ports" / str(number)
+        port.mkdir(parents=True, exist_ok=True)
+        (port / "state").write_text(f"{state}\n")
+
     def add_software(self, name: str) -> None:
         """Add an RDMA device that is no hardware."""
         (self.kernel.sys / "class/infiniband" / name).mkdir(parents=True)
@@ -64,6 +70,36 @@ def test_node_without_rdma_has_none(tree: Tree) -> None:
     assert rdma.devices(tree.kernel) == ()
     tree.add_software("rxe0")
     assert rdma.devices(tree.kernel) == ()
+
+
+def test_device_without_an_active_port_is_closed(tree: Tree) -> None:
+    """One port is enough; none is told as the reason; and the device is open again with its link."""
+    tree.add("mlx5_0", "0000:3b:00.0")
+    assert health(tree) == probe.Health()
+
+    tree.port("mlx5_0", 1, "1: DOWN")
+    tree.port("mlx5_0", 2, "2: INIT")
+    closed = health(tree)
+    assert (closed.verdict, closed.reason) == ("Unhealthy", "PortDown")
+    assert closed.message == "none of its ports is active: port 1 is DOWN, port 2 is INIT"
+
+    tree.port("mlx5_0", 2, "4: ACTIVE")
+    assert health(tree) == probe.Health()
+
+
+@pytest.mark.parametrize("state", ["", "nonsense"])
+def test_port_that_tells_nothing_is_not_held_against_its_device(tree: Tree, state: str) -> None:
+    """What the kernel of another age writes there condemns nobody."""
+    tree.add("mlx5_0", "0000:3b:00.0")
+    tree.port("mlx5_0", 1, state)
+
+    assert health(tree) == probe.Health()
+
+
+def health(tree: Tree) -> probe.Health:
+    """Say how the only device of a node fares."""
+    (only,) = rdma.devices(tree.kernel)
+    return only.health
 
 
 def test_device_is_told_by_its_address(tree: Tree) -> None:

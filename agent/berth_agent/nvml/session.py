@@ -10,7 +10,7 @@ one would keep the library open, and no card would ever come back.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pynvml
@@ -27,9 +27,10 @@ Found = cards.Reading | probe.Lost
 class Session:
     """The open library, and the facts of the cards seen through it."""
 
-    def __init__(self, kernel: sysfs.Kernel) -> None:
-        """Open the library, or raise `calls.Failed`."""
+    def __init__(self, kernel: sysfs.Kernel, doing: Callable[[str], None] = lambda _: None) -> None:
+        """Open the library, or raise `calls.Failed`; `doing` is told what is begun."""
         self._kernel = kernel
+        self._doing = doing
         self._facts: dict[str, cards.Facts] = {}
         self._ancestors: dict[frozenset[str], int | None] = {}
         # Noted before the library counts: what the driver takes meanwhile makes the session outdated.
@@ -68,10 +69,12 @@ class Session:
 
     def _read(self, index: int) -> Found:
         uuid, address = "", None
+        self._doing(f"reading card {index}")
         try:
             handle = calls.ask(pynvml.nvmlDeviceGetHandleByIndex, index)
             address = cards.address(handle)
             uuid = cards.uuid(handle)
+            self._doing(f"reading card {index} ({uuid})")
             facts = self._facts.get(uuid)
             if facts is None or facts.place.bus_id != address:
                 facts = self._facts[uuid] = cards.facts(handle, address, self._kernel)
@@ -82,6 +85,7 @@ class Session:
 
     def linked(self, readings: Sequence[cards.Reading]) -> Iterator[probe.Card]:
         """Give the cards that answered, with their ways to each other."""
+        self._doing("asking how the cards are linked")
         handles = {each.card.uuid: each.handle for each in readings}
         ends = tuple(each.end for each in readings)
         for each in readings:

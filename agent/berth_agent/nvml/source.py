@@ -34,6 +34,7 @@ class NvmlProbe:
         self._looks_with_loss = 0
         self._readings: tuple[cards.Reading, ...] = ()
         self._xids: tuple[probe.Xid, ...] = ()
+        self._doing = ""
 
     def sample(self) -> probe.Outcome:
         """Look once."""
@@ -54,6 +55,13 @@ class NvmlProbe:
         xids, self._xids = self._xids, ()
         return dataclasses.replace(outcome, xids=xids)
 
+    def whereabouts(self) -> str:
+        """Say what the look under way is doing: a call that hangs is nowhere else told of."""
+        return self._doing
+
+    def _does(self, what: str) -> None:
+        self._doing = what
+
     def has_news(self) -> bool:
         """Say whether the driver has told an error since the last look."""
         return self._session is not None and self._session.events.has_any()
@@ -63,6 +71,7 @@ class NvmlProbe:
 
         A card that answers no more is left out; the next look will find it lost.
         """
+        self._does("listing the processes on the cards")
         told = [found for each in self._readings if (found := _running(each)) is not None]
         return tuple(process for found in told for process in found) if told else None
 
@@ -82,7 +91,9 @@ class NvmlProbe:
 
     def _try(self) -> probe.Outcome:
         try:
-            self._session = self._session or session.Session(self._kernel)
+            if self._session is None:
+                self._does("opening the driver's library")
+                self._session = session.Session(self._kernel, self._does)
             return self._look(self._session)
         except calls.Failed as failure:
             self.close()
@@ -90,6 +101,7 @@ class NvmlProbe:
 
     def _look(self, opened: session.Session) -> probe.Sample:
         # 1. Who answers, and who does not.
+        self._does("asking the driver for its cards")
         driver, found = opened.driver(), opened.look()
         readings = tuple(each for each in found if isinstance(each, cards.Reading))
         silent = tuple(each for each in found if isinstance(each, probe.Lost))
