@@ -357,8 +357,23 @@ async def admin(berth: clusters.Cluster) -> AsyncIterator[api.Api]:
 
 
 @pytest.fixture
+async def own_rules(berth: clusters.Cluster, admin: api.Api) -> AsyncIterator[None]:
+    """Take away for a test the policy that others may have brought: the rules are its own."""
+    before = await _or_none(admin.get(resources.POLICIES, names.DEFAULT_POLICY, into=Thing))
+    if before:
+        await admin.delete(resources.POLICIES, names.DEFAULT_POLICY)
+    yield
+    if before:
+        berth.apply(ROOT / "manifests" / "default-policy.yaml")
+
+
+@pytest.fixture
 async def scene(
-    berth: clusters.Cluster, admin: api.Api, namespace: str, tmp_path: Path
+    berth: clusters.Cluster,
+    admin: api.Api,
+    namespace: str,
+    tmp_path: Path,
+    own_rules: None,  # noqa: ARG001  It comes first, and goes last.
 ) -> AsyncIterator[Scene]:
     """Lend a node name of its own and who acts around it; what was made goes with the node."""
     scene = Scene(berth, admin, namespace, tmp_path)

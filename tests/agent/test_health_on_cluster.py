@@ -22,7 +22,7 @@ PATIENT = rules.Rules(cool_down=3600, clean_looks=1)
 
 
 @pytest.fixture
-async def policy(admin: api.Api) -> AsyncIterator[str]:
+async def policy(admin: api.Api, scene: Scene) -> AsyncIterator[str]:  # noqa: ARG001  The scene has none.
     """Lend the name of the policy in force, and take it away at the end."""
     yield names.DEFAULT_POLICY
     with contextlib.suppress(errors.NotFound):
