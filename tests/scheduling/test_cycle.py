@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, rows, search, tally
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
+from berth_operator.scheduling.devices import allocator, requests, views
 from berth_operator.scheduling.devices import facts as cards_
-from berth_operator.scheduling.devices import requests, views
 from scheduling import second_opinion
 from support import builders, pictures, worlds
 
@@ -261,6 +261,19 @@ def test_hard_pods_do_not_hold_a_round_up() -> None:
     assert tried == [one.uid for one in hard[: len(tried) - 1]] + [easy.uid]
     assert len(tried) < len(hard)
     assert isinstance(answers[-1], Bind)
+
+
+def test_search_for_which_others_left_too_little_is_made_again() -> None:
+    """A node is not given up for a search that ended early because of others: with time, the pod fits."""
+    places = search.Search(builders.picture(*builders.nodes(1, cards=8)))
+    candidate = dataclasses.replace(builders.candidate(), request=crowd(16))
+
+    def place(steps: int) -> object:
+        effort = allocator.Effort(steps)
+        return places.place(candidate.request, candidate.demand, rules=USUAL, effort=effort)
+
+    assert [place(steps) for steps in (1, 5, 10)] == [None] * 3
+    assert place(search.STEPS_A_NODE) is not None
 
 
 def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:

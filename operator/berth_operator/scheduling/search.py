@@ -109,6 +109,8 @@ class Search:
             grants = _ask_node(row.view(), request, first, effort)
             if not isinstance(grants, allocator.Shortfall):
                 return decisions.Placement(row.name, grants)
+            if effort.spent and not question.need.simple:
+                return None  # Others left it fewer steps than a node is given: its no means nothing.
             # Only a closer look could tell; it holds until the node changes.
             answer.score[best] = IMPOSSIBLE
             answer.closer[row.at] = grants.reason, grants.detail
