@@ -94,8 +94,8 @@ format: $(READY) ## let ruff format and mend what it can
 crds: $(READY) ## write crds/*.yaml from the models
 	@$(BIN)/python -m berth_crds write crds
 
-cluster: $(READY) ## the tests' cluster by hand, with Berth's kinds and roles; Ctrl-C ends it
-	@$(BIN)/python -m testbed up --berth
+cluster: $(READY) ## the tests' cluster by hand, with Berth's kinds and roles; WORKER=w1 adds a real node; Ctrl-C ends it
+	@$(BIN)/python -m testbed up --berth $(if $(WORKER),--worker $(WORKER))
 
 clean: ## remove what was made in this folder; the cluster's programs stay in the cache
 	@rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,13 +6,14 @@ For a look at what tests see, and for trying a change with kubectl. Everything i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import binaries, builder, cluster, processes
+from testbed import binaries, builder, cluster, processes, workers
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 130
@@ -50,14 +51,18 @@ def where(_arguments: argparse.Namespace) -> None:
 
 def up(arguments: argparse.Namespace) -> None:
     """Start a cluster and stay until told to end."""
+    if arguments.worker and (why := workers.obstacle()):
+        raise processes.CannotStart(f"there can be no worker: {why}")
     testbed = cluster.Cluster(
         controller_manager=not arguments.no_controller_manager,
         scheduler=arguments.scheduler,
         apiserver_args=arguments.apiserver_arg,
     )
-    with testbed:
+    with testbed, contextlib.ExitStack() as nodes:
         if arguments.berth:
             install(testbed)
+        for name in arguments.worker:
+            nodes.enter_context(workers.Worker(testbed, name))
         print(f"export KUBECONFIG={testbed.admin_kubeconfig}")
         print(
             f"# Logs are in {testbed.directory}; Ctrl-C stops the cluster and removes everything.", flush=True
@@ -82,7 +87,7 @@ def _wait_for_interrupt() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m testbed",
-        description="A real Kubernetes control plane on this machine, without nodes.",
+        description="A real Kubernetes control plane on this machine, with real nodes on request.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -96,6 +101,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="ARG",
         help="one more argument for the API server, such as --apiserver-arg=--v=4; may be repeated",
+    )
+    starter.add_argument(
+        "--worker",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="add a node with a real kubelet, as root; may be repeated",
     )
     starter.set_defaults(command=up)
 

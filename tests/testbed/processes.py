@@ -34,13 +34,18 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 # Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence
-# the retries.
+# the retries. Cgroups named after the directory are those of an enclosure whose owner had no time to
+# remove them.
 JANITOR = """
 trap '' INT TERM HUP
 mkdir -m 700 -- "$1" || exit 1
 echo made
 cat >/dev/null
-for attempt in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" 2>/dev/null && exit 0; sleep 0.2; done
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+  find /sys/fs/cgroup -depth -type d -path "*/$(basename "$1")-*" -exec rmdir {} \\; 2>/dev/null
+  rm -rf -- "$1" 2>/dev/null && exit 0
+  sleep 0.2
+done
 exit 1
 """
 

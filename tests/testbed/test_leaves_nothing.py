@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from testbed import cluster as clusters
-from testbed import waiting
+from testbed import enclosure, waiting, workers
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -26,10 +26,10 @@ WAYS_TO_END = {
 
 
 @pytest.fixture
-def owner() -> Iterator[subprocess.Popen[str]]:
-    """Lend a process that owns a cluster, started by the developer's tool."""
+def owner(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    """Lend a process that owns a cluster, started by the developer's tool, perhaps with more words."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "testbed", "up"],
+        [sys.executable, "-m", "testbed", "up", *getattr(request, "param", ())],
         env=os.environ | {"PYTHONPATH": str(TESTS)},
         stdout=subprocess.PIPE,
         text=True,
@@ -52,6 +52,34 @@ def test_owner_ends(owner: subprocess.Popen[str], way: signal.Signals) -> None:
 
     waiting.until(lambda: not _programs_of(directory), what="the end of its programs")
     waiting.until(lambda: not directory.exists(), what=f"the end of {directory}")
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.skipif(bool(workers.obstacle()), reason=workers.obstacle())
+@pytest.mark.parametrize("owner", [("--worker", "worker")], indirect=True, ids=["with a worker"])
+@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL], ids=["a polite kill", "a hard kill"])
+def test_owner_of_a_real_node_ends(owner: subprocess.Popen[str], way: signal.Signals) -> None:
+    """Neither a kubelet, nor what it started, nor its cgroups outlive who owned it."""
+    directory = _announced_directory(owner)
+    assert {"kubelet", "containerd"} <= set(_programs_of(directory).values())
+    assert _cgroups_of(directory)
+
+    owner.send_signal(way)
+    owner.wait(30)
+
+    waiting.until(lambda: not _programs_of(directory), what="the end of its programs")
+    waiting.until(lambda: not directory.exists(), what=f"the end of {directory}")
+    waiting.until(lambda: not _cgroups_of(directory), what="the end of its cgroups")
+
+
+def _cgroups_of(directory: Path) -> list[Path]:
+    return [
+        path
+        for pattern in ("*", "*/*")
+        for path in enclosure.CGROUPS.glob(pattern)
+        if path.name.startswith(f"{directory.name}-")
+    ]
 
 
 @pytest.mark.cluster

@@ -46,9 +46,7 @@ def test_pod_runs_and_nothing_is_left(cluster: clusters.Cluster, namespace: str)
     cluster.kubectl("delete", "node", "worker")
 
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-    assert not [
-        path for path in enclosure.CGROUPS.glob("*/*") if path.name.startswith(cluster.directory.name)
-    ]
+    assert not list(enclosure.CGROUPS.glob(f"**/{cluster.directory.name}-worker"))
     assert Path("/proc/self/mounts").read_text() == mounts
 
 
@@ -66,7 +64,7 @@ def test_what_cannot_start_is_told_with_its_last_words(cluster: clusters.Cluster
     with pytest.raises(Exception, match="no room here"):
         room.start()
     room.stop()
-    assert not [path for path in enclosure.CGROUPS.glob("*/*") if path.name.endswith("-room")]
+    assert not list(enclosure.CGROUPS.glob(f"**/{cluster.directory.name}-room"))
 
 
 def test_who_may_not_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
