@@ -70,6 +70,27 @@ async def test_labels_taken_away_come_back(scene: Scene, monkeypatch: pytest.Mon
         await until(scene, ours, what="the labels to be right again")
 
 
+async def test_labels_of_others_under_our_names_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody else wrote there is taken away once; it is not written against for ever."""
+    monkeypatch.setattr(labels, "LOOK_AGAIN_SECONDS", 0.2)
+    await scene.create_node()
+    await label(scene, mine="kept", **{"berth.dev/gpu.foreign": "x"})
+    async with scene.agent(labels=True):
+        await until(scene, {"berth.dev/gpu.count": "2", "berth.dev/gpu.foreign": None}, what="it to go")
+        await label(scene, **{"berth.dev/gpu.later": "y"})
+        found = await until(scene, {"berth.dev/gpu.later": None}, what="the other to go")
+        settled = len(scene.writes())
+        beats = 5
+
+        async def beaten() -> bool:
+            return len(scene.writes()) >= settled + beats
+
+        await waiting.eventually(beaten, what="the Lease to be renewed")
+
+    assert found["mine"] == "kept"
+    assert {each.resource for each in scene.writes()[settled:]} == {"leases"}
+
+
 async def test_agent_that_may_not_label_vouches_all_the_same(scene: Scene) -> None:
     """An account without the right to it publishes its Device and renews its Lease."""
     limited = scene.limited_account()

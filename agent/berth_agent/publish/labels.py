@@ -8,8 +8,10 @@ apply would make what is not there. Trouble here keeps nobody from vouching for 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from berth_agent import patience
 from berth_crds import names, wire
@@ -69,10 +71,21 @@ class Labeller:
 
     async def _make_so(self, wanted: Mapping[str, str]) -> None:
         node = await self._session.get(resources.NODES, self._node, into=Labelled)
-        said = {key: text for key, text in node.metadata.labels.items() if self._ours(key)}
-        if said == wanted:
+        if self._said(node) == wanted:
             return
         metadata = {"name": self._node, "uid": node.metadata.uid, "labels": dict(wanted)}
-        # What is left out of an apply is taken away where it was ours.
-        await self._session.apply(resources.NODES, {"metadata": metadata}, manager=names.AGENT_MANAGER)
+        # What is left out of an apply is taken away where we had written it.
+        body = await self._session.apply(resources.NODES, {"metadata": metadata}, manager=names.AGENT_MANAGER)
+        left = self._said(api.decode(body, Labelled, path=resources.NODES.path(self._node))).keys()
+        if foreign := sorted(left - wanted.keys()):
+            await self._take_away(node.metadata.uid, foreign)
         log.info("node %s: labelled", self._node)
+
+    def _said(self, node: Labelled) -> Mapping[str, str]:
+        return {key: text for key, text in node.metadata.labels.items() if self._ours(key)}
+
+    async def _take_away(self, uid: str, keys: Sequence[str]) -> None:
+        """Take away labels under our names that somebody else has written: nobody would keep them true."""
+        body = msgspec.json.encode({"metadata": {"uid": uid, "labels": dict.fromkeys(keys)}})
+        path, params = resources.NODES.path(self._node), {"fieldManager": names.AGENT_MANAGER}
+        await self._session.send("PATCH", path, params=params, body=body, content=api.MERGE_PATCH)
