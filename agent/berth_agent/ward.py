@@ -31,7 +31,7 @@ class Ward:
 
     def __init__(self) -> None:
         self._record: judge.Record | None = None
-        self._looked = 0.0
+        self._looked = 0.0  # When a look showed cards last.
         self._blind = False  # Whether the source has failed since then.
 
     def __repr__(self) -> str:
@@ -45,8 +45,10 @@ class Ward:
         if isinstance(outcome, probe.SourceFailed):
             self._blind = True
             return {}
-        record = self._record or judge.recall(known.status, rebooted=_rebooted(outcome, known.spec), now=now)
-        if self._blind:
+        record = self._record
+        if record is None:
+            record = judge.recall(known.status, rebooted=_rebooted(outcome, known.spec), now=now)
+        elif self._blind:
             record = judge.unseen(record, now - self._looked)
         self._blind, self._looked = False, now
         look = judge.Look(outcome, describe.lost_by_uuid(outcome, spec), now, known.repaired)

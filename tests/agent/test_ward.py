@@ -16,11 +16,16 @@ BARE = dataclasses.replace(
 )
 
 
+NOTHING = wire.DeviceStatus()
+ILL = wire.DeviceStatus(devices=(wire.CardStatus(CARD, "Unhealthy", "XidCritical", 48),))
+
+
 class Watched:
     """A ward, looked into every ten seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: wire.DeviceStatus = NOTHING) -> None:
         self.ward = ward.Ward()
+        self.known = known
         self.now = 0.0
 
     def look(self, *numbers: int, failed: bool = False) -> bool | None:
@@ -28,7 +33,7 @@ class Watched:
         self.now += TICK
         told = tuple(probe.Xid(CARD, number) for number in numbers)
         outcome = FAILED if failed else dataclasses.replace(BARE, xids=told)
-        known = ward.Known(SPEC, wire.DeviceStatus(), RULES)
+        known = ward.Known(SPEC, self.known, RULES)
         verdicts = self.ward.judge(outcome, SPEC, known, now=self.now)
         return verdicts[CARD].verdict == "Healthy" if CARD in verdicts else None
 
@@ -51,6 +56,18 @@ def test_time_in_which_nobody_could_look_heals_nobody(before: int) -> None:
 
     # The look before and the look after the gap tell nothing of what was between them.
     assert interrupted.looks_until_well() == plain.looks_until_well() + 1
+
+
+@pytest.mark.parametrize("failures", [0, 1, 30])
+def test_first_look_that_fails_delays_nothing(failures: int) -> None:
+    """What stood in the Device is taken up with the first look that shows cards, whenever that is."""
+    watched = Watched(known=ILL)
+    watched.now = 864_000.0  # The machine has been up for days.
+    for _ in range(failures):
+        assert watched.look(failed=True) is None
+    assert watched.look() is False
+
+    assert watched.looks_until_well() == RULES.cool_down // TICK
 
 
 def test_card_that_is_seen_ill_after_a_gap_is_no_relapse() -> None:
