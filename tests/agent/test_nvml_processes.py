@@ -1,13 +1,15 @@
 """The probe for real cards tells which processes compute on which card or MIG instance."""
 
-from berth_agent import beside, simulated
+import pytest
+
+from berth_agent import beside, probe, simulated
 from berth_agent.nvml import source
 from berth_agent.processes import Process
 from support import nodes
 from support.nvml import presets
 
 COMPUTE, MPS = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3"
-NOT_SUPPORTED, NO_PERMISSION, GPU_IS_LOST = 3, 4, 15
+NOT_SUPPORTED, NO_PERMISSION, GPU_IS_LOST, UNKNOWN = 3, 4, 15, 999
 GIB = 1 << 30
 
 
@@ -52,18 +54,57 @@ def test_process_on_an_instance_is_told_by_the_instance(place: nodes.Place) -> N
     assert told(looking) == [(7, second.uuid, 5), (8, card.uuid, 5)]
 
 
-def test_card_that_cannot_tell_leaves_the_others(place: nodes.Place) -> None:
-    """One card that fails is left out, and when all of them do nothing is known."""
+def crowded(place: nodes.Place) -> nodes.Mocked:
+    """Give a node with one process on each card: 1 on the first one, and so on."""
     rig = place(presets.DGX_A100)
     rig.machine.change({f"card.{index}.process.0": f"c {index + 1} 5" for index in range(8)})
-    looking = rig.start()
-    rig.machine.fail(COMPUTE, GPU_IS_LOST, card=2)
-    some = told(looking)
-    rig.machine.fail(COMPUTE, NO_PERMISSION)
+    return rig
 
-    assert some is not None
-    assert [pid for pid, _, _ in some] == [1, 2, 4, 5, 6, 7, 8]
-    assert told(looking) is None
+
+def pids(looking: probe.Probe) -> list[int] | None:
+    """Look, and give the processes that are told."""
+    found = told(looking)
+    return None if found is None else sorted(pid for pid, _, _ in found)
+
+
+@pytest.mark.parametrize("call", [COMPUTE, "nvmlDeviceGetMemoryInfo_v2"], ids=["silent", "lost"])
+def test_card_that_does_not_tell_is_no_emptier_for_that(place: nodes.Place, call: str) -> None:
+    """What it told last stands, while others go on; when it tells again, that counts."""
+    rig = crowded(place)
+    looking = rig.start()
+    assert pids(looking) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+    rig.machine.fail(call, GPU_IS_LOST, card=2)
+    rig.machine.change({"card.2.process.0": None, "card.5.process.0": "c 60 5"})
+    assert pids(looking) == [1, 2, 3, 4, 5, 7, 8, 60]
+
+    rig.machine.fail(call, None, card=2)
+    assert pids(looking) == [1, 2, 4, 5, 7, 8, 60]
+
+
+def test_nothing_is_known_until_each_card_has_told(place: nodes.Place) -> None:
+    """An agent that has just started must not take a card for empty whose processes it never saw."""
+    rig = crowded(place)
+    looking = rig.start()
+    rig.machine.fail(COMPUTE, UNKNOWN, card=2)
+    assert pids(looking) is None
+
+    rig.machine.fail(COMPUTE, None, card=2)
+    assert pids(looking) == [1, 2, 3, 4, 5, 6, 7, 8]
+    rig.machine.fail(COMPUTE, NO_PERMISSION)
+    assert pids(looking) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_card_that_has_no_such_thing_leaves_the_others(place: nodes.Place) -> None:
+    """A card too old to tell hides none of the others; where none can tell, nothing is known."""
+    rig = crowded(place)
+    looking = rig.start()
+    rig.machine.fail(COMPUTE, NOT_SUPPORTED, card=2)
+    assert pids(looking) == [1, 2, 4, 5, 6, 7, 8]
+
+    blind = rig.start()
+    rig.machine.fail(COMPUTE, NOT_SUPPORTED)
+    assert pids(blind) is None
 
 
 def test_driver_without_mps_tells_the_rest(place: nodes.Place) -> None:

@@ -13,7 +13,7 @@ next sample, whatever happens meanwhile, for the driver tells each only once.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth_agent import boards, probe, processes, sysfs
@@ -33,6 +33,7 @@ class NvmlProbe:
         self._known: missing.Known = {}
         self._looks_with_loss = 0
         self._readings: tuple[cards.Reading, ...] = ()
+        self._processes: Mapping[str, tuple[processes.Process, ...]] = {}
         self._xids: tuple[probe.Xid, ...] = ()
         self._doing = ""
 
@@ -67,13 +68,21 @@ class NvmlProbe:
         return self._session is not None and self._session.events.has_any()
 
     def processes(self) -> tuple[processes.Process, ...] | None:
-        """List the processes on the cards that answered the last look; None where none of them tells.
+        """List the processes on the cards; None where that is not known.
 
-        A card that answers no more is left out; the next look will find it lost.
+        Of a card that does not tell just now, or does not answer at all, those stand that it told last:
+        it is no emptier for that, and whoever has ended meanwhile is left out by who looks for their place.
+        One that has told nothing yet leaves open who is on the node. A card that cannot tell has none.
         """
+        if not self._readings:
+            return None
         self._does("listing the processes on the cards")
-        told = [found for each in self._readings if (found := _running(each)) is not None]
-        return tuple(process for found in told for process in found) if told else None
+        told, silent = _told(self._readings)
+        kept = {uuid: found for uuid, found in self._processes.items() if uuid in self._known}
+        self._processes = {**kept, **told}
+        if not self._processes or silent - self._processes.keys():
+            return None
+        return tuple(process for found in self._processes.values() for process in found)
 
     def close(self) -> None:
         """Close the library, if it is open; the next look opens it."""
@@ -126,11 +135,17 @@ class NvmlProbe:
         )
 
 
-def _running(reading: cards.Reading) -> tuple[processes.Process, ...] | None:
-    try:
-        return tuple(running.on(reading.handle, reading.card))
-    except calls.Failed:
-        return None
+def _told(readings: Iterable[cards.Reading]) -> tuple[Mapping[str, tuple[processes.Process, ...]], set[str]]:
+    """Ask each card for its processes; give what they told, by uuid, and who should have told and did not."""
+    told: dict[str, tuple[processes.Process, ...]] = {}
+    silent: set[str] = set()
+    for each in readings:
+        try:
+            told[each.card.uuid] = tuple(running.on(each.handle, each.card))
+        except calls.Failed as failure:
+            if failure.code not in calls.ABSENT:
+                silent.add(each.card.uuid)
+    return told, silent
 
 
 def _linked_to(card: probe.Card, remembered: Sequence[probe.Card], order: Mapping[str, int]) -> probe.Card:
