@@ -66,7 +66,7 @@ def _fitting(sample: probe.Sample, devices: Sequence[probe.Device]) -> Iterator[
     """Give the devices that clash with nothing; a lost card keeps the room that it may need."""
     uuids = {each.uuid for each in sample.cards}
     minors = {(str(vocabulary.DeviceType.GPU), each.minor) for each in sample.read()}
-    room = MOST_LISTED - len(sample.cards)
+    room = max(0, MOST_LISTED - len(sample.cards))
     for each in devices:
         if room and each.uuid not in uuids and (each.type, each.minor) not in minors:
             uuids.add(each.uuid)

@@ -32,19 +32,21 @@ Text = Annotated[str, msgspec.Meta(max_length=253)]
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One device as a file names it, within what the schema takes."""
 
-    uuid: Annotated[str, msgspec.Meta(max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._:/-]*$")]
-    type: Annotated[str, msgspec.Meta(max_length=63, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+    uuid: Annotated[str, msgspec.Meta(max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._:/-]*\\Z")]
+    type: Annotated[str, msgspec.Meta(max_length=63, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?\\Z")]
     minor: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-    vendor: Annotated[str, msgspec.Meta(max_length=63, pattern="^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")] = ""
+    vendor: Annotated[str, msgspec.Meta(max_length=63, pattern="^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?\\Z")] = ""
     model: Annotated[str, msgspec.Meta(max_length=128)] = ""
     memory: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
     bus_id: (
-        Annotated[str, msgspec.Meta(max_length=16, pattern="^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$")]
+        Annotated[
+            str, msgspec.Meta(max_length=16, pattern="^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]\\Z")
+        ]
         | None
     ) = msgspec.field(default=None, name="busID")
     labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=64)] = {}
     health: vocabulary.Health = vocabulary.Health.HEALTHY
-    reason: Annotated[str, msgspec.Meta(max_length=128, pattern="^[A-Za-z][A-Za-z0-9]*$")] = "ToldByFile"
+    reason: Annotated[str, msgspec.Meta(max_length=128, pattern="^[A-Za-z][A-Za-z0-9]*\\Z")] = "ToldByFile"
     message: Annotated[str, msgspec.Meta(max_length=1024)] = ""
 
 

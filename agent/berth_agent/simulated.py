@@ -161,7 +161,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a file of faults may say of one card, or of a node's whole source."""
 
     health: vocabulary.Health = vocabulary.Health.UNHEALTHY
-    reason: Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,127}$")] = "SimulatedFault"
+    reason: Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,127}\\Z")] = "SimulatedFault"
     xid: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
     message: Annotated[str, msgspec.Meta(max_length=1024)] = "broken by the file of faults"
     recovery: vocabulary.Recovery | None = None

@@ -13,6 +13,8 @@ from typing import Final
 
 from berth_agent import probe
 
+LARGEST_NUMA_NODE: Final = 1023  # The schema takes no larger one, nor has any kernel.
+
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -35,7 +37,7 @@ class Kernel:
     def numa_node(self, address: str) -> int | None:
         """Give the NUMA node that a PCI device is attached to."""
         told = text(self.device(address) / "numa_node")
-        return int(told) if told and told.isdecimal() else None
+        return int(told) if told and told.isdecimal() and int(told) <= LARGEST_NUMA_NODE else None
 
     def pcie_root(self, address: str) -> str | None:
         """Give the PCIe root complex above a PCI device, such as `pci0000:3a`."""

@@ -3,13 +3,12 @@
 import datetime as dt
 from typing import Final
 
-import msgspec
 import pytest
 
 from berth_agent import describe, probe, ward
 from berth_agent.health import rules
 from berth_agent.nvml import source
-from berth_crds import device, vocabulary, wire
+from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import machine, presets
 
@@ -304,37 +303,7 @@ def test_machine_can_raise_errors_from_the_command_line(place: nodes.Place) -> N
     assert told(looking) == [(uuid(rig, 6), 79)]
 
 
-# ---------------------------------------------------------------- answers that make no sense
-
-
-@pytest.mark.parametrize(
-    ("changes", "lost"),
-    [
-        pytest.param({"card.1.minor": 4294967295}, 0, id="no minor"),
-        pytest.param({"card.1.minor": -1}, 0, id="a minor below zero"),
-        pytest.param({"card.1.capability": "-1 0"}, 0, id="a capability below zero"),
-        pytest.param({"card.1.capability": "100000000 100000000"}, 0, id="a huge capability"),
-        pytest.param({"card.1.memory": "18446744073709551615 0 0"}, 1, id="all the memory that there can be"),
-        pytest.param({"card.1.uuid": "GPU with spaces"}, 1, id="a uuid that is none"),
-        pytest.param({"card.1.name": "X" * 90}, 0, id="a long name"),
-        pytest.param({"driver.version": "9" * 79}, 0, id="a long version"),
-        pytest.param({"driver.version": "5\udcff"}, 0, id="a version that is no text"),
-        pytest.param({"driver.cuda": -12}, 0, id="a CUDA version below zero"),
-        pytest.param({"card.1.threshold.1": 0}, 0, id="a threshold of zero"),
-        pytest.param({"card.1.temperature": 4294967295}, 0, id="a temperature of nowhere"),
-    ],
-)
-def test_nonsense_costs_at_most_one_card(place: nodes.Place, changes: dict[str, object], lost: int) -> None:
-    """What the server would refuse never reaches it: the field is absent, or that one card is lost."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change(changes)
-    sample = nodes.look(rig.start())
-    spec = describe.spec(nodes.NODE, sample, None)
-
-    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    assert len(spec.devices) == 8 - lost
-    told = nodes.status(sample, spec, now=NOON)
-    assert told.devices == ()
+# ---------------------------------------------------------------- what fails now and then
 
 
 def test_card_that_could_not_be_listened_to_is_asked_again(place: nodes.Place) -> None:

@@ -6,25 +6,16 @@ uuid, name and memory, or it is lost: nothing could be given out of it.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pynvml
 
 from berth_agent import probe, sysfs
-from berth_agent.nvml import calls, links, mig, vitals
+from berth_agent.nvml import calls, limits, links, mig, vitals
 
 # Cards that only drive a display: the driver lists them, but no workload may have them.
 DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
-
-# The schema takes no more, and with a card that it refuses it refuses the whole list.
-MOST_MODULES: Final = 1023
-LONGEST_MODEL: Final = 128
-LARGEST_MINOR: Final = 2**31 - 1
-LARGEST_MEMORY: Final = 2**63 - 1
-UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
-CAPABILITY: Final = re.compile(r"[0-9]{1,7}\.[0-9]{1,7}")
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,7 +55,7 @@ def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> Facts:
     """Ask a card for what cannot change, and the kernel where its address is."""
     capability = calls.known(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     return Facts(
-        model=calls.ask(pynvml.nvmlDeviceGetName, handle)[:LONGEST_MODEL],
+        model=calls.ask(pynvml.nvmlDeviceGetName, handle)[: limits.LONGEST_MODEL],
         compute_capability=_capability(capability),
         module_id=_module_id(handle),
         place=kernel.place(address) if address else probe.Place(),
@@ -75,26 +66,26 @@ def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> Facts:
 def uuid(handle: Any) -> str:
     """Ask a card for its identity; what cannot be one raises `calls.Failed`."""
     found: str = calls.ask(pynvml.nvmlDeviceGetUUID, handle)
-    if not UUID.fullmatch(found):
+    if not limits.UUID.fullmatch(found):
         raise calls.Failed("nvmlDeviceGetUUID", calls.UNREADABLE, "the answer is no uuid")
     return found
 
 
 def _capability(pair: Sequence[int] | None) -> str:
     text = ".".join(map(str, pair or ()))
-    return text if CAPABILITY.fullmatch(text) else ""
+    return text if limits.CAPABILITY.fullmatch(text) else ""
 
 
 def _minor(handle: Any, index: int) -> int:
     """Ask for the minor. Without device files (WSL) there is none, and the index is as good."""
     found: int = calls.ask_or(index, pynvml.nvmlDeviceGetMinorNumber, handle)
-    return found if 0 <= found <= LARGEST_MINOR else index
+    return found if 0 <= found <= limits.LARGEST_MINOR else index
 
 
 def _module_id(handle: Any) -> int | None:
     found = calls.known(pynvml.nvmlDeviceGetModuleId, handle)
     # What is not known is also told as a number that no board has.
-    return found if found is not None and found <= MOST_MODULES else None
+    return found if found is not None and found <= limits.MOST_MODULES else None
 
 
 def read(handle: Any, index: int, *, uuid: str, facts: Facts) -> Reading:
@@ -118,7 +109,7 @@ def read(handle: Any, index: int, *, uuid: str, facts: Facts) -> Reading:
 
 def _memory(handle: Any) -> int:
     total: int = calls.ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total
-    if not 0 < total <= LARGEST_MEMORY:
+    if not 0 < total <= limits.LARGEST_MEMORY:
         raise calls.Failed("nvmlDeviceGetMemoryInfo", calls.UNREADABLE, "the card has no memory")
     return total
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pynvml
 
-from berth_agent import probe
+from berth_agent import probe, sysfs
 from berth_agent.nvml import calls
 from berth_crds import vocabulary
 
@@ -70,9 +70,10 @@ def remote_end(handle: Any, number: int) -> str | None:
     return address(pci) if pci else None
 
 
-def address(pci: Any) -> str:
-    """Spell a PCI address as sysfs does: NVML says 00000000:3B:00.0 for 0000:3b:00.0."""
-    return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+def address(pci: Any) -> str | None:
+    """Spell a PCI address as sysfs does, 0000:3b:00.0 for NVML's 00000000:3B:00.0; None for what is none."""
+    found = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+    return found if sysfs.is_address(found) else None
 
 
 # ---------------------------------------------------------------- ways between cards

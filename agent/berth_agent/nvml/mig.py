@@ -13,15 +13,15 @@ from typing import Any, Final
 import pynvml
 
 from berth_agent import probe
-from berth_agent.nvml import calls
+from berth_agent.nvml import calls, limits
 from berth_crds import catalog
 
 Profiles = Mapping[int, str]  # Names of GPU instance profiles by the card's own id of them.
 
 _NAME: Final = re.compile(r"(?:MIG )?([1-9]g\.[1-9][0-9]*gb(?:[+-][a-z]+(?:\.[a-z]+)*)*)")
 _EIGHTHS: Final = 8
-LARGEST_ID: Final = 255
-MOST_SLICES: Final = 64
+# What the driver says of an instance that it has just listed and that is gone by now.
+GOING: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 
 
 def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> probe.Mig | None:
@@ -35,9 +35,30 @@ def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> probe.
         return probe.Mig(enabled=False)
     parts = tuple(_parts(handle))
     names = profiles() if parts else {}
-    found = (_instance(handle, part, total, names) for part in parts)
-    # The schema takes no larger numbers, and with one it refuses the whole list of cards.
-    return probe.Mig(enabled=True, instances=tuple(one for one in found if max(one.gi, one.ci) <= LARGEST_ID))
+    read = (_still_there(handle, part, total, names) for part in parts)
+    found = {one.uuid: one for one in read if one and _is_sound(one)}
+    return probe.Mig(enabled=True, instances=tuple(found.values()))
+
+
+def _still_there(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigInstance | None:
+    """Read an instance; one that is being taken away meanwhile costs neither the card nor the others."""
+    try:
+        return _instance(handle, part, total, names)
+    except calls.Failed as failure:
+        if failure.code in GOING:
+            return None
+        raise
+
+
+def _is_sound(one: probe.MigInstance) -> bool:
+    """Tell whether an instance can be listed; what nobody could ask for or hold cannot."""
+    numbers = (
+        one.gi is None
+        or one.ci is None
+        or (0 <= one.gi <= limits.LARGEST_ID and 0 <= one.ci <= limits.LARGEST_ID)
+    )
+    words = limits.UUID.fullmatch(one.uuid) and limits.PROFILE.fullmatch(one.profile)
+    return bool(numbers and words and 0 < one.memory <= limits.LARGEST_MEMORY)
 
 
 def profile_names(handle: Any) -> Profiles:
@@ -87,7 +108,11 @@ def _gpu_instance(handle: Any, gi: int) -> Any:
 
 
 def _placement(info: Any) -> probe.MigPlacement | None:
-    if info is None or not info.placement.size or info.placement.start + info.placement.size > MOST_SLICES:
+    if (
+        info is None
+        or not info.placement.size
+        or info.placement.start + info.placement.size > limits.MOST_SLICES
+    ):
         return None
     return probe.MigPlacement(info.placement.start, info.placement.size)
 
