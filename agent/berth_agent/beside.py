@@ -28,13 +28,16 @@ class Beside:
         self._cards = cards
         self._readers = readers
         self._left_out: frozenset[str] = frozenset()
+        self._reads = False  # What stands beside the cards, just now.
 
     def sample(self) -> probe.Outcome:
         """Look once."""
         outcome = self._cards.sample()
         if isinstance(outcome, probe.SourceFailed):
             return outcome
+        self._reads = True
         read = tuple(device for reader in self._readers for device in reader())
+        self._reads = False
         found = tuple(_fitting(outcome, read))
         self._tell(frozenset(each.uuid for each in read if each not in found))
         return dataclasses.replace(outcome, devices=found)
@@ -49,6 +52,8 @@ class Beside:
 
     def whereabouts(self) -> str:
         """Say what the look under way is doing, where the probe of the cards can tell."""
+        if self._reads:
+            return "reading the devices beside the cards"
         return self._cards.whereabouts() if isinstance(self._cards, probe.Locator) else ""
 
     def close(self) -> None:

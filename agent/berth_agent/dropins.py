@@ -25,6 +25,7 @@ from berth_crds import vocabulary
 log = logging.getLogger(__name__)
 
 MOST_DEVICES: Final = 64  # The schema takes no more.
+MOST_BYTES: Final = 1 << 20
 
 Text = Annotated[str, msgspec.Meta(max_length=253)]
 
@@ -77,7 +78,7 @@ class Folder:
 
     def _read(self, path: Path) -> File | None:
         try:
-            file = _decoder.decode(path.read_bytes())
+            file = _decoder.decode(_contents(path))
             _check(file)
         except (OSError, ValueError) as error:
             self._complain(path, str(error))
@@ -89,6 +90,15 @@ class Folder:
         if self._complaints.get(path) != words:
             log.warning("the file %s cannot be used: %s", path, words)
         self._complaints[path] = words
+
+
+def _contents(path: Path) -> bytes:
+    """Read a file; a pipe, from which nothing may ever come, is none, and nor is a whole disk."""
+    if not path.is_file():
+        raise ValueError("it is no regular file")
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES} bytes")
+    return path.read_bytes()
 
 
 def _check(file: File) -> None:

@@ -58,27 +58,42 @@ class Sampler:
         self._look: asyncio.Future[Look] | None = None
         self._missed: tuple[probe.Xid, ...] = ()
         self._is_deaf = False
+        self._is_slow = False
+        self._words = ""  # What is said of the look that hangs: one sentence, however it crawls on.
 
     async def sample(self) -> Look:
-        """Look once, or say that the probe hangs."""
-        # The deadline is waited for once: a hung look must not slow down the heartbeat. What it
-        # finds when it ends after all is old by then, and is dropped; but errors are told only once.
+        """Look once, or say that the probe hangs.
+
+        The deadline is waited for once: a hung look must not slow down the heartbeat. One that ends after
+        all is slow, not hung. What it found is used if the next one is late as well: so a driver that always
+        takes longer than the deadline is heard, a look later than others.
+        """
+        late = None
         if self._look is not None and self._look.done():
-            self._missed += _xids(self._look.result().outcome)
-            self._look = None
+            late, self._look = self._look.result(), None
+            self._tell_slow()
         if self._look is None:
             look = self._look = self._ask()
             await asyncio.wait({look}, timeout=self._deadline)
             if look.done():
                 self._look = None
+                self._missed += _xids(late.outcome) if late else ()
                 return self._complete(look.result())
-        return Look(probe.SourceFailed("Hung", self._hung()))
+            self._words = self._hung()
+            if late:
+                return self._complete(late)
+        return Look(probe.SourceFailed("Hung", self._words))
 
     def _hung(self) -> str:
         """Say that the probe hangs and, where it can tell, at what, so that the card to blame is known."""
         where = self._probe.whereabouts() if isinstance(self._probe, probe.Locator) else ""
         doing = f"; it is {where}" if where else ""
         return f"The probe has not answered within {self._deadline:g} s{doing}."
+
+    def _tell_slow(self) -> None:
+        if not self._is_slow:
+            log.warning("a look takes longer than the %g s of --sample-deadline", self._deadline)
+        self._is_slow = True
 
     def _complete(self, look: Look) -> Look:
         """Add the errors that looks before this one were told, and that nobody has heard of."""

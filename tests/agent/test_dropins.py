@@ -75,6 +75,11 @@ def test_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
     ("entry", "words"),
     [
         pytest.param({"uuid": "no spaces"}, "uuid", id="uuid"),
+        pytest.param({"uuid": "npu-1\n"}, "uuid", id="uuid with a line end"),
+        pytest.param({"type": "npu\n"}, "type", id="type with a line end"),
+        pytest.param({"vendor": "acme\n"}, "vendor", id="vendor with a line end"),
+        pytest.param({"busID": "0000:5e:00.0\n"}, "busID", id="address with a line end"),
+        pytest.param({"reason": "Worn\n"}, "reason", id="reason with a line end"),
         pytest.param({"type": "NPU"}, "type", id="type"),
         pytest.param({"minor": -1}, "minor", id="minor"),
         pytest.param({"minor": "0"}, "minor", id="minor as text"),

@@ -257,3 +257,64 @@ async def test_probe_that_cannot_listen_is_told_of_once(
 
     assert (await asking.sample()).outcome == CARDS
     assert caplog.text.count("cannot listen") == 1
+
+
+class Slow:
+    """A probe whose looks end when they are let, at a place that moves on; each finds one error."""
+
+    def __init__(self) -> None:
+        self.let = threading.Semaphore(0)
+        self.ended = threading.Semaphore(0)
+        self.looks = 0
+        self.steps = 0
+
+    def sample(self) -> probe.Outcome:
+        """Look once it is let."""
+        self.looks += 1
+        assert self.let.acquire(timeout=30)
+        self.ended.release()
+        return dataclasses.replace(CARDS, xids=(probe.Xid("GPU-a", self.looks),))
+
+    def whereabouts(self) -> str:
+        """Be somewhere else each time that it is asked."""
+        self.steps += 1
+        return f"at step {self.steps}"
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    """Lend a slow probe, and let it end."""
+    slow = Slow()
+    yield slow
+    slow.let.release(100)
+
+
+async def test_probe_that_is_always_late_is_heard(
+    ask: Asker, slow: Slow, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its first look counts as hung, and from then on each gives what the one before it found, once."""
+    asking = ask(slow, deadline=0.02)
+    first = (await asking.sample()).outcome
+    assert isinstance(first, probe.SourceFailed)
+
+    async def heard() -> tuple[probe.Xid, ...] | None:
+        outcome = (await asking.sample()).outcome  # While the thread has not handed it over, it hangs.
+        return outcome.xids if isinstance(outcome, probe.Sample) else None
+
+    for number in (1, 2, 3):
+        slow.let.release()
+        assert await asyncio.to_thread(slow.ended.acquire, timeout=5)
+        assert await waiting.eventually(heard, what="the late answer") == (probe.Xid("GPU-a", number),)
+        assert slow.looks == number + 1
+    assert caplog.text.count("longer than the 0.02 s of --sample-deadline") == 1
+
+
+async def test_words_about_a_look_that_hangs_do_not_change(ask: Asker, slow: Slow) -> None:
+    """Each other word would be another revision of the Device."""
+    asking = ask(slow, deadline=0.02)
+
+    said = {(await asking.sample()).outcome for _ in range(5)}
+
+    (only,) = said
+    assert isinstance(only, probe.SourceFailed)
+    assert only.message == "The probe has not answered within 0.02 s; it is at step 1."

@@ -39,6 +39,12 @@ class NvmlProbe:
 
     def sample(self) -> probe.Outcome:
         """Look once."""
+        outcome = self._sample()
+        self._does("")
+        return outcome
+
+    def _sample(self) -> probe.Outcome:
+        self._does("asking the kernel which cards the driver holds")
         if self._session and self._would_help_to_open_anew(self._session):
             self.close()
         was_open = self._session is not None
@@ -52,6 +58,7 @@ class NvmlProbe:
         if isinstance(outcome, probe.SourceFailed):
             return outcome
         if self._session:
+            self._does("asking the driver for errors")
             self._collect(self._session)
         xids, self._xids = self._xids, ()
         return dataclasses.replace(outcome, xids=xids)
@@ -78,6 +85,7 @@ class NvmlProbe:
             return None
         self._does("listing the processes on the cards")
         told, silent = _told(self._readings)
+        self._does("")
         kept = {uuid: found for uuid, found in self._processes.items() if uuid in self._known}
         self._processes = {**kept, **told}
         if not self._processes or silent - self._processes.keys():
