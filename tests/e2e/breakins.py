@@ -79,9 +79,15 @@ def device(which: str, **spec: object) -> dict[str, Any]:
     return named("Device", which, spec=told | spec)
 
 
-def gpupod(which: str, node: str = "") -> dict[str, Any]:
-    """Make a GpuPod that holds nothing."""
-    return named("GpuPod", which, spec={"node": f"<{node or which}>", "podUID": "u", "containers": []})
+def gpupod(which: str, node: str = "", *, uid: str = "u", owner: str = "") -> dict[str, Any]:
+    """Make a GpuPod that holds nothing, of a pod with this uid, owned by one with that uid."""
+    made = named("GpuPod", which, spec={"node": f"<{node or which}>", "podUID": uid, "containers": []})
+    if owner:
+        made["metadata"]["ownerReferences"] = [POD_OWNER | {"name": f"<{which}>", "uid": owner}]
+    return made
+
+
+POD_OWNER: Final = {"apiVersion": "v1", "kind": "Pod"}
 
 
 def named(kind: str, which: str, **rest: object) -> dict[str, Any]:
@@ -244,6 +250,12 @@ REFUSED: Final = {
     "to delete another's GpuPod": Attempt(G, "other", verb="DELETE", words=ANOTHER_POD),
     "a new GpuPod of another node": Attempt(
         G, "fresh", gpupod("fresh", "other"), verb="POST", words=ANOTHER_POD
+    ),
+    "a GpuPod that no Pod owns": Attempt(
+        G, "fresh", gpupod("fresh", "mine"), verb="POST", words="owned by its Pod"
+    ),
+    "a GpuPod of one pod, owned by another": Attempt(
+        G, "fresh", gpupod("fresh", "mine", uid="u", owner="v"), verb="POST", words="owned by its Pod"
     ),
     "a GpuPod owned by a Node": Attempt(
         G,

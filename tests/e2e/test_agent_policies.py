@@ -123,7 +123,6 @@ async def test_a_token_without_a_node_may_write_nothing(
     [
         pytest.param(D, breakins.device("mine"), id="Device"),
         pytest.param(L, breakins.lease("mine"), id="Lease"),
-        pytest.param(G, breakins.gpupod("mine"), id="GpuPod"),
     ],
 )
 async def test_an_agent_may_create(ground: Ground, resource: resources.Resource, thing: object) -> None:
@@ -133,6 +132,26 @@ async def test_an_agent_may_create(ground: Ground, resource: resources.Resource,
     await Attempt(resource, "mine", thing, APPLY).make(ground)
 
     assert await ground.read(resource, "mine")
+
+
+async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Ground) -> None:
+    """It is the Pod's; one of a pod that does not exist is taken away again, and keeps nobody's name."""
+    await ground.admin.send("DELETE", ground.path(G, "mine"))
+    body = {"metadata": {"name": ground.names["mine"]}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    await ground.admin.create(resources.PODS, body, namespace=ground.stage.namespace)
+    pod = (await ground.stage.pods())[ground.names["mine"]]
+    uid = pod["metadata"]["uid"]
+
+    await Attempt(G, "mine", breakins.gpupod("mine", uid=uid, owner=uid), APPLY).make(ground)
+    with pytest.raises(errors.Forbidden, match="owned by its Pod"):
+        await Attempt(G, "mine", breakins.owned()).make(ground)
+    await Attempt(G, "fresh", breakins.gpupod("fresh", "mine", owner="u"), verb="POST").make(ground)
+
+    async def gone() -> bool:
+        return await ground.read(G, "fresh") is None
+
+    await ground.stage.until("the false record to go", gone, seconds=30)
+    assert await ground.read(G, "mine")
 
 
 @pytest.mark.parametrize(
