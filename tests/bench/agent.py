@@ -33,6 +33,7 @@ NODE: Final = "bench-agent"
 USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
 SETTLING_SECONDS: Final = 2 * settings.INTERVAL_SECONDS
 STEP_SECONDS: Final = 30.0
+SHORTEST_SECONDS: Final = settings.INTERVAL_SECONDS
 
 MOST_MIB: Final = 60.0
 MOST_PERCENT: Final = 1.0
@@ -142,6 +143,16 @@ async def _watched(testbed: clusters.Cluster, program: processes.Program, second
     )
 
 
+def bounds(row: Row) -> dict[str, bool]:
+    """Tell of each bound whether it was kept; an agent that vouches for nothing keeps none for nothing."""
+    silent = not row.device_writes and not row.other_writes and bool(row.lease_writes)
+    return {
+        f"at most {MOST_MIB:g} MiB": row.rss_mib <= MOST_MIB,
+        f"at most {MOST_PERCENT:g} % of a core": row.cpu_percent <= MOST_PERCENT,
+        "no write but renewals of the Lease": silent,
+    }
+
+
 def report(row: Row) -> str:
     """Write what was measured, and whether the bounds were kept."""
     written = f"{row.device_writes} to Devices, {row.lease_writes} to Leases, {row.other_writes} to others"
@@ -150,28 +161,22 @@ def report(row: Row) -> str:
         f"processor   {row.cpu_percent:.2f} % of a core",
         f"writes      {written} in {row.seconds:.0f} s",
         "",
-        _verdict(f"at most {MOST_MIB:g} MiB", kept=row.rss_mib <= MOST_MIB),
-        _verdict(f"at most {MOST_PERCENT:g} % of a core", kept=row.cpu_percent <= MOST_PERCENT),
-        _verdict("no write but renewals of the Lease", kept=not row.device_writes and not row.other_writes),
+        *(f"{bound}: {'held' if kept else 'NOT HELD'}" for bound, kept in bounds(row).items()),
     ]
     return "\n".join(lines)
 
 
-def _verdict(bound: str, *, kept: bool) -> str:
-    return f"{bound}: {'held' if kept else 'NOT HELD'}"
-
-
 def main() -> int:
-    """Run, print and write the results."""
+    """Run, print and write the results; 1 where a bound was not kept."""
     parser = argparse.ArgumentParser(prog="make bench-agent", description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0, help="how long to watch")
     chosen = parser.parse_args()
-    if chosen.seconds <= 0:
-        parser.error("there must be some time to watch")
+    if chosen.seconds <= SHORTEST_SECONDS:
+        parser.error(f"the Lease is renewed every {SHORTEST_SECONDS:g} s: please watch for longer")
     row = scenario.finish(measure(chosen.seconds))
     print(report(row))
     scenario.write(RESULT, dataclasses.asdict(row))
-    return 0
+    return 0 if all(bounds(row).values()) else 1
 
 
 if __name__ == "__main__":
