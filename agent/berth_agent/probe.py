@@ -167,7 +167,11 @@ class VfGroup:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device beside the cards, such as a network card; an empty word is unknown."""
+    """One device beside the cards, such as a network card; an empty word is unknown.
+
+    Its `health` is believed as it is told. Where none is, it is judged as a card is, by its `sign`: what
+    is wrong with it just now, if anything.
+    """
 
     uuid: str
     type: str
@@ -178,7 +182,8 @@ class Device:
     place: Place = Place()
     vf_groups: tuple[VfGroup, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
-    health: Health = Health()
+    health: Health | None = Health()
+    sign: Health | None = None
 
 
 @dataclass(frozen=True, slots=True)

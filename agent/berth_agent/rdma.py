@@ -66,14 +66,15 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.
         model=sysfs.text(own / "hca_type") or "",
         place=kernel.place(address),
         vf_groups=(probe.VfGroup(vfs),) if vfs else (),
-        health=_health(dict(_ports(own))),
+        health=None,
+        sign=_sign(dict(_ports(own))),
     )
 
 
-def _health(ports: Mapping[str, str]) -> probe.Health:
-    """Judge a device by the states of its ports; one that tells none is not judged."""
+def _sign(ports: Mapping[str, str]) -> probe.Health | None:
+    """Say what is wrong by the states of the ports; nothing is where none is told."""
     if not ports or ACTIVE in ports.values():
-        return probe.Health()
+        return None
     told = ", ".join(f"port {number} is {state}" for number, state in ports.items())
     return probe.Health(
         vocabulary.Health.UNHEALTHY, "PortDown", message=f"none of its ports is active: {told}"

@@ -1,15 +1,20 @@
 """RDMA devices and their virtual functions, read from a tree made as the kernel makes it."""
 
+import dataclasses
 import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from berth_agent import beside, describe, probe, rdma, sysfs
+from berth_agent import beside, describe, probe, rdma, simulated, sysfs
+from berth_agent.health import judge
 from berth_crds import device, wire
 from support import nodes
+from support.clinic import RULES
 from support.nvml import presets
+
+CARDLESS = dataclasses.replace(simulated.machine("n1", "1xT4"), cards=(), partitions=())
 
 
 class Tree:
@@ -73,18 +78,19 @@ def test_node_without_rdma_has_none(tree: Tree) -> None:
 
 
 def test_device_without_an_active_port_is_closed(tree: Tree) -> None:
-    """One port is enough; none is told as the reason; and the device is open again with its link."""
+    """One port is enough; none is told as the reason; and with its link nothing is wrong any more."""
     tree.add("mlx5_0", "0000:3b:00.0")
-    assert health(tree) == probe.Health()
+    assert sign(tree) is None
 
     tree.port("mlx5_0", 1, "1: DOWN")
     tree.port("mlx5_0", 2, "2: INIT")
-    closed = health(tree)
+    closed = sign(tree)
+    assert closed is not None
     assert (closed.verdict, closed.reason) == ("Unhealthy", "PortDown")
     assert closed.message == "none of its ports is active: port 1 is DOWN, port 2 is INIT"
 
     tree.port("mlx5_0", 2, "4: ACTIVE")
-    assert health(tree) == probe.Health()
+    assert sign(tree) is None
 
 
 @pytest.mark.parametrize("state", ["", "nonsense"])
@@ -93,13 +99,28 @@ def test_port_that_tells_nothing_is_not_held_against_its_device(tree: Tree, stat
     tree.add("mlx5_0", "0000:3b:00.0")
     tree.port("mlx5_0", 1, state)
 
-    assert health(tree) == probe.Health()
+    assert sign(tree) is None
 
 
-def health(tree: Tree) -> probe.Health:
-    """Say how the only device of a node fares."""
+def sign(tree: Tree) -> probe.Health | None:
+    """Say what is wrong with the only device of a node."""
     (only,) = rdma.devices(tree.kernel)
-    return only.health
+    assert only.health is None
+    return only.sign
+
+
+def test_port_that_flaps_is_damped(tree: Tree) -> None:
+    """Once down, the device is closed until its link was there for as long as a card has to be well."""
+    tree.add("mlx5_0", "0000:3b:00.0")
+    record, seen = judge.Record(), []
+    for second in range(0, 200, 10):
+        tree.port("mlx5_0", 1, "1: DOWN" if second % 20 == 0 and second < 100 else "4: ACTIVE")
+        sample = dataclasses.replace(CARDLESS, devices=rdma.devices(tree.kernel))
+        found = judge.judge(judge.Look(sample, {}, now=second), record, RULES)
+        record = found.record
+        seen.append(str(found.verdicts["rdma-0000:3b:00.0"].verdict))
+
+    assert seen == ["Unhealthy"] * 14 + ["Healthy"] * 6
 
 
 def test_device_is_told_by_its_address(tree: Tree) -> None:
@@ -115,6 +136,7 @@ def test_device_is_told_by_its_address(tree: Tree) -> None:
             vendor="mellanox",
             model="MT4123",
             place=probe.Place(1, "pci0000:3a", "0000:3b:00.0"),
+            health=None,
         ),
         probe.Device(
             uuid="rdma-0000:9f:00.0",
@@ -122,6 +144,7 @@ def test_device_is_told_by_its_address(tree: Tree) -> None:
             minor=1,
             model="MT4123",
             place=probe.Place(None, "pci0000:97", "0000:9f:00.0"),
+            health=None,
         ),
     )
 

@@ -83,14 +83,16 @@ def judge(look: Look, record: Record, chosen: rules.Rules) -> Judgement:
     cards = {card.uuid: card for card in look.sample.read()}
     judged = {uuid for uuid, card in cards.items() if card.health is None} | look.lost.keys()
     found = {uuid: _signs(uuid, look, cards, record, chosen) for uuid in sorted(judged)}
+    beside = {device.uuid: device for device in look.sample.devices}
+    found |= {uuid: (one.sign,) if one.sign else () for uuid, one in beside.items() if one.health is None}
     cases = {
         uuid: case
         for uuid, seen in found.items()
         if (case := _case(uuid, seen, record.cases.get(uuid), look, chosen)) is not None
     }
-    cases |= _absent(look, record, chosen, but=judged | cards.keys())
+    cases |= _absent(look, record, chosen, but=judged | cards.keys() | beside.keys())
     own = {card.uuid: card.health for card in cards.values() if card.health is not None}
-    own |= {device.uuid: device.health for device in look.sample.devices}
+    own |= {uuid: one.health for uuid, one in beside.items() if one.health is not None}
     verdicts = own | {uuid: _verdict(cases.get(uuid), seen, chosen) for uuid, seen in found.items()}
     measured = {uuid: _measured(card, record) for uuid, card in cards.items() if uuid in judged}
     vitals = {**record.vitals, **measured}
