@@ -141,8 +141,8 @@ def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.
     uuids, minors = {each.uuid for each in cards}, {each.minor for each in cards}
     others = tuple(each for each in known if each.uuid not in uuids)
     found = (_last_known(lost, others) for lost in sample.lost())
-    # Two cards of one minor would make the server refuse the whole list, good cards included.
-    return tuple(each for each in found if each and each.uuid not in uuids and each.minor not in minors)
+    # Two cards of one uuid or minor would make the server refuse the whole list, good cards included.
+    return tuple({each.uuid: each for each in found if each and each.minor not in minors}.values())
 
 
 def _last_known(lost: probe.Lost, known: Iterable[wire.Card]) -> wire.Card | None:

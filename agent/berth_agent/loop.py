@@ -198,10 +198,17 @@ class Ticker:
         with contextlib.closing(self._sampler):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._publisher.informer.run())
+                await self._listen()
                 # What stands in the API is the memory of the agent that ran before us.
                 await self._publisher.informer.wait_synced()
                 while True:
                     await self._rest(await self._try())
+
+    async def _listen(self) -> None:
+        """Look before anything is known of the API: from then on no error of a card goes unheard."""
+        look = await self._sampler.sample()
+        self._sampler.keep(look)
+        self._reports.looked(look, asyncio.get_running_loop().time())
 
     async def _try(self) -> float:
         """Tick once, and give how long to rest."""

@@ -84,6 +84,10 @@ class Sampler:
                 return self._complete(late)
         return Look(probe.SourceFailed("Hung", self._words))
 
+    def keep(self, look: Look) -> None:
+        """Have the next look tell the errors of this one, which nobody has judged."""
+        self._missed += _xids(look.outcome)
+
     def _hung(self) -> str:
         """Say that the probe hangs and, where it can tell, at what, so that the card to blame is known."""
         where = self._probe.whereabouts() if isinstance(self._probe, probe.Locator) else ""

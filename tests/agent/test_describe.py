@@ -192,6 +192,23 @@ def test_card_lost_before_it_was_known_leaves_no_dangling_link() -> None:
     assert "Card 1: it does not answer" in after.conditions[0].message
 
 
+def test_card_that_is_lost_twice_is_listed_once() -> None:
+    """Whether told by its uuid, its address or its place in the list: it is one card, and one entry."""
+    known = describe.spec("n1", PAIR, None)
+    first, second = known.devices
+    where = second.topology.bus_id if second.topology else ""
+    lost = (
+        probe.Lost(5, "GpuIsLost", "by uuid", second.uuid),
+        probe.Lost(6, "GpuIsLost", "by address", "", where),
+        probe.Lost(1, "GpuIsLost", "by index"),
+    )
+    cards = (next(iter(PAIR.read())), *lost)
+
+    found = describe.spec("n1", dataclasses.replace(PAIR, cards=cards), known)
+
+    assert [each.uuid for each in found.devices] == [first.uuid, second.uuid]
+
+
 def test_lost_card_whose_minor_is_taken_is_not_listed() -> None:
     """When another card has the minor of a lost one, only the one that answers is listed."""
     known = describe.spec("n1", PAIR, None)

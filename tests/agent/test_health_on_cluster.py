@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from berth_agent import probe
 from berth_agent.health import rules
+from berth_agent.nvml import source
 from berth_crds import names, wire
 from berth_crds.client import api, errors, resources
 from support import nodes
 from support.nvml import presets
+from testbed import proxy, waiting
 
 if TYPE_CHECKING:
     from agent.conftest import Scene
@@ -83,6 +86,49 @@ async def test_verdict_outlives_the_agent(scene: Scene, place: nodes.Place) -> N
             lambda one: one.spec.holder_identity == "agent-2", what="the second agent to vouch for it"
         )
     assert await scene.device() == before
+
+
+class Counted:
+    """A probe whose looks are counted."""
+
+    def __init__(self, cards: source.NvmlProbe) -> None:
+        self._cards = cards
+        self.looks = 0
+
+    def sample(self) -> probe.Outcome:
+        """Look, and count it."""
+        outcome = self._cards.sample()
+        self.looks += 1
+        return outcome
+
+    def close(self) -> None:
+        """Close what it looks through."""
+        self._cards.close()
+
+
+async def test_error_told_before_the_api_is_there_counts(scene: Scene, place: nodes.Place) -> None:
+    """An agent that starts while there is no API server listens to its driver all the same."""
+    rig = place(presets.DGX_A100)
+    scene.rules = PATIENT
+    await scene.create_node()
+    async with proxy.Proxy(scene.cluster.port) as wire_:
+        wire_.refuse()
+        account = names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT
+        through = scene.cluster.kubeconfig_for(*account, server=wire_.server)
+        looking = Counted(rig.start())
+        async with scene.agent(kubeconfig=through, source=looking):
+
+            async def listens() -> bool:
+                return looking.looks > 0
+
+            await waiting.eventually(listens, what="the first look")
+            rig.machine.raise_xid(4, 48)
+            await asyncio.sleep(0.5)
+            assert await scene.device() is None
+            await wire_.accept()
+            device = await scene.until_device(lambda each: each.status.devices, what="the verdict")
+
+    assert told(device) == {rig.machine.read()["card.4.uuid"]: "XidCritical"}
 
 
 @pytest.mark.parametrize(
