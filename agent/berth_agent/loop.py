@@ -269,7 +269,10 @@ class Ticker:
             log.info("node %s: %s", self._node, line)
 
     async def _rest(self, seconds: float) -> None:
-        """Wait for the next tick, or for somebody to change the Device under us."""
+        """Wait for the next tick, or for news; an API that refuses takes nothing sooner because of those."""
+        if self._complaint.failures:
+            await asyncio.sleep(seconds)
+            return
         await asyncio.sleep(min(SHORTEST_REST_SECONDS, seconds))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), max(0.0, seconds - SHORTEST_REST_SECONDS))

@@ -11,6 +11,7 @@ from typing import Final
 from berth_agent import choices
 from berth_crds import vocabulary, wire
 
+DAY_SECONDS: Final = 86400
 LEVELS: Final = ("debug", "info", "warning", "error")
 STRATEGIES: Final = frozenset(map(str, vocabulary.SharingStrategy))
 MOST_REPLICAS: Final = 1024  # The schema takes no more.
@@ -73,9 +74,9 @@ def seconds(text: str) -> float:
 
 
 def whole_seconds(text: str) -> int:
-    """Read a whole number of seconds above zero."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds above zero")
+    """Read a whole number of seconds above zero, up to a day."""
+    if not text.isdecimal() or not 1 <= int(text) <= DAY_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds from 1 to {DAY_SECONDS}")
     return int(text)
 
 

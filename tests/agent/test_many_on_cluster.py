@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import datetime as dt
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest
 
 from agent import programs
 from berth_crds import names
-from berth_crds.client import api, resources
+from berth_crds.client import api, errors, resources
 from testbed import audit, waiting
 from testbed import cluster as clusters
 
@@ -30,15 +31,23 @@ async def nodes(admin: api.Api) -> AsyncIterator[list[str]]:
     """Lend two hundred Nodes."""
     await asyncio.gather(*(admin.create(resources.NODES, {"metadata": {"name": name}}) for name in NODES))
     yield NODES
-    await asyncio.gather(*(admin.delete(resources.NODES, name) for name in NODES))
+    # From the leaves up: the garbage collector would be busy for as long as other tests wait for it.
+    await asyncio.gather(*(_gone(admin, resources.DEVICES, name) for name in NODES))
+    await asyncio.gather(*(_gone(admin, resources.LEASES, name, names.NODES_NAMESPACE) for name in NODES))
+    await asyncio.gather(*(_gone(admin, resources.NODES, name) for name in NODES))
+
+
+async def _gone(admin: api.Api, resource: resources.Resource, name: str, namespace: str = "") -> None:
+    with contextlib.suppress(errors.NotFound):
+        await admin.delete(resource, name, namespace=namespace)
 
 
 def command(berth: clusters.Cluster, nodes: list[str]) -> list[str]:
-    """Write the command of one process that speaks for all of them."""
-    account = berth.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
+    """Write the command of one process that speaks for all of them, with a token for each."""
+    account = berth.kubeconfig_by_node(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, nodes)
     simulated = [word for name in nodes for word in ("--simulated-node", f"{name}=8xA100-SXM4-80GB")]
     return [
-        *(sys.executable, "-m", "berth_agent", "--kubeconfig", str(account)),
+        *(sys.executable, "-m", "berth_agent", "--kubeconfig", str(account), "--context-by-node"),
         *("--interval", str(INTERVAL), "--sample-deadline", "1", *simulated),
     ]
 

@@ -106,6 +106,9 @@ def test_one_process_may_speak_for_several_nodes() -> None:
             ["--simulate", "1xT4", "--lease-duration", "4.5"], "whole number", id="no whole seconds"
         ),
         pytest.param(
+            ["--simulate", "1xT4", "--lease-duration", "99999999999"], "1 to 86400", id="more than a day"
+        ),
+        pytest.param(
             ["--simulate", "1xT4", "--interval", "40"], "would lapse", id="Lease shorter than interval"
         ),
         pytest.param(
