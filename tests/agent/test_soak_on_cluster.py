@@ -228,6 +228,26 @@ async def soaked(scene: Scene, rig: nodes.Mocked, kubelet: Kubelet) -> AsyncIter
                 yield trouble
 
 
+Identity = tuple[str, int, int, str, str]
+
+
+def as_told(device: wire.Device) -> set[Identity]:
+    """Give what the Device says the cards are."""
+    places = ((card, card.topology.bus_id if card.topology else "") for card in device.spec.devices)
+    return {(card.uuid, card.index or 0, card.minor, card.model, where or "") for card, where in places}
+
+
+def as_made(rig: nodes.Mocked) -> set[Identity]:
+    """Give what the cards are, as it stands in the file of the mock and read by nobody of the agent."""
+    state = rig.machine.read()
+    plugged = [card for card in range(CARDS) if f"card.{card}.absent" not in state]
+    words = ([state[f"card.{card}.{key}"] for key in ("uuid", "minor", "name", "bus")] for card in plugged)
+    return {
+        (uuid, index, int(minor), name, bus.lower().removeprefix("0000"))
+        for index, (uuid, minor, name, bus) in enumerate(words)
+    }
+
+
 def all_well(device: wire.Device) -> bool:
     """Tell whether nothing is said against any source or card."""
     sources = {("NVMLReady", "True"), ("PodResourcesReady", "True")}
@@ -258,7 +278,15 @@ async def test_an_hour_of_faults_ends_with_the_truth(
             await asyncio.sleep(2.0)
             assert await scene.device() == settled, "the agent writes though nothing changes"
             assert await scene.heartbeat() != beat, "the agent does not vouch for it"
+            rig.machine.lose(HELD)
+            hurt = await scene.until_device(lambda it: it.status.devices, what="the sick card")
 
+        assert as_told(settled) == as_made(rig)
+        assert [(each.uuid, each.reason) for each in hurt.status.devices] == [
+            (rig.machine.read()[f"card.{HELD}.uuid"], "GpuIsLost")
+        ]
+        assert hurt.spec == settled.spec
+        rig.machine.find(HELD)
         with contextlib.closing(rig.start()) as fresh:
             assert settled.spec == describe.spec(scene.node, nodes.look(fresh), None)
         await asyncio.sleep(1.0)  # The log has a line for each write just after its answer.
