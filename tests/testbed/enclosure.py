@@ -36,7 +36,7 @@ def obstacle() -> str:
         return f"there is no {missing[0]}, of which Debian's package is called util-linux or mount"
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False).returncode:
         return "this machine does not let root make namespaces"
-    return "" if os.access(CGROUPS, os.W_OK) else f"{CGROUPS} cannot be written to"
+    return _cgroups_refused()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,17 @@ def _branches(path: str) -> Iterator[Path]:
 def _hierarchies() -> list[Path]:
     # Some are known under two names.
     return sorted({each.resolve() for each in CGROUPS.iterdir() if each.is_dir()})
+
+
+def _cgroups_refused() -> str:
+    """Try to make a cgroup in each hierarchy; say which one does not let us."""
+    for branch in _branches(f"/berth-probe-{os.getpid()}"):
+        try:
+            branch.mkdir()
+            branch.rmdir()
+        except OSError as error:
+            return f"no cgroup can be made in {branch.parent}: {error.strerror}"
+    return ""
 
 
 def _make(branch: Path) -> None:
