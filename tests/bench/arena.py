@@ -168,9 +168,10 @@ class Arena:
         """Delete the pods and events of a namespace, and wait until they are gone."""
         for kind in ("pods", "events"):
             path = f"/api/v1/namespaces/{namespace}/{kind}"
-            await self.send("DELETE", path, {"gracePeriodSeconds": 0})
 
             async def gone(path: str = path) -> bool:
+                # Again and again: an event may come after the verdict that it tells of.
+                await self.send("DELETE", path, {"gracePeriodSeconds": 0})
                 async with self._session.get(path, params={"limit": "1"}) as answer:
                     return not (await answer.json())["items"]
 
