@@ -128,6 +128,7 @@ class Kubelets:
         self._nodes: set[str] = set()
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, asyncio.Task[None]] = {}
+        self._deleting: set[str] = set()
         self._close = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession
 
@@ -245,7 +246,10 @@ class Kubelets:
         """Finish the deletion that the API server began, once the containers have stopped."""
         await asyncio.sleep(float(pod["metadata"].get("annotations", {}).get(STOP_SECONDS, 0)))
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        uid = pod["metadata"]["uid"]
+        self._deleting.add(uid)
         await self._insist("DELETE", _path(pod), body)
+        self._deleting.discard(uid)
 
     async def _report(self, pod: Raw, status: Raw) -> None:
         # The uid makes sure that a pod of the same name that came later is not meant.
@@ -263,7 +267,8 @@ class Kubelets:
             self._lives[uid].cancel()
 
     def _forget(self, uids: Iterable[str]) -> None:
-        for uid in uids:
+        # A deletion under way is left to end: to hang up on it would be a failure in the audit log.
+        for uid in set(uids) - self._deleting:
             for tasks in (self._lives, self._ends):
                 if task := tasks.pop(uid, None):
                     task.cancel()
