@@ -10,7 +10,7 @@ from berth_operator.engine import drift, ledger, loop, ports, records, stock
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
 from engine import books
-from support import builders, hands, timeless
+from support import builders, clock, hands, timeless
 from support.hands import Reply
 
 NOON = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
@@ -228,6 +228,21 @@ def test_a_bind_under_way_is_no_drift() -> None:
     books.assume(book)
 
     assert drift.drift(book, fresh) == ()
+
+
+def test_a_bind_that_nobody_concludes_is_drift() -> None:
+    """Cards are withheld for it, and no event will ever free them: after a minute that is told."""
+    now = clock.Clock()
+    book, fresh = books.of(now=now), books.of()
+    books.wait(book)
+    books.assume(book)
+
+    now.advance(ledger.OPEN_SECONDS)
+    assert drift.drift(book, fresh) == ()
+    now.advance(0.1)
+    assert drift.drift(book, fresh) == (drift.Difference("open bind", "uid-p"),)
+    book.forget("uid-p")
+    assert [one.what for one in drift.drift(book, fresh)] == ["sample", "waiting"]
 
 
 # ---------------------------------------------------------------- the last decisions

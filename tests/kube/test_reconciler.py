@@ -229,14 +229,14 @@ class Desk:
 
 
 async def test_handlers_are_thin() -> None:
-    """Each handler hands over plain values and returns nothing: Kopf would store what it returns."""
+    """Each handler hands over the few plain values needed, and returns nothing: Kopf would store it."""
     registry, desk = kopf.OperatorRegistry(), Desk()
     handlers.register(registry, desk)  # type: ignore[arg-type]
     functions: list[Any] = [one.fn for one in registry._watching._handlers]
     device, policy = functions
 
     returned = [
-        await device(type="ADDED", name="n1", status={"summary": {}}),
+        await device(type="ADDED", name="n1", status={"summary": {}, "devices": [{"minor": 0}]}),
         await device(type=None, name="n2", status={}),
         await device(type="DELETED", name="n1", status={}),
         await policy(type="MODIFIED", body={"metadata": {"name": "default"}}),

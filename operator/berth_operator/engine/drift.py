@@ -24,16 +24,18 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
     """Name what the ledger knows otherwise than one that was just rebuilt.
 
     A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
-    is not compared. The silence of agents is a matter of time and not of records.
+    is not compared; but one that stays so withholds cards for which nobody has a pod. The
+    silence of agents is a matter of time and not of records.
     """
     open_holds = {*book.assumed, *fresh.assumed}
     mine, theirs = _told(book), _told(fresh)
-    return tuple(
+    differing = (
         difference
         for what in mine
         for difference in _between(what, mine[what], theirs[what])
         if difference.name not in open_holds
     )
+    return (*differing, *(Difference("open bind", uid) for uid in book.overdue()))
 
 
 def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:

@@ -36,6 +36,9 @@ from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
 
+# A bind that is lost is followed until its end is certain, which a server that works tells soon.
+OPEN_SECONDS: Final = 60.0
+
 
 class State(enum.Enum):
     """Where the hold of a pod stands."""
@@ -67,11 +70,12 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod whose Binding is under way: what was decided for it, and how often it had been tried."""
+    """A pod whose Binding is under way: what was decided for it and when, and how often it had been tried."""
 
     candidate: backlog.Candidate
     attempts: int
     placement: decisions.Placement
+    since: float
 
 
 class IllegalStep(Exception):
@@ -125,7 +129,7 @@ class Ledger:
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
-        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement)
+        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement, self._clock())
         self._charge(cycle.hold_for(candidate, decision.placement))
         return candidate
 
@@ -136,6 +140,11 @@ class Ledger:
         self._release(uid)
         self.waiting.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
         self.wake.set()
+
+    def overdue(self) -> tuple[str, ...]:
+        """Name the pods whose Binding has been under way for so long that somebody should look."""
+        latest = self._clock() - OPEN_SECONDS
+        return tuple(uid for uid, one in self.assumed.items() if one.since < latest)
 
     def _step(self, uid: str, step: Step) -> None:
         state = self.state(uid)

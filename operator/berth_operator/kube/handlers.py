@@ -20,7 +20,7 @@ def register(registry: kopf.OperatorRegistry, desk: statuses.Statuses) -> None:
         if type == "DELETED":
             desk.lost_device(name)
         else:
-            desk.saw_device(name, plain(status))
+            desk.saw_device(name, plain(status, *statuses.OURS))
 
     @kopf.on.event(names.GROUP, names.VERSION, names.POLICIES, id="policy", registry=registry)
     async def policy(*, type: str, body: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
@@ -28,6 +28,6 @@ def register(registry: kopf.OperatorRegistry, desk: statuses.Statuses) -> None:
             desk.saw_policy(plain(body))
 
 
-def plain(view: Any) -> dict[str, Any]:
-    """Copy one of Kopf's read-only views into a dict."""
-    return {key: view[key] for key in view}
+def plain(view: Any, *wanted: str) -> dict[str, Any]:
+    """Copy one of Kopf's read-only views into a dict, or only some of it, so that the rest can go."""
+    return {key: view[key] for key in wanted or view if key in view}

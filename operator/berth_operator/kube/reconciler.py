@@ -182,7 +182,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.networking.request_timeout = 30
     chosen.networking.connect_timeout = 5
     chosen.watching.server_timeout = 600
-    chosen.watching.chunk_size = 500
+    chosen.watching.chunk_size = 100  # A page of Devices as dicts is ten times as large as its bytes.
     chosen.queueing.exit_timeout = 2
     chosen.execution.max_workers = 2  # All handlers are asynchronous.
     chosen.persistence.progress_storage = NoProgress()

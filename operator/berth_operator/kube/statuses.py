@@ -26,6 +26,8 @@ Shown = dict[str, Any]
 
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 
+# The parts of a Device's status in which the operator has a say: the cards are many times as much.
+OURS: Final = ("conditions", "summary")
 # Parts of a policy that are checked and kept, but that nothing acts upon yet.
 DORMANT: Final = ("models", "sharing")
 
