@@ -203,6 +203,35 @@ async def test_the_last_ones_are_posted_within_a_time() -> None:
     assert len(server.bodies) == 2
 
 
+async def test_the_last_ones_heed_a_server_that_asks_for_a_rest() -> None:
+    """At the end, too, a 429 is no reason to ask again and again until the time is up."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("POST", PATH, stub.status(429, "slow down", headers={"Retry-After": "5"}))
+        rhythm = pace.Pace(time.monotonic, pace.steady(pace.UNLIMITED))
+        board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
+        board.tell(note(1))
+
+        await board.drain(0.2)
+
+    assert len(server.bodies) == 1
+
+
+async def test_the_last_ones_and_the_usual_ones_share_a_queue() -> None:
+    """Whoever finds the queue empty, because the other was faster, goes on as if nothing had been there."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("POST", PATH, stub.thing({}, code=201))
+        rhythm = pace.Pace(time.monotonic, pace.steady(20.0))
+        board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
+        async with posting(board):
+            for number in range(3):
+                board.tell(note(number))
+            await asyncio.sleep(0.02)
+            await board.drain(1.0)
+            await asyncio.sleep(0.1)
+
+    assert len(server.bodies) == 3
+
+
 async def test_a_server_that_asks_for_a_rest_gets_it_and_no_note_is_lost() -> None:
     """After a 429 nothing is posted until the time that it named; what it turned away comes first then."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:

@@ -90,16 +90,21 @@ class Events:
             self._news.clear()
             while self._queue:
                 await self._rhythm.turn()
-                await self._post(self._queue.popleft())
+                await self._post_first()
 
     async def drain(self, seconds: float) -> None:
         """Post what is left, within a time."""
         try:
             async with asyncio.timeout(seconds):
                 while self._queue:
-                    await self._post(self._queue.popleft())
+                    await self._rhythm.rested()
+                    await self._post_first()
         except TimeoutError:
             log.info("%d events were not posted before the end", len(self._queue))
+
+    async def _post_first(self) -> None:
+        if self._queue:  # The last posts and the usual ones go on beside each other.
+            await self._post(self._queue.popleft())
 
     async def _post(self, note: Note) -> None:
         try:
