@@ -45,6 +45,8 @@ AGENT: Final = "berth-operator"
 SUMMARY_SECONDS: Final = 0.5
 # What is written for people alone, a second: little while binds are under way, more when none is.
 ASIDE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
+# Why pods wait, a second: somebody looks for it, and yet it comes after the binds.
+VERDICTS: Final = {"meanwhile": 100.0, "otherwise": 400.0}
 # Kopf reads all Devices when it starts; the binds that wait for a new leader come first.
 KOPF_WAITS_SECONDS: Final = (0.5, 10.0)
 DRAIN_SECONDS: Final = 5.0
@@ -77,7 +79,8 @@ class Operator:
             instance=identity,
             on_drop=measured.event_dropped,
         )
-        self._teller = tellers.Teller(session, self._events, wall=wall)
+        verdicts = pace.Pace(clock, pace.behind(self._binding, **VERDICTS))
+        self._teller = tellers.Teller(session, self._events, verdicts, wall=wall)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._teller)
         self._elector = elector.Elector(session, identity, clock=clock, wall=wall, timing=timing)
         self._reconciler = reconciler.Reconciler(

@@ -40,6 +40,7 @@ class Result(enum.StrEnum):
     REJECTED = "rejected"
     ERROR = "error"
     GONE = "gone"
+    STALE = "stale"
 
 
 class Scheduling:

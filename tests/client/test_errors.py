@@ -35,13 +35,29 @@ TABLE = {
 @pytest.mark.parametrize(("code", "kind"), TABLE.items())
 def test_a_code_has_one_type(code: int, kind: type[errors.ApiError]) -> None:
     """Callers catch types, so each code maps to exactly one."""
-    body = json.dumps(stub.failure(code, "no", reason="Because")).encode()
+    reason = "NotFound" if code == 404 else "Because"
+    body = json.dumps(stub.failure(code, "no", reason=reason)).encode()
 
     error = errors.from_answer(code, body)
 
     assert type(error) is kind
-    assert (error.code, error.reason, error.message) == (code, "Because", "no")
-    assert str(error) == f"{code} Because: no"
+    assert (error.code, error.reason, error.message) == (code, reason, "no")
+    assert str(error) == f"{code} {reason}: no"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"404 page not found\n",
+        b"default backend - 404",
+        b"",
+        b'{"code": 404}',
+        b'{"reason": "NotFoundation"}',
+    ],
+)
+def test_a_404_in_other_words_proves_nothing(body: bytes) -> None:
+    """A proxy without a backend, and a server without the kind, say nothing of the object."""
+    assert type(errors.from_answer(404, body)) is errors.Astray
 
 
 GARBAGE = {

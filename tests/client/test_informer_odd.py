@@ -155,3 +155,18 @@ async def test_odd_objects_are_told_to_who_wants_to_know(
         await scene.until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
 
     assert scene.mirror.told == told
+
+
+async def test_what_is_told_once_more_is_what_is_known_now(scene: Scene) -> None:
+    """An object that was readable before and is not now must not come back as it was."""
+    scene.mirror = WaryMirror()
+    scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
+    changed = stub.watch(stub.event("MODIFIED", ODD), until=FOR_EVER())
+    scene.script([stub.page(config_map("a", "1"), config_map("b", "2"), version="10")], [changed])
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: scene.mirror.names("odd"), "the odd one")
+        del scene.mirror.told[:]
+        scene.informer.retell()
+
+    assert scene.mirror.told == [("upserted", "b", "uid-b"), ("odd", "a", "uid-a")]

@@ -281,7 +281,7 @@ class Stage:
             await self.admin.send("PATCH", path, body=VACANT, content=api.MERGE_PATCH)
 
 
-VACANT: Final = b'{"spec": {"holderIdentity": ""}}'
+VACANT: Final = b'{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}'
 
 # ---------------------------------------------------------------- pods, and what they say
 

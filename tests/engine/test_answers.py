@@ -1,11 +1,13 @@
 """Whatever the server answers, and whenever: no card is given away twice, and every pod is taken further."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
 from berth_operator.engine import loop, ports
 from berth_operator.engine.ledger import State
+from berth_operator.scheduling.decisions import Reason
 from engine.stages import Stage, errors
 from support import builders, pictures, timeless, worlds
 from support.hands import Reply
@@ -69,7 +71,7 @@ async def test_gone() -> None:
 @pytest.mark.parametrize("unknown", [pytest.param(OPEN, id="open"), pytest.param(CLOSED, id="closed")])
 @timeless.scenario
 async def test_unclear_answer(
-    unknown: ports.Unknown, found: ports.Outcome, state: State, told: list[str]
+    unknown: ports.Unknown, found: ports.Answer, state: State, told: list[str]
 ) -> None:
     """When only the pod can tell, it is read, and what it says is done."""
     stage = Stage()
@@ -147,7 +149,7 @@ async def test_a_bind_that_was_decided_against_is_decided_anew() -> None:
 )
 @timeless.scenario
 async def test_a_bind_that_may_still_arrive_is_sent_again_and_never_given_up(
-    again: ports.Outcome | Exception,
+    again: ports.Answer | Exception,
 ) -> None:
     """While a lost bind may arrive its cards stay with its pod, whatever copies of it are told (I1)."""
     stage = Stage(cards=1)
@@ -181,6 +183,90 @@ async def test_a_break_on_our_side_is_followed_up_like_a_lost_answer(
     assert "the bind of ml/p failed" in caplog.text
 
 
+@timeless.scenario
+async def test_a_look_that_breaks_is_followed_up_too(caplog: pytest.LogCaptureFixture) -> None:
+    """A fault of our own in looking leaves nothing assumed for ever."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(CLOSED))
+    stage.writer.when_looked_at("p", Reply(RuntimeError("broken")), Reply())
+    stage.wait()
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+
+    assert "ml/p cannot be looked at" in caplog.text
+
+
+@timeless.scenario
+async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
+    """Not at once, for most are found again with the first look; then by event, condition and page."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(OPEN))
+    stage.writer.when_looked_at("p", Reply(ports.Unknown("no route")))
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(3.5)
+        assert stage.teller.of("p") == []
+        await timeless.at(30.0)
+        candidate = stage.book.assumed["uid-p"].candidate
+
+        assert set(stage.teller.of("p")) == {"failed: no clear answer yet: no route"}
+        assert stage.loop.reasons.said(candidate) == "no clear answer yet: no route"
+        stage.writer.when_looked_at("p", Reply())
+        await stage.loop.drain()
+
+
+# ---------------------------------------------------------------- what was decided on changes before the turn
+
+
+CHANGES: dict[str, Callable[[Stage], None]] = {
+    "the node changes": lambda stage: stage.book.node_seen(builders.node("n1", pods=0)),
+    "the node goes": lambda stage: stage.book.node_gone("n1"),
+    "a card is ill": lambda stage: stage.book.device_seen(
+        builders.device("n1", cards=[builders.card(trouble=Reason.UNHEALTHY)])
+    ),
+    "the Device goes": lambda stage: stage.book.device_gone("n1"),
+    "the agent is silent": lambda stage: stage.book.agent_silent("n1", silent=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@timeless.scenario
+async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Callable[[Stage], None]) -> None:
+    """While a server rests, what was decided may become wrong: it is not sent then (I6)."""
+    stage = Stage(nodes=2, cards=1)
+    stage.loop._pace.rest(5.0)
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        assert stage.book.assumed["uid-p"].placement.node == "n1"
+        await timeless.at(1.0)
+        change(stage)
+        await timeless.until(lambda: stage.teller.of("p"))
+        await stage.loop.drain()
+
+    assert stage.teller.of("p") == ["placed on n2"]
+    assert len(stage.writer.binds) == 1
+
+
+@timeless.scenario
+async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
+    """Nothing is sent for a pod whose end was seen while its bind stood in line."""
+    stage = Stage()
+    stage.loop._pace.rest(5.0)
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        await timeless.at(1.0)
+        stage.book.pod_over("uid-p")
+        await timeless.at(10.0)
+
+    assert stage.writer.binds == []
+    assert pictures.free_cards(stage.book.picture) == 4
+
+
 # ---------------------------------------------------------------- the watch is faster than the answer
 
 
@@ -195,7 +281,7 @@ async def test_a_break_on_our_side_is_followed_up_like_a_lost_answer(
 )
 @timeless.scenario
 async def test_confirmed_before_the_answer(
-    answer: ports.Outcome, told: list[str], caplog: pytest.LogCaptureFixture
+    answer: ports.Answer, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """What the watch has shown stays, whatever the answer says."""
     stage = Stage()
@@ -220,7 +306,7 @@ async def test_confirmed_before_the_answer(
 )
 @timeless.scenario
 async def test_deleted_while_the_bind_is_under_way(
-    answer: ports.Outcome, caplog: pytest.LogCaptureFixture
+    answer: ports.Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pod whose end was seen is not brought back by any answer to its bind."""
     stage = Stage()

@@ -43,6 +43,21 @@ async def test_the_backlog_tells_why_and_for_what() -> None:
     assert found["ml/gated"]["state"] == "gated"
 
 
+async def test_a_bind_without_an_answer_is_in_the_backlog() -> None:
+    """A pod that is neither bound nor to be tried has not vanished: the page tells where it goes."""
+    desk = desks.desk(cards=2)
+    books.wait(desk.book, "open", 1)
+    books.assume(desk.book, "open")
+    desk.loop.reasons.failed("uid-open", "no clear answer yet: no route")
+
+    (found,) = await read(desk, "/debug/backlog")
+    status, sentence = await desk.ask("/debug/explain?pod=ml/open")
+
+    assert (found["state"], found["node"], found["sinceSeconds"]) == ("binding", "n1", 0.0)
+    assert found["reason"] == "no clear answer yet: no route"
+    assert (status, sentence) == (404, "Pod ml/open does not wait: its bind to n1 is under way.\n")
+
+
 async def test_the_ledger_tells_who_holds_what() -> None:
     """Of a node it shows the devices, what is used of each, and every hold with its state."""
     desk = desks.desk(nodes=2)

@@ -44,7 +44,7 @@ async def until_written(admin: api.Api, since: lease.Lease) -> lease.Lease:
     return await waiting.eventually(another, what="a renewal at the server", seconds=5)
 
 
-async def change(admin: api.Api, **spec: str) -> None:
+async def change(admin: api.Api, **spec: str | int) -> None:
     """Write the leader's Lease behind everybody's back."""
     current = await read(admin)
     changed = msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, **spec))

@@ -11,7 +11,7 @@ from berth_operator.engine import drift, ledger, watchdog
 from berth_operator.engine.drift import Difference
 from berth_operator.kube import auditor, feeds
 from kube.conftest import Noted
-from support import pods, timeless
+from support import builders, pods, timeless
 
 LOST, LATE = Difference("hold", "lost"), Difference("waiting", "late")
 
@@ -69,12 +69,27 @@ async def test_drift_is_told_and_mended(
 
     found = await audited.auditor.audit()
 
-    assert Difference("waiting", candidate.uid) in found
+    assert ("waiting", candidate.uid) in {(one.what, one.name) for one in found}
     assert audited.reports == [len(found)]
     assert f"waiting {candidate.uid}" in caplog.text
     assert candidate.uid in audited.book.waiting
     assert await audited.auditor.audit() == ()
     assert audited.reports[-1] == 0
+
+
+async def test_what_the_api_has_not_is_let_go(audited: Audited, admin: api.Api, namespace: str) -> None:
+    """A hold whose pod's end was never heard withholds its cards no longer than to the next audit."""
+    await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
+    await audited.feeds.refresh()
+    audited.book.pod_bound(builders.hold("ghost", "n-1", [0]))
+    audited.book.pod_waiting(builders.candidate("lost"), gated=False)
+
+    found = await audited.auditor.audit()
+
+    assert {one.name for one in found} == {"uid-ghost", "uid-lost"}
+    assert audited.book.state("uid-ghost") is ledger.State.FREE
+    assert "uid-lost" not in audited.book.waiting
+    assert await audited.auditor.audit() == ()
 
 
 class Staged(auditor.Auditor):

@@ -12,7 +12,7 @@ from berth_crds.client import api, connection, errors, lease, resources
 from berth_operator.kube import elector
 from kube.conftest import Wired
 from kube.elections import QUICK, candidate, change, holding, read, until_written
-from support import clock
+from support import clock, stub
 from testbed import waiting
 
 pytestmark = pytest.mark.usefixtures("no_leader")
@@ -247,6 +247,45 @@ async def test_a_stolen_lease_is_lost_at_once(session: api.Api, admin: api.Api) 
 
     with pytest.raises(elector.Lost, match="thief holds the Lease now"):
         await asyncio.wait_for(leader.hold(), 5)
+
+
+async def test_a_term_that_somebody_changed_is_lost(wired: Wired, admin: api.Api) -> None:
+    """With another number in the Lease the fence would refuse every bind of the leader, for ever."""
+    leader = candidate(wired.session, "a_x", timing=elector.Timing(60.0, 40.0, 0.1))
+    await leader.campaign()
+    await change(admin, lease_transitions=9)
+
+    with pytest.raises(elector.Lost, match="changed the term"):
+        await asyncio.wait_for(leader.hold(), 5)
+
+
+async def test_only_a_holder_that_ended_in_order_spares_the_next_one_the_wait(
+    session: api.Api, admin: api.Api
+) -> None:
+    """A person may take the name out of the Lease while its holder's binds are under way."""
+    first, second, third = (candidate(session, f"{name}_x") for name in "abc")
+    await first.campaign()
+    await change(admin, holder_identity="")
+    forced = await second.campaign()
+    await second.release()
+    handed = await third.campaign()
+
+    assert (forced.clean, handed.clean) == (False, True)
+
+
+async def test_a_404_of_a_proxy_is_no_deleted_lease() -> None:
+    """Where something between us and the server has no backend for a moment, the lead goes on meanwhile."""
+    where = resources.LEASES.path(names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
+    held = {"metadata": {"resourceVersion": "5"}, "spec": {"holderIdentity": "a_x", "leaseTransitions": 1}}
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("GET", where, stub.status(404, "none", reason="NotFound"))
+        server.on("POST", resources.LEASES.path(namespace=names.SYSTEM_NAMESPACE), stub.thing(held, code=201))
+        server.on("PUT", where, stub.raw(b"default backend - 404", code=404))
+        leader = candidate(session, "a_x", timing=elector.Timing(2.0, 1.0, 0.1))
+        await leader.campaign()
+
+        with pytest.raises(elector.Lost, match="not renewed for 1 s"):
+            await asyncio.wait_for(leader.hold(), 5)
 
 
 async def test_a_deleted_lease_is_made_anew_by_its_holder(session: api.Api, admin: api.Api) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import lease, watch
-from berth_operator.engine import ledger, pace, watchdog
-from berth_operator.kube import events, feeds, tellers
+from berth_operator.engine import ledger, watchdog
+from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import holds, policy
 from berth_operator.translate import raw
 from kube import churn
@@ -26,9 +26,7 @@ class Scene:
         self.time = clock.Clock()
         self.book = ledger.Ledger(self.time)
         self.dog = watchdog.Watchdog(self.book, clock=self.time)
-        nobody: Any = None
-        notes = events.Events(nobody, pace.unlimited(), wall=self.time.wall, instance="test")
-        self.pods = feeds.PodSink(self.book, tellers.Teller(nobody, notes, wall=self.time.wall))
+        self.pods = feeds.PodSink(self.book, auditor.Nobody())
         self.gpupods = feeds.GpuPodSink(self.book)
         self.nodes = feeds.NodeSink(self.book)
         self.devices = feeds.DeviceSink(self.book, self.dog)

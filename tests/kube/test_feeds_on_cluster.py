@@ -28,7 +28,10 @@ class Follower:
         dog = watchdog.Watchdog(self.book, clock=time.monotonic)
         wall = clock.Clock().wall
         teller = tellers.Teller(
-            session, events.Events(session, pace.unlimited(), wall=wall, instance="test"), wall=wall
+            session,
+            events.Events(session, pace.unlimited(), wall=wall, instance="test"),
+            pace.unlimited(),
+            wall=wall,
         )
         self.feeds = feeds.Feeds(session, self.book, dog, teller)
 

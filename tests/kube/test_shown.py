@@ -20,7 +20,7 @@ def teller(*conditions: dict[str, str]) -> tellers.Teller:
     nobody: Any = None
     time = clock.Clock()
     notes = events.Events(nobody, pace.unlimited(), wall=time.wall, instance="test")
-    made = tellers.Teller(nobody, notes, wall=time.wall)
+    made = tellers.Teller(nobody, notes, pace.unlimited(), wall=time.wall)
     pod = pods.manifest("p", cards=1) | {"status": {"conditions": conditions}}
     pod["metadata"] |= {"uid": CANDIDATE.uid, "resourceVersion": "5"}
     seen = watch.Codec(raw.Pod).thing(msgspec.Raw(json.dumps(pod).encode()))

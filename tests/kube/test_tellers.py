@@ -1,33 +1,20 @@
 """A waiting pod is told why, once for each change of the reason, and never after it was bound."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from berth_crds import wire
 from berth_crds.client import api, resources
 from berth_operator.engine import pace
-from berth_operator.kube import events, tellers
+from berth_operator.kube import tellers
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.conftest import Noted
-from support import clock, pods, stub
+from kube.telling import Notes, telling, waits
+from support import clock, pods
 from testbed import waiting
-
-
-class Notes(events.Events):
-    """Notes that are kept instead of posted."""
-
-    def __init__(self, session: api.Api) -> None:
-        super().__init__(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
-        self.told: list[tuple[str, str]] = []
-
-    def tell(self, note: events.Note) -> None:
-        """Keep a note."""
-        self.told.append((note.reason, note.message))
 
 
 class Desk:
@@ -38,7 +25,7 @@ class Desk:
         self.yard = yard
         self.time = clock.Clock()
         self.notes = Notes(session)
-        self.teller = tellers.Teller(session, self.notes, wall=self.time.wall)
+        self.teller = tellers.Teller(session, self.notes, pace.unlimited(), wall=self.time.wall)
         self.path = resources.PODS.path("p", namespace=yard.namespace, sub="status")
 
     async def see(self) -> raw.Pod:
@@ -88,23 +75,6 @@ async def desk(
     await desk.see()
     async with telling(desk.teller):
         yield desk
-
-
-@contextlib.asynccontextmanager
-async def telling(teller: tellers.Teller) -> AsyncIterator[None]:
-    """Run a teller beside the block."""
-    task = asyncio.create_task(teller.run())
-    try:
-        yield
-        assert not task.done(), "the teller ended by itself"
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-def waits(*reasons: Reason) -> str:
-    """Say no on a node for each reason."""
-    return f"No node fits: {', '.join(reasons)}"
 
 
 # ---------------------------------------------------------------- when a verdict is written
@@ -254,129 +224,16 @@ async def test_a_pod_that_is_placed_is_not_told_otherwise(desk: Desk, candidate:
     assert desk.notes.told[-1] == ("Scheduled", f"Assigned {candidate.title} to n1 with cards 0,1")
 
 
-async def test_a_refused_bind_is_an_event(desk: Desk, candidate: backlog.Candidate) -> None:
-    """What the server said to a bind is told, and the condition stays as it is."""
-    desk.teller.failed(candidate, "the fence says no")
+async def test_a_bind_that_fails_is_a_condition_too(desk: Desk, candidate: backlog.Candidate) -> None:
+    """Whoever looks at the pod sees why it waits; the word is not the one for which nodes are added."""
+    desk.teller.refused(candidate, waits(Reason.FULL))
+    await desk.until_written(1)
+    await desk.see()
 
-    assert desk.notes.told == [("FailedBinding", "The bind was refused: the fence says no")]
-    assert desk.writes == 0
+    desk.teller.failed(candidate, "a webhook says no")
 
-
-# ---------------------------------------------------------------- a server in trouble
-
-
-@pytest.mark.parametrize(
-    ("trouble", "tries"),
-    [
-        pytest.param(stub.status(503, "no"), 3, id="503: again"),
-        pytest.param(stub.status(429, "no"), 3, id="429: again"),
-        pytest.param(stub.reset(), 3, id="reset: again"),
-        pytest.param(stub.status(409, "no"), 3, id="409: again"),
-        pytest.param(stub.status(401, "no"), 3, id="401: again"),
-        pytest.param(stub.status(404, "no"), 1, id="404: never"),
-        pytest.param(stub.status(403, "no"), 1, id="403: never"),
-        pytest.param(stub.status(422, "no"), 1, id="422: never"),
-    ],
-)
-async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may pass is tried again; what will not is dropped, and nothing else waits behind it."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.02)
-    candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
-    path = resources.PODS.path("p", namespace="ml", sub="status")
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", path, trouble, trouble, stub.thing({}))
-        teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
-        teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
-        async with telling(teller):
-            teller.refused(candidate, waits(Reason.FULL))
-
-            async def settled() -> bool:
-                return not teller._due
-
-            await waiting.eventually(settled, what="the verdict to be settled", seconds=5)
-
-    assert len(server.requests) == tries
-
-
-async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the server is away not every waiting pod is tried, and its own wish for patience is kept."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.01)
-    busy = stub.status(429, "slow down", headers={"Retry-After": "0.3"})
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
-        for at in range(20):
-            name = f"p{at}"
-            path = resources.PODS.path(name, namespace="ml", sub="status")
-            server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
-            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
-            teller.refused(candidate, waits(Reason.FULL))
-        async with telling(teller):
-            await asyncio.sleep(0.1)
-            early = len(server.requests)
-
-            async def settled() -> bool:
-                return not teller._due
-
-            await waiting.eventually(settled, what="all verdicts to be written", seconds=5)
-
-    assert early == 1
-    assert len(server.requests) == 21
-
-
-async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pause is for what could not be written; whoever is judged while others are told is told next."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
-
-        def judge(name: str) -> None:
-            path = resources.PODS.path(name, namespace="ml", sub="status")
-            server.on("PATCH", path, stub.thing({}))
-            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
-
-        judge("early")
-        async with telling(teller):
-            await asyncio.sleep(0)  # Its write is under way.
-            judge("late")
-
-            async def settled() -> bool:
-                return not teller._due
-
-            await waiting.eventually(settled, what="both verdicts to be written", seconds=5)
-
-    assert len(server.requests) == 2
-
-
-async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A verdict on a revision that has passed waits for the next one; others are told meanwhile."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        teller = tellers.Teller(session, Notes(session), wall=clock.Clock().wall)
-
-        def judge(name: str, *answers: stub.Answer) -> None:
-            path = resources.PODS.path(name, namespace="ml", sub="status")
-            server.on("PATCH", path, *answers)
-            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
-
-        async def told(*names: str) -> None:
-            async def settled() -> bool:
-                return not set(names) & teller._due.keys()
-
-            await waiting.eventually(settled, what=f"{names} to be told", seconds=5)
-
-        judge("moving", stub.status(409, "it has moved on"), stub.thing({}))
-        async with telling(teller):
-            await waiting.eventually(lambda: asyncio.sleep(0, len(server.requests)), what="the first try")
-            judge("newcomer", stub.thing({}))
-            await told("newcomer")
-            assert "moving" in teller._due
-
-            teller.saw(raw.Pod(wire.Meta(uid="moving", resource_version="6")))
-            await told("moving")
-
-    assert len(server.requests) == 3
+    pod = await desk.until_written(2)
+    assert ("PodScheduled", "False", "SchedulerError") in pods.conditions(pod)
+    assert pods.scheduled(pod).message == "The bind failed: a webhook says no"
+    assert desk.notes.told[-1] == ("FailedBinding", "The bind failed: a webhook says no")
+    assert desk.teller.shown(candidate.uid) == ""

@@ -247,8 +247,10 @@ async def outcome_of(server: stub.Stub) -> ports.Outcome:
         pytest.param(stub.status(401, "who?"), ports.Refused, None, id="401"),
         pytest.param(stub.status(403, "the fence says no"), ports.Refused, None, id="403"),
         pytest.param(stub.status(422, "invalid"), ports.Refused, None, id="422"),
-        pytest.param(stub.thing({}, code=302, headers={"Location": "/"}), ports.Refused, None, id="302"),
-        pytest.param(stub.status(404, "no such pod"), ports.Unknown, False, id="404"),
+        pytest.param(stub.thing({}, code=302, headers={"Location": "/"}), ports.Unknown, True, id="302"),
+        pytest.param(stub.status(404, "no", reason="NotFound"), ports.Unknown, False, id="404"),
+        pytest.param(stub.raw(b"no backend", code=404), ports.Unknown, False, id="a proxy's 404"),
+        pytest.param(stub.raw(b"", code=408), ports.Unknown, True, id="408"),
         pytest.param(stub.thing({"kind": "Status"}, code=201), ports.Bound, None, id="201"),
     ],
 )
@@ -343,7 +345,7 @@ def pod_as(**changes: Any) -> dict[str, Any]:
         ),
         pytest.param(stub.thing(pod_as(spec={})), ports.Unbound(), id="not bound"),
         pytest.param(stub.thing(pod_as(metadata={"uid": "u-2"})), ports.Gone(), id="another one"),
-        pytest.param(stub.status(404, "no such pod"), ports.Gone(), id="gone"),
+        pytest.param(stub.status(404, "no such pod", reason="NotFound"), ports.Gone(), id="gone"),
     ],
 )
 async def test_a_look_is_clear(made_up: stub.Stub, answer: stub.Answer, outcome: ports.Outcome) -> None:
@@ -359,6 +361,7 @@ async def test_a_look_is_clear(made_up: stub.Stub, answer: stub.Answer, outcome:
     [
         pytest.param(stub.status(500, "no"), id="500"),
         pytest.param(stub.status(403, "no"), id="403"),
+        pytest.param(stub.raw(b"default backend - 404", code=404), id="a proxy's 404"),
         pytest.param(stub.raw(b"<html>"), id="garbage"),
         pytest.param(stub.thing({"metadata": 7}), id="an odd pod"),
         pytest.param(stub.reset(), id="reset"),

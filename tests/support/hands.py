@@ -17,7 +17,7 @@ from berth_operator.scheduling import backlog, decisions
 class Reply:
     """What the server says, after how many seconds, and what happens just before that."""
 
-    outcome: ports.Outcome | ports.Unbound | Exception = ports.Bound()  # noqa: RUF009  it cannot be changed
+    outcome: ports.Answer | ports.Unbound | Exception = ports.Bound()  # noqa: RUF009  it cannot be changed
     takes: float = 0.01
     meanwhile: Callable[[], None] | None = None
 
@@ -50,7 +50,7 @@ class Writer:
         """Lay out what looks at a pod find."""
         self._replies["look", name] = list(replies)
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Outcome:
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding."""
         self.binds.append(Call(candidate.name, self._clock()))
         self.placements[candidate.name] = placement
@@ -70,7 +70,7 @@ class Writer:
         assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
         return answer
 
-    async def _answer(self, what: str, name: str) -> ports.Outcome | ports.Unbound:
+    async def _answer(self, what: str, name: str) -> ports.Answer | ports.Unbound:
         laid_out = self._replies.get((what, name), [Reply()])
         reply = laid_out.pop(0) if len(laid_out) > 1 else laid_out[0]
         await asyncio.sleep(reply.takes)

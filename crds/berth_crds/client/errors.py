@@ -63,6 +63,10 @@ class NotFound(ApiError):
     """The object or its kind does not exist (404)."""
 
 
+class Astray(NotFound):
+    """A 404 that proves nothing, for it names no object: its kind is not served, or a proxy spoke."""
+
+
 class Conflict(ApiError):
     """A precondition failed, or somebody else wrote first (409)."""
 
@@ -115,6 +119,7 @@ class Status(msgspec.Struct, gc=False):
     details: _Details | None = None
 
 
+NOT_FOUND: Final = 404
 _decoder = msgspec.json.Decoder(Status)
 
 
@@ -130,6 +135,8 @@ def from_answer(code: int, body: bytes, *, retry_after: str | None = None) -> Ap
 def from_status(status: Status, *, code: int = 0, retry_after: float | None = None) -> ApiError:
     """Turn a Status object into its exception."""
     code = code or status.code
+    if code == NOT_FOUND and status.reason != "NotFound":
+        return Astray(code, status.message or "no details given", reason=status.reason)
     if retry_after is None and status.details is not None:
         retry_after = _bounded(status.details.retryAfterSeconds)
     kind = BY_CODE.get(code, Unavailable if code >= 500 or code == 0 else ApiError)  # noqa: PLR2004

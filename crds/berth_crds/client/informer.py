@@ -136,9 +136,13 @@ class Informer(Generic[B]):
         await self._list()
 
     def retell(self) -> None:
-        """Tell the sink everything that is known once more."""
-        for thing in self._known.values():
-            self._sink.upserted(thing)
+        """Tell the sink everything that is known once more; what cannot be read now, as that."""
+        for key, thing in self._known.items():
+            if key not in self._odd:
+                self._sink.upserted(thing)
+        if self._wary is not None:
+            for odd in self._odd.values():
+                self._wary.odd(odd)
 
     async def run(self) -> None:
         """Follow the collection for ever."""

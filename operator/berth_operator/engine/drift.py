@@ -6,18 +6,26 @@ is given out twice or never again.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from berth_operator.engine import ledger
+
+OF_PODS: Final = ("hold", "sample", "waiting")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is known differently: what it is, and which one."""
+    """One thing that is known differently: what it is, which one, and whether the API has none of it."""
 
     what: str
     name: str
+    gone: bool = False
+
+
+def ghosts(found: Iterable[Difference]) -> set[str]:
+    """Name the pods of which the ledger knows what the API does not: no reading anew tells of these."""
+    return {one.name for one in found if one.gone and one.what in OF_PODS}
 
 
 def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
@@ -52,4 +60,4 @@ def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:
 def _between(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
     for name in sorted({*mine, *theirs}):
         if mine.get(name) != theirs.get(name):
-            yield Difference(what, name)
+            yield Difference(what, name, gone=name not in theirs)

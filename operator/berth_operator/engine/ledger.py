@@ -76,6 +76,8 @@ class Assumed:
     attempts: int
     placement: decisions.Placement
     since: float
+    node: facts.Node | None
+    device: devices.Device | None
 
 
 class IllegalStep(Exception):
@@ -129,7 +131,9 @@ class Ledger:
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
-        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement, self._clock())
+        row, now = self.picture.row(decision.placement.node), self._clock()
+        decided_on = (row.node, row.device) if row is not None else (None, None)
+        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement, now, *decided_on)
         self._charge(cycle.hold_for(candidate, decision.placement))
         return candidate
 
@@ -140,6 +144,14 @@ class Ledger:
         self._release(uid)
         self.waiting.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
         self.wake.set()
+
+    def stands(self, uid: str) -> bool:
+        """Tell whether an assumed hold could still be decided like this: nothing it stands on has changed."""
+        assumed = self.assumed.get(uid)
+        row = self.picture.row(assumed.placement.node) if assumed is not None else None
+        if assumed is None or row is None or row.silent:
+            return False
+        return row.node is assumed.node and row.device is assumed.device
 
     def overdue(self) -> tuple[str, ...]:
         """Name the pods whose Binding has been under way for so long that somebody should look."""

@@ -23,6 +23,7 @@ QUIET_SECONDS: Final = 0.001
 LONGEST_SECONDS: Final = 0.01
 AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
 LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -200,14 +201,16 @@ class Loop:
         self._conclude(candidate, placement, outcome)
 
     async def _send(
-        self, candidate: backlog.Candidate, placement: decisions.Placement
+        self, candidate: backlog.Candidate, placement: decisions.Placement, *, again: bool = False
     ) -> tuple[float, ports.Outcome]:
-        """Send a bind in its turn; tell when it was sent, too."""
+        """Send a bind in its turn, unless its turn came too late; tell when it was sent, too."""
         async with self._slots:
             await self._pace.turn()
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
+            if not again and not self._book.stands(candidate.uid):
+                return sent, ports.Unsent()
             try:
                 return sent, await self._writer.bind(candidate, placement)
             except Exception as error:
@@ -227,25 +230,40 @@ class Loop:
         # The server counts from when the bind reached it, which may have been only just now.
         await asyncio.sleep(self._limits.bind_deadline if lost else 0.0)
         for attempt in itertools.count():
-            seen = await self._writer.look(candidate)
+            seen = await self._look(candidate)
             if isinstance(seen, ports.Unbound):
                 if not lost:
                     return ports.Refused("the bind did not take place")
-                _, again = await self._send(candidate, placement)
-                if isinstance(again, ports.Bound):
-                    return again
-                self._heed(candidate, again)
-            elif not isinstance(seen, ports.Unknown):
+                _, answer = await self._send(candidate, placement, again=True)
+                if isinstance(answer, ports.Bound):
+                    return answer
+                self._heed(candidate, answer, attempt)
+            elif isinstance(seen, ports.Unknown):
+                self._heed(candidate, seen, attempt)
+            else:
                 return seen
             await asyncio.sleep(LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)])
         raise AssertionError("counting does not end")
 
-    def _heed(self, candidate: backlog.Candidate, outcome: ports.Outcome) -> None:
-        """Take what the server says of a bind that is sent again, which is no reason to give it up."""
+    async def _look(self, candidate: backlog.Candidate) -> ports.Seen:
+        try:
+            return await self._writer.look(candidate)
+        except Exception as error:
+            log.exception("%s cannot be looked at", candidate.title)
+            return ports.Unknown(str(error) or type(error).__name__)
+
+    def _heed(self, candidate: backlog.Candidate, outcome: ports.Outcome, attempt: int) -> None:
+        """Take what the server says of a bind that is followed, which is no reason to give it up."""
         if isinstance(outcome, ports.Throttled):
             self._rest(outcome)
         elif isinstance(outcome, ports.Refused):
-            self._teller.failed(candidate, outcome.message)
+            self._fail(candidate, outcome.message)
+        elif isinstance(outcome, ports.Unknown) and attempt >= TOLD_AFTER_LOOKS:
+            self._fail(candidate, f"no clear answer yet: {outcome.message}")
+
+    def _fail(self, candidate: backlog.Candidate, message: str) -> None:
+        self.reasons.failed(candidate.uid, message)
+        self._teller.failed(candidate, message)
 
     def _rest(self, throttled: ports.Throttled) -> None:
         log.info("binds rest for %g s, as the server asks: %s", throttled.seconds, throttled.message)
@@ -254,23 +272,25 @@ class Loop:
     def _conclude(
         self, candidate: backlog.Candidate, placement: decisions.Placement, outcome: ports.Outcome
     ) -> None:
-        uid = candidate.uid
-        assumed = self._book.state(uid) is ledger.State.ASSUMED
         match outcome:
             case ports.Bound():
                 self._teller.placed(candidate, placement)
             case ports.Gone():
-                self._book.pod_over(uid)
-            case ports.Refused(message):
-                # The watch may have been faster than the answer, and then it is right.
-                if assumed:
-                    self._book.forget(uid)
-                    self._teller.failed(candidate, message)
-            case ports.Throttled():
-                self._rest(outcome)
-                if assumed:
-                    self._book.forget(uid)
+                self._book.pod_over(candidate.uid)
+            case ports.Refused() | ports.Throttled() | ports.Unsent():
+                self._take_back(candidate, outcome)
             case ports.Unknown():
                 raise AssertionError("looking goes on until the answer is clear")
             case _:
                 assert_never(outcome)
+
+    def _take_back(
+        self, candidate: backlog.Candidate, outcome: ports.Refused | ports.Throttled | ports.Unsent
+    ) -> None:
+        if isinstance(outcome, ports.Throttled):
+            self._rest(outcome)
+        # The watch may have been faster than the answer, and then it is right.
+        if self._book.state(candidate.uid) is ledger.State.ASSUMED:
+            self._book.forget(candidate.uid)
+            if isinstance(outcome, ports.Refused):
+                self._fail(candidate, outcome.message)

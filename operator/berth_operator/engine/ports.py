@@ -46,18 +46,24 @@ class Unknown:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Unsent:
+    """The bind was never sent, because what it was decided on has changed since."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unbound:
     """A look found the pod, and it has no node."""
 
 
 Seen = Bound | Refused | Gone | Unbound | Unknown
-Outcome = Bound | Refused | Throttled | Gone | Unknown
+Answer = Bound | Refused | Throttled | Gone | Unknown
+Outcome = Answer | Unsent
 
 
 class Writer(Protocol):
     """Who carries decisions out."""
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Outcome:
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Answer:
         """Send one Binding."""
 
     async def look(self, candidate: backlog.Candidate) -> Seen:
@@ -79,4 +85,4 @@ class Teller(Protocol):
         """Tell what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell that the server refused a bind."""
+        """Tell why a bind does not come about; the pod has its node and cards in mind, and not on record."""

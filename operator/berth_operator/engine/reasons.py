@@ -57,6 +57,7 @@ class Reasons:
         self._book = book
         self._shown = shown
         self._said: dict[str, Said] = {}
+        self._failed: dict[str, str] = {}  # Why the bind of a pod that has a place does not come about.
         self._matters: dict[Asks, Matter] = {}
         self._looks = CLOSE_LOOKS
         self._next = 0.0
@@ -64,18 +65,26 @@ class Reasons:
     def new_round(self) -> None:
         """Allow some close looks again, and forget the pods that wait no more."""
         self._looks = CLOSE_LOOKS
-        if len(self._said) > 2 * len(self._book.waiting) + 64:
+        if len(self._said) + len(self._failed) > 2 * len(self._book.waiting) + 64:
             self._forget()
 
     def said(self, candidate: backlog.Candidate) -> str:
         """Repeat what was last said of a pod; nothing if it was not decided for yet."""
         if candidate.faults:
             return explain.sentence(decisions.Reject(candidate.uid, candidate.faults), candidate)
+        if candidate.uid in self._failed:
+            return self._failed[candidate.uid]
         said = self._said.get(candidate.uid)
         return said.message if said is not None else ""
 
+    def failed(self, uid: str, message: str) -> None:
+        """Take note of a bind that does not come about, until something else is said of the pod."""
+        self._failed[uid] = message
+        self._said.pop(uid, None)
+
     def sentence(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
         """Say why a pod does not fit."""
+        self._failed.pop(candidate.uid, None)
         if isinstance(answer, decisions.Reject):
             return explain.sentence(answer, candidate)
         matter = self._matters.setdefault((candidate.request, candidate.demand), Matter(candidate))
@@ -122,6 +131,7 @@ class Reasons:
 
     def _forget(self) -> None:
         self._said = {uid: said for uid, said in self._said.items() if uid in self._book.waiting}
+        self._failed = {uid: why for uid, why in self._failed.items() if self._book.asked(uid) is not None}
         live = {id(said.matter) for said in self._said.values()}
         self._matters = {asks: one for asks, one in self._matters.items() if id(one) in live}
 

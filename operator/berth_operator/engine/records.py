@@ -100,6 +100,8 @@ class Records:
                 self._counts.bound(bind=now - sent, whole=whole)
             case ports.Gone():
                 self._counts.ended(metrics.Result.GONE)
+            case ports.Unsent():
+                self._counts.ended(metrics.Result.STALE)
             case ports.Refused() | ports.Throttled():
                 self._counts.ended(metrics.Result.ERROR)
             case ports.Unknown():

@@ -16,5 +16,6 @@ def take(book: ledger.Ledger, now: float) -> metrics.Stock:
         nodes=int(table.known[rows].sum()),
         cards=sum(len(row.device.cards) for row in picture.rows if row and row.device),
         free=int(free.sum()),
-        backlog=book.waiting.standings(now) | {backlog.Standing.GATED: len(book.gated)},
+        backlog=book.waiting.standings(now)
+        | {backlog.Standing.GATED: len(book.gated), backlog.Standing.BINDING: len(book.assumed)},
     )

@@ -11,10 +11,12 @@ import msgspec
 
 from berth_operator.engine import ledger, records
 from berth_operator.scheduling import backlog, decisions, explain, rows
-from berth_operator.scheduling.devices import facts, views
+from berth_operator.scheduling.devices import allocator, facts, views
 
-# Up to so many nodes every card is looked at: that takes milliseconds, in which no pod is bound.
+# Up to so many nodes every card is looked at. No pod is bound meanwhile and no Lease renewed, so that
+# there is an end to it, however hard a request is: nodes that were not reached say "undecided" then.
 FEW_NODES: Final = 128
+STEPS: Final = 5_000
 EDIT: Final = "an edit of the pod"
 
 Fields = dict[str, Any]
@@ -28,7 +30,11 @@ def waiting(book: ledger.Ledger, now: float, said: Said) -> list[Fields]:
     """Tell of each pod that is not placed why, how often it was tried and what it waits for, in order."""
     tried = [_tried(entry, now, said(entry.candidate)) for entry in book.waiting.each()]
     gated = sorted(book.gated.values(), key=lambda candidate: candidate.order)
-    return [*tried, *(_pod(one, backlog.Standing.GATED) for one in gated)]
+    return [
+        *tried,
+        *(_binding(one, now, said(one.candidate)) for one in book.assumed.values()),
+        *(_pod(one, backlog.Standing.GATED) for one in gated),
+    ]
 
 
 def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
@@ -40,6 +46,15 @@ def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
         "attempts": entry.attempts,
         "notBeforeSeconds": round(max(0.0, entry.not_before - now), 3),
         "waitsFor": wants,
+    }
+
+
+def _binding(assumed: ledger.Assumed, now: float, reason: str) -> Fields:
+    return _pod(assumed.candidate, backlog.Standing.BINDING) | {
+        "reason": reason or None,
+        "attempts": assumed.attempts,
+        "node": assumed.placement.node,
+        "sinceSeconds": round(now - assumed.since, 3),
     }
 
 
@@ -61,6 +76,9 @@ def find(book: ledger.Ledger, title: str) -> backlog.Candidate | None:
 
 def whereabouts(book: ledger.Ledger, title: str) -> str:
     """Say of a pod that does not wait where it is, as far as that is known."""
+    for assumed in book.assumed.values():
+        if assumed.candidate.title == title:
+            return f"Pod {title} does not wait: its bind to {assumed.placement.node} is under way."
     for row in book.picture.each():
         if any(hold.title == title for hold in row.holds.values()):
             return f"Pod {title} does not wait: it has its place on {row.name}."
@@ -140,7 +158,8 @@ def why(book: ledger.Ledger, candidate: backlog.Candidate) -> explain.Explanatio
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     few = len(book.picture.index) <= FEW_NODES
-    return explain.explain(book.places, candidate, rules=book.rules, whole=few)
+    effort = allocator.Effort(STEPS)
+    return explain.explain(book.places, candidate, rules=book.rules, whole=few, effort=effort)
 
 
 def why_in_text(told: explain.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:

@@ -2,8 +2,9 @@
 
 Everything is read anew into a second ledger, and the two are compared. What differs once
 may be an event on its way; what differs twice, some seconds apart, is drift: it is logged,
-shown as a metric that should stay 0, and mended by telling the first ledger everything
-once more; what that does not mend is reported again the next time.
+shown as a metric that should stay 0, and mended: pods of which the API knows nothing are
+forgotten, and the first ledger is told everything once more. What that does not mend is
+reported again the next time.
 """
 
 import asyncio
@@ -72,6 +73,8 @@ class Auditor:
         self._report(len(found))
         if found:
             log.error("the ledger has drifted from the API in %s; it is read anew", told(found))
+            for uid in drift.ghosts(found):
+                self._book.pod_over(uid)
             await self._mend()
         return found
 

@@ -15,6 +15,7 @@ import datetime as dt
 import logging
 import math
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,9 @@ from berth_operator.engine import ports
 log = logging.getLogger(__name__)
 
 Wall = Callable[[], dt.datetime]
+
+# Written by a holder that has ended in order, and by nobody else: a mark, as client-go leaves it.
+RELEASED_SECONDS: Final = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class Elector:
         except errors.Conflict:
             return None
         self._renewed = sent
-        clean = current is not None and not current.spec.holder_identity
+        clean = current is not None and _is_released(current.spec)
         return Term(f"{self._identity}/{self._held.spec.lease_transitions}", clean)
 
     def _free(self, current: lease.Lease) -> bool:
@@ -128,7 +132,7 @@ class Elector:
     def _taken(self, current: lease.Lease | None) -> lease.Lease:
         spec = lease.LeaseSpec(
             holder_identity=self._identity,
-            lease_duration_seconds=math.ceil(self._timing.duration),
+            lease_duration_seconds=max(math.ceil(self._timing.duration), RELEASED_SECONDS + 1),
             acquire_time=lease.stamp(self._wall()),
             renew_time=lease.stamp(self._wall()),
             lease_transitions=((current.spec.lease_transitions or 0) + 1) if current is not None else 1,
@@ -157,15 +161,17 @@ class Elector:
             async with asyncio.timeout(min(self._left(), self._timing.renew_deadline / 2)):
                 self._held = await self._write(_lease(spec, held.metadata.resource_version))
         except errors.Conflict:
-            await self._reread()
+            await self._reread(held)
         except errors.NotFound as error:
-            raise Lost("the Lease was deleted") from error
+            if not isinstance(error, errors.Astray):
+                raise Lost("the Lease was deleted") from error
+            log.warning("the Lease was not renewed: %s", error)
         except (errors.ClientError, TimeoutError) as error:
             log.warning("the Lease was not renewed: %s", str(error) or "no answer in time")
         else:
             self._renewed = sent
 
-    async def _reread(self) -> None:
+    async def _reread(self, held: lease.Lease) -> None:
         """Somebody wrote the Lease: perhaps we did, and the answer was lost."""
         with contextlib.suppress(errors.ClientError, TimeoutError):
             async with asyncio.timeout(self._left()):
@@ -173,6 +179,8 @@ class Elector:
             holder = current.spec.holder_identity if current is not None else None
             if current is None or holder != self._identity:
                 raise Lost(f"{holder or 'nobody'} holds the Lease now")
+            if current.spec.lease_transitions != held.spec.lease_transitions:
+                raise Lost("somebody has changed the term in the Lease")
             self._held = current
 
     async def release(self) -> None:
@@ -201,7 +209,9 @@ class Elector:
             return await self._session.get(
                 resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=where
             )
-        except errors.NotFound:
+        except errors.NotFound as error:
+            if isinstance(error, errors.Astray):
+                raise
             return None
 
     async def _write(self, thing: lease.Lease, *, new: bool = False) -> lease.Lease:
@@ -213,8 +223,13 @@ class Elector:
         return api.decode(body, lease.Lease, path=resources.LEASES.path(name, namespace=where))
 
 
+def _is_released(spec: lease.LeaseSpec) -> bool:
+    """Tell whether the last holder gave it up in order; a person who only empties its name does not."""
+    return not spec.holder_identity and spec.lease_duration_seconds == RELEASED_SECONDS
+
+
 def _released(held: lease.Lease) -> lease.Lease:
-    spec = msgspec.structs.replace(held.spec, holder_identity="")
+    spec = msgspec.structs.replace(held.spec, holder_identity="", lease_duration_seconds=RELEASED_SECONDS)
     return _lease(spec, held.metadata.resource_version)
 
 

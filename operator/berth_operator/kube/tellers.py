@@ -1,14 +1,16 @@
 """Telling people: the PodScheduled condition of a pod that waits, and Events.
 
-A condition is written only when what it says changes, behind the binds, and never over
-a pod that was bound meanwhile: the write names the very revision that was judged, so
-that the server refuses it once the pod has moved on.
+A condition is written only when what it says changes, at a pace that makes way for binds,
+and never over a pod that was bound meanwhile: the write names the very revision that was
+judged, so that the server refuses it once the pod has moved on. Pods that show nothing yet
+come first: a crowd whose sentence changes must not keep a newcomer from its first one.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
+import heapq
 import itertools
 import logging
 from collections.abc import Callable
@@ -19,6 +21,7 @@ import msgspec
 from berth_crds import vocabulary
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
+from berth_operator.engine import pace
 from berth_operator.kube import events
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.translate import raw
@@ -27,9 +30,12 @@ log = logging.getLogger(__name__)
 
 SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"  # The word on which cluster autoscalers act.
+FAILED: Final = "SchedulerError"  # Kubernetes' word for a pod that fits and is not bound all the same.
 RETRY_SECONDS: Final = 1.0
 AT_ONCE: Final = 8
+BATCH: Final = 64  # After so many it is looked again who comes first.
 LONGEST_MESSAGE: Final = 4096
+LATER: Final = errors.Conflict | errors.Unavailable | errors.Astray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,12 +57,16 @@ class Shown:
 class Teller:
     """Writes verdicts and posts Events."""
 
-    def __init__(self, session: api.Api, notes: events.Events, *, wall: Callable[[], dt.datetime]) -> None:
+    def __init__(
+        self, session: api.Api, notes: events.Events, rhythm: pace.Pace, *, wall: Callable[[], dt.datetime]
+    ) -> None:
         self._session = session
         self._notes = notes
+        self._rhythm = rhythm
         self._wall = wall
         self._shown: dict[str, Shown] = {}
         self._due: dict[str, tuple[backlog.Candidate, Verdict]] = {}
+        self._sent: dict[str, Verdict] = {}  # Under way: what is shown soon.
         self._stuck: set[str] = set()  # Those of which only a newer revision, or time, helps the verdict on.
         self._news = asyncio.Event()
 
@@ -88,15 +98,7 @@ class Teller:
         """Tell that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
         # Cut here and not when it is written: what is shown later must equal what was meant.
         verdict = Verdict(fault or UNSCHEDULABLE, message[:LONGEST_MESSAGE])
-        shown = self._shown.get(candidate.uid)
-        if shown is not None and shown.verdict == verdict:
-            self._due.pop(candidate.uid, None)
-            return
-        if self._due.get(candidate.uid, (None, None))[1] == verdict:
-            return
-        self._due[candidate.uid] = candidate, verdict
-        self._news.set()
-        self._note(candidate, "FailedScheduling", verdict.message, warning=True)
+        self._show(candidate, verdict, word="FailedScheduling")
 
     def shown(self, uid: str) -> str:
         """Tell what a waiting pod shows of why it waits, or will when its verdict is written."""
@@ -105,8 +107,20 @@ class Teller:
         return verdict.message if verdict is not None and verdict.reason == UNSCHEDULABLE else ""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell that the server refused a bind."""
-        self._note(candidate, "FailedBinding", f"The bind was refused: {message}", warning=True)
+        """Tell that a pod has its place, and why its bind does not come about."""
+        verdict = Verdict(FAILED, f"The bind failed: {message}"[:LONGEST_MESSAGE])
+        self._show(candidate, verdict, word="FailedBinding")
+
+    def _show(self, candidate: backlog.Candidate, verdict: Verdict, *, word: str) -> None:
+        """Have a pod show a verdict, if that is news."""
+        uid = candidate.uid
+        coming = self._sent.get(uid) or (shown.verdict if (shown := self._shown.get(uid)) else None)
+        if coming == verdict:
+            self._due.pop(uid, None)
+        elif self._due.get(uid, (None, None))[1] != verdict:
+            self._due[uid] = candidate, verdict
+            self._news.set()
+            self._note(candidate, word, verdict.message, warning=True)
 
     def _note(self, candidate: backlog.Candidate, word: str, message: str, *, warning: bool) -> None:
         subject = events.Subject(candidate.namespace, candidate.name, candidate.uid)
@@ -126,8 +140,8 @@ class Teller:
                 self._news.set()
 
     async def _write_all(self) -> float:
-        """Write what is due, and say how long everybody must wait for the server."""
-        uids = [uid for uid in self._due if uid not in self._stuck]
+        """Write some of what is due, and say how long everybody must wait for the server."""
+        uids = heapq.nsmallest(BATCH, (uid for uid in self._due if uid not in self._stuck), key=self._shows)
         # The first goes alone: while the server is away, nobody else is tried.
         for start, end in itertools.pairwise((0, *range(1, len(uids), AT_ONCE), len(uids))):
             pause = max(await asyncio.gather(*map(self._try, uids[start:end])), default=0.0)
@@ -135,8 +149,13 @@ class Teller:
                 return pause
         return 0.0
 
+    def _shows(self, uid: str) -> bool:
+        shown = self._shown.get(uid)
+        return shown is not None and shown.verdict is not None
+
     async def _try(self, uid: str) -> float:
         """Write one verdict, if that can be done; say how long everybody must wait for the server."""
+        await self._rhythm.turn()
         try:
             await self._write(uid)
         except errors.ClientError as error:
@@ -162,15 +181,24 @@ class Teller:
             self._due.pop(uid, None)
             return
         candidate, verdict = due
+        if shown.verdict == verdict:
+            self._drop(uid, verdict)  # An earlier write of it was heard of by the watch alone.
+            return
         body = patch(candidate, verdict, shown, moment=lease.second(self._wall()))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
-        await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH)
+        self._sent[uid] = verdict
+        try:
+            await self._session.send(
+                "PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH
+            )
+        finally:
+            del self._sent[uid]
         self._drop(uid, verdict)
         if (now := self._shown.get(uid)) is not None and now == shown:
             self._shown[uid] = Shown(shown.version, verdict)
 
     def _keep_or_drop(self, uid: str, error: errors.ClientError) -> None:
-        if errors.everybodys(error) or isinstance(error, errors.Conflict | errors.Unavailable):
+        if errors.everybodys(error) or isinstance(error, LATER):
             # A newer revision is on its way to us, or the server is; both are soon.
             log.debug("a verdict waits: %s", error)
             return

@@ -37,7 +37,7 @@ class Writer:
         self._clock = clock
         self._fenced_since: float | None = None
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Outcome:
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding and tell what became of it."""
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
         body = msgspec.json.encode(binding(candidate, placement, term=self._term))
@@ -73,6 +73,8 @@ class Writer:
             pod = await self._session.get(
                 resources.PODS, candidate.name, into=raw.Pod, namespace=candidate.namespace
             )
+        except errors.Astray as error:
+            return ports.Unknown(str(error))  # Taken for its end, it would give the pod's cards to another.
         except errors.NotFound:
             return ports.Gone()
         except (errors.ClientError, msgspec.DecodeError) as error:
@@ -86,7 +88,7 @@ class Writer:
         return ports.Bound()
 
 
-def outcome(error: errors.ClientError) -> ports.Outcome:
+def outcome(error: errors.ClientError) -> ports.Answer:
     """Tell what a failed bind means for the pod."""
     match error:
         case errors.Conflict() | errors.NotFound():
@@ -99,8 +101,11 @@ def outcome(error: errors.ClientError) -> ports.Outcome:
             return ports.Refused(str(error))
         case errors.Unreachable() | errors.Unavailable():
             return ports.Unknown(str(error))
-        case errors.ApiError():
+        case errors.Malformed() | errors.Unauthorized() | errors.Forbidden() | errors.Invalid():
             return ports.Refused(error.message)
+        case errors.ApiError():
+            # No API server answers a bind like this; whoever stands between us may have passed it on.
+            return ports.Unknown(str(error))
         case _:
             return ports.Refused(str(error))
 

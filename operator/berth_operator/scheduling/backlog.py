@@ -56,12 +56,13 @@ class Candidate:
 
 
 class Standing(enum.StrEnum):
-    """How a waiting pod stands; a gated one is not in the backlog at all."""
+    """How a pod without a node stands; the gated and those with a bind under way are not in the backlog."""
 
     READY = "ready"
     BACKING_OFF = "backing-off"
     NEEDS_CHANGE = "needs-change"
     GATED = "gated"
+    BINDING = "binding"
 
 
 @dataclasses.dataclass(slots=True)

@@ -1,0 +1,203 @@
+"""Verdicts on their way to a server: in which order, how many, and what becomes of those that fail."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from berth_crds import wire
+from berth_crds.client import api, resources
+from berth_operator.engine import pace
+from berth_operator.kube import tellers
+from berth_operator.scheduling import backlog
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.translate import raw
+from kube.telling import Notes, telling, waits
+from support import clock, stub
+from testbed import waiting
+
+# ---------------------------------------------------------------- what is written first
+
+
+async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back() -> None:
+    """What was shown before the write under way is no reason to leave that one standing."""
+    candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+    path = resources.PODS.path("p", namespace="ml", sub="status")
+    gate = asyncio.Event()
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", path, stub.thing({}), stub.later(gate, stub.thing({})), stub.thing({}))
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        async with telling(teller):
+            for count, message in enumerate(("A", "B", "A"), 1):
+                teller.refused(candidate, message)
+                if count == 3:
+                    gate.set()
+                await until_sent(server, count)
+
+    assert [said(body) for body in server.bodies] == ["A", "B", "A"]
+
+
+async def test_who_shows_nothing_yet_comes_first() -> None:
+    """A crowd whose sentence changes keeps nobody from the first one, and the server gets them at a pace."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", resources.PODS.path("new", namespace="ml", sub="status"), stub.thing({}))
+        slow = pace.Pace(time.monotonic, pace.steady(500.0))
+        teller = tellers.Teller(session, Notes(session), slow, wall=clock.Clock().wall)
+        crowd = [backlog.Candidate(uid=f"u-{at}", namespace="ml", name=f"p{at}") for at in range(200)]
+        for one in crowd:
+            path = resources.PODS.path(one.name, namespace="ml", sub="status")
+            server.on("PATCH", path, stub.thing({}))
+            condition = raw.PodCondition(
+                type="PodScheduled", status="False", reason="Unschedulable", message="A"
+            )
+            status = raw.PodStatus(conditions=(condition,))
+            teller.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
+            teller.refused(one, "B")
+        newcomer = backlog.Candidate(uid="u-new", namespace="ml", name="new")
+        async with telling(teller):
+            began = time.monotonic()
+            await until_sent(server, 1)
+            teller.saw(raw.Pod(wire.Meta(uid="u-new", resource_version="7")))
+            teller.refused(newcomer, "C")
+            await until_sent(server, 201)
+            took = time.monotonic() - began
+
+    assert [said(body) for body in server.bodies].index("C") <= tellers.BATCH + tellers.AT_ONCE
+    assert took >= 0.35
+
+
+def said(body: bytes) -> str:
+    """Read the sentence of a status patch."""
+    return str(json.loads(body)["status"]["conditions"][0]["message"])
+
+
+async def until_sent(server: stub.Stub, count: int) -> None:
+    """Wait until the server has so many patches."""
+
+    async def there() -> bool:
+        return len(server.bodies) >= count
+
+    await waiting.eventually(there, what=f"{count} patches", seconds=5)
+
+
+# ---------------------------------------------------------------- a server in trouble
+
+
+@pytest.mark.parametrize(
+    ("trouble", "tries"),
+    [
+        pytest.param(stub.status(503, "no"), 3, id="503: again"),
+        pytest.param(stub.status(429, "no"), 3, id="429: again"),
+        pytest.param(stub.reset(), 3, id="reset: again"),
+        pytest.param(stub.status(409, "no"), 3, id="409: again"),
+        pytest.param(stub.status(401, "no"), 3, id="401: again"),
+        pytest.param(stub.status(404, "no", reason="NotFound"), 1, id="404: never"),
+        pytest.param(stub.raw(b"no backend", code=404), 3, id="a proxy's 404: again"),
+        pytest.param(stub.status(403, "no"), 1, id="403: never"),
+        pytest.param(stub.status(422, "no"), 1, id="422: never"),
+    ],
+)
+async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may pass is tried again; what will not is dropped, and nothing else waits behind it."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.02)
+    candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+    path = resources.PODS.path("p", namespace="ml", sub="status")
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", path, trouble, trouble, stub.thing({}))
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        async with telling(teller):
+            teller.refused(candidate, waits(Reason.FULL))
+
+            async def settled() -> bool:
+                return not teller._due
+
+            await waiting.eventually(settled, what="the verdict to be settled", seconds=5)
+
+    assert len(server.requests) == tries
+
+
+async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the server is away not every waiting pod is tried, and its own wish for patience is kept."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.01)
+    busy = stub.status(429, "slow down", headers={"Retry-After": "0.3"})
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        for at in range(20):
+            name = f"p{at}"
+            path = resources.PODS.path(name, namespace="ml", sub="status")
+            server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
+            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
+            teller.refused(candidate, waits(Reason.FULL))
+        async with telling(teller):
+            await asyncio.sleep(0.1)
+            early = len(server.requests)
+
+            async def settled() -> bool:
+                return not teller._due
+
+            await waiting.eventually(settled, what="all verdicts to be written", seconds=5)
+
+    assert early == 1
+    assert len(server.requests) == 21
+
+
+async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause is for what could not be written; whoever is judged while others are told is told next."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+
+        def judge(name: str) -> None:
+            path = resources.PODS.path(name, namespace="ml", sub="status")
+            server.on("PATCH", path, stub.thing({}))
+            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+
+        judge("early")
+        async with telling(teller):
+            await asyncio.sleep(0)  # Its write is under way.
+            judge("late")
+
+            async def settled() -> bool:
+                return not teller._due
+
+            await waiting.eventually(settled, what="both verdicts to be written", seconds=5)
+
+    assert len(server.requests) == 2
+
+
+async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A verdict on a revision that has passed waits for the next one; others are told meanwhile."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+
+        def judge(name: str, *answers: stub.Answer) -> None:
+            path = resources.PODS.path(name, namespace="ml", sub="status")
+            server.on("PATCH", path, *answers)
+            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+
+        async def told(*names: str) -> None:
+            async def settled() -> bool:
+                return not set(names) & teller._due.keys()
+
+            await waiting.eventually(settled, what=f"{names} to be told", seconds=5)
+
+        judge("moving", stub.status(409, "it has moved on"), stub.thing({}))
+        async with telling(teller):
+            await waiting.eventually(lambda: asyncio.sleep(0, len(server.requests)), what="the first try")
+            judge("newcomer", stub.thing({}))
+            await told("newcomer")
+            assert "moving" in teller._due
+
+            teller.saw(raw.Pod(wire.Meta(uid="moving", resource_version="6")))
+            await told("moving")
+
+    assert len(server.requests) == 3
