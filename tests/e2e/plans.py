@@ -39,6 +39,15 @@ LEAD_IN: Final[Mapping[str, tuple[str, Fault]]] = {
 }
 
 
+PAIRS: Final = tuple((kind, deed) for deed in sorted(interceptor.KILLS) for kind in KINDS)
+HAND, STRIDE = 6, 12
+
+
+def hand(seed: int) -> list[tuple[str, Deed]]:
+    """Deal some calls and moments to be killed at; every twelfth of two hundred seeds in a row deals all."""
+    return [PAIRS[(STRIDE * seed + at) % len(PAIRS)] for at in range(HAND)]
+
+
 class Sender(Protocol):
     """The operator that a call comes from; once doomed it is about to be killed."""
 

@@ -32,6 +32,7 @@ CLEAN_SECONDS: Final = 5.0  # The same after a leader that ended in order.
 DEALT_SECONDS: Final = 240.0  # A plan that is not done by then waits for a call that never comes.
 POLL_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.5
+OK: Final = 200
 FINISHED: Final = {"Succeeded", "Failed"}
 
 UNJUDGED: Final = b'{"status": {"conditions": null, "observedGeneration": null}}'
@@ -321,6 +322,12 @@ class Rig:
         ]
         if found:
             raise Wrong("\n".join(found))
+
+    def patience(self, leader: Seat) -> float:
+        """Tell how long after its write of the Lease a leader made the list that its decisions began on."""
+        records = leader.wire.seen[leader.lives[-1][1] :]
+        taken = next(one.moment for one in records if one.call.kind == "update leases" and one.status == OK)
+        return max(one.moment for one in records if one.call.kind == "list pods") - taken
 
     def _pictures(self) -> dict[str, int]:
         """For each term, the revision of the list of pods on which its decisions began."""

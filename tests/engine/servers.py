@@ -67,7 +67,7 @@ class Server:
 
     # What our binds meet.
 
-    def bind(self, name: str, placement: decisions.Placement) -> ports.Outcome:
+    def bind(self, name: str, placement: decisions.Placement) -> ports.Answer:
         """Take a Binding, or refuse it."""
         if name not in self.pods:
             return ports.Gone()

@@ -1,14 +1,16 @@
 """Whatever happens, in whatever order it is heard of: the invariants hold, and the ledger is derivable.
 
-A random history of a small cluster is played: pods come, change, are bound by us or by
-others and end; nodes, cards, GpuPods and agents come and go; binds are under way for long, their
-answers are lost, the watch lags behind. After each step the ledger is compared with one
-that was made afresh.
+A random history of a small cluster is played before the loop as it runs: pods come, change,
+are bound by us or by others and end; nodes, cards, GpuPods and agents come and go; binds are
+under way for long, they or their answers are lost and arrive later all the same, the server
+asks for rests, the watch lags behind. After each step the ledger is compared with one that
+was made afresh.
 """
 
+import asyncio
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import hypothesis
 from hypothesis import stateful
@@ -16,19 +18,22 @@ from hypothesis import strategies as st
 
 from berth_crds import names, wire
 from berth_operator.engine import ledger, loop, ports
-from berth_operator.scheduling import backlog, cycle, decisions
+from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
 from engine import books, servers
-from support import builders, clock, hands, worlds
+from support import builders, hands, timeless, worlds
 
 NODES = ("n1", "n2")
 MOST_PODS = 8
+TURNS = 5
 WISHES: tuple[dict[str, str], ...] = ({}, {names.MODEL: "T4"}, {names.MODEL: builders.MODEL})
 AT = st.sampled_from(NODES)
 MOSTLY = st.sampled_from([True, True, True, False])
 RARELY = st.sampled_from([False, False, False, True])
 CHANGES = ("node", "cards", "cards", "agent", "agent", "no node", "no cards")
+FATES = ("taken", "taken", "taken", "taken, unheard", "late", "crowded out", "refused")
+Seen = TypeVar("Seen", ports.Answer, ports.Seen)
 ENDS = ("Running", "Running", "Succeeded", "Failed", "gone", "deleted")
 
 
@@ -42,18 +47,42 @@ def shapes() -> st.SearchStrategy[dict[str, Any]]:
     init = st.lists(st.builds(builders.container, st.sampled_from(["i", "j"]), st.integers(1, 2)), max_size=1)
     gates = st.sampled_from([{}, {}, {}, servers.GATE])
     plain = st.fixed_dictionaries(
-        {"gpus": st.integers(0, 3), "priority": st.integers(0, 2)}, optional={"initContainers": init}
+        {"gpus": st.sampled_from([1, 1, 1, 2, 3, 0]), "priority": st.integers(0, 2)},
+        optional={"initContainers": init},
     )
     return st.builds(dict[str, Any].__or__, plain, gates)
 
 
 @dataclasses.dataclass(slots=True)
 class Flight:
-    """A bind under way: decided, perhaps taken by the server, not yet concluded."""
+    """A bind that was sent, and whoever waits for its answer."""
 
-    candidate: backlog.Candidate
     placement: decisions.Placement
-    outcome: ports.Outcome | None = None
+    answer: asyncio.Future[ports.Answer]
+
+
+class Wire:
+    """The way to the server: binds stay under way until the history goes on with them."""
+
+    def __init__(self, history: "History") -> None:
+        self.history = history
+        self.flights: dict[str, Flight] = {}
+        self.strays: list[tuple[str, decisions.Placement]] = []  # Given up by us, and still on their way.
+        self.sent: set[tuple[str, str]] = set()
+
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+        """Send a bind; the first time what it gives must be right at this very moment (I6)."""
+        known = candidate.name, repr(placement)
+        if known not in self.sent or not self.strays:
+            self.history.check(placement)
+        self.sent.add(known)
+        flight = Flight(placement, asyncio.get_running_loop().create_future())
+        self.flights[candidate.name] = flight
+        return await flight.answer
+
+    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
+        """Read a pod as it is."""
+        return self.history.heard(candidate.name, self.history.server.look(candidate.name))
 
 
 class History(stateful.RuleBasedStateMachine):
@@ -61,15 +90,19 @@ class History(stateful.RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = clock.Clock()
+        self.time = asyncio.Runner(loop_factory=timeless.Loop)
+        self.clock = self.time.get_loop().time
         self.book = ledger.Ledger(self.clock)
-        self.teller = hands.Teller()
-        self.loop = loop.Loop(self.book, hands.Writer(self.clock), self.teller, clock=self.clock)
+        self.wire = Wire(self)
+        # Few at once, so that some wait for their turn while what they were decided on changes.
+        few = loop.Limits(binds_at_once=2)
+        self.loop = loop.Loop(self.book, self.wire, hands.Teller(), clock=self.clock, limits=few)
+        self.running = self.time.get_loop().create_task(self.loop.run())
         self.server = servers.Server()
         self.world = worlds.World()
         self.gpupods: dict[str, wire.GpuPod] = {}
-        self.flights: dict[str, Flight] = {}
-        self.landed: dict[str, decisions.Placement] = {}  # Answered, perhaps not yet shown by the watch.
+        self.ending = False
+        self.gone: set[str] = set()  # Known to us before the watch tells it.
 
     def pick(self, data: st.DataObject, among: Iterable[str]) -> str:
         """Draw one of these."""
@@ -102,6 +135,14 @@ class History(stateful.RuleBasedStateMachine):
                 self.world.heard.discard(at)
                 self.book.device_gone(at)
 
+    @stateful.rule(counts=st.tuples(*[st.integers(1, 3)] * len(NODES)))
+    def cluster_recovers(self, counts: tuple[int, ...]) -> None:
+        """Somebody puts all nodes in order, and what waits gets its place."""
+        for at, count in zip(NODES, counts, strict=True):
+            self.node_changes(builders.node(at))
+            self.cards_change(builders.device(at, count), heard=True)
+        self.time_passes(11.0)
+
     def node_changes(self, node: facts.Node) -> None:
         """A node is new or changed."""
         self.world.nodes[node.name] = node
@@ -128,6 +169,7 @@ class History(stateful.RuleBasedStateMachine):
             self.server.create(name, **shape)
             if told:
                 self.server.deliver(name, self.book)
+        self.a_moment_passes()
 
     @stateful.precondition(lambda self: self.server.unbound())
     @stateful.rule(data=st.data(), wish=st.sampled_from(WISHES), bind=RARELY, at=AT)
@@ -188,26 +230,19 @@ class History(stateful.RuleBasedStateMachine):
 
     # ------------------------------------------------------------ decisions and binds
 
-    def flying(self, *, answered: bool) -> list[str]:
-        """Name the binds under way that the server has, or has not, answered yet."""
-        return [name for name, one in self.flights.items() if (one.outcome is not None) is answered]
-
-    @stateful.rule(later=st.sampled_from([0.2, 20.0]))
-    def round_is_made(self, later: float) -> None:
-        """We decide, and start to act."""
-        self.clock.advance(later)
-        for answer in cycle.decide(self.book.places, self.book.waiting, self.clock(), self.book.rules):
-            if isinstance(answer, decisions.Bind):
-                self.check(answer.placement)
-                candidate = self.book.assume(answer)
-                self.flights[candidate.name] = Flight(candidate, answer.placement)
-            else:
-                self.loop._say(answer)
+    @stateful.rule(seconds=st.sampled_from([0.0, 0.02, 0.02, 0.3, 5.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        """The loop has time to decide, to send, to wait and to look."""
+        self.time.run(passing(seconds))
+        assert self.ending or not self.running.done(), "the loop has ended"
+        for name in self.gone:
+            self.server.delivered[name] = None
+        self.gone.clear()
 
     @stateful.rule()
-    def another_round_is_made(self) -> None:
+    def a_moment_passes(self) -> None:
         """Rounds are more frequent than anything else."""
-        self.round_is_made(0.5)
+        self.time_passes(0.02)
 
     def check(self, placement: decisions.Placement) -> None:
         """Every card given is sound, there, free, and its agent is alive (I6)."""
@@ -218,31 +253,60 @@ class History(stateful.RuleBasedStateMachine):
         assert placement.node in self.world.nodes
         assert {share.uuid for share in worlds.given(placement)} <= sound
 
-    @stateful.precondition(lambda self: self.flying(answered=False))
-    @stateful.rule(data=st.data(), reaches=MOSTLY)
-    def bind_is_answered(self, data: st.DataObject, reaches: bool) -> None:  # noqa: FBT001  drawn by hypothesis
-        """The server takes a bind or refuses it, or something before the server says no."""
-        name = self.pick(data, self.flying(answered=False))
-        flight = self.flights[name]
-        flight.outcome = self.server.bind(name, flight.placement) if reaches else ports.Refused("fenced")
+    def heard(self, name: str, seen: Seen) -> Seen:
+        """Note that we learn of a pod's end before the watch tells it."""
+        if isinstance(seen, ports.Gone):
+            self.gone.add(name)
+        return seen
 
-    @stateful.precondition(lambda self: self.flying(answered=True))
-    @stateful.rule(data=st.data(), heard=MOSTLY)
-    def answer_arrives(self, data: st.DataObject, heard: bool) -> None:  # noqa: FBT001  drawn by hypothesis
-        """We hear what became of a bind; or the answer is lost, and we look and send the same again."""
-        name = self.pick(data, self.flying(answered=True))
-        flight = self.flights[name]
-        outcome = flight.outcome if heard else self.server.look(name)
-        assert outcome is not None
-        if isinstance(outcome, ports.Unbound):
-            flight.outcome = None
-            return
-        del self.flights[name]
-        self.loop._conclude(flight.candidate, flight.placement, outcome)
-        if isinstance(outcome, ports.Gone):
-            self.server.delivered[name] = None  # Known before the watch tells it.
-        if self.book.state(flight.candidate.uid) is ledger.State.ASSUMED:
-            self.landed[flight.candidate.uid] = flight.placement
+    @stateful.precondition(lambda self: self.wire.flights)
+    @stateful.rule(data=st.data(), fate=st.sampled_from(FATES))
+    def bind_goes_on(self, data: st.DataObject, fate: str) -> None:
+        """The server takes a bind or refuses it, wants a rest, or it is lost on its way there or back."""
+        name = self.pick(data, self.wire.flights)
+        flight = self.wire.flights.pop(name)
+        answer: ports.Answer
+        match fate:
+            case "taken":
+                answer = self.heard(name, self.server.bind(name, flight.placement))
+            case "taken, unheard":
+                self.server.bind(name, flight.placement)
+                answer = ports.Unknown("reset")
+            case "late":
+                self.wire.strays.append((name, flight.placement))
+                answer = ports.Unknown("timed out")
+            case "crowded out":
+                answer = ports.Throttled("slow down", 3.0)
+            case _:
+                answer = ports.Refused("a webhook says no")
+        flight.answer.set_result(answer)
+        self.time_passes(0.0)
+
+    @stateful.precondition(lambda self: self.wire.flights)
+    @stateful.rule()
+    def binds_are_held_up(self) -> None:
+        """All that is under way takes too long, and we are past waiting for it."""
+        for name, flight in self.wire.flights.items():
+            self.wire.strays.append((name, flight.placement))
+            flight.answer.set_result(ports.Unknown("timed out"))
+        self.wire.flights.clear()
+        self.time_passes(4.0)
+
+    @stateful.precondition(lambda self: self.wire.flights)
+    @stateful.rule()
+    def binds_are_taken(self) -> None:
+        """All that is under way arrives, and we hear of it."""
+        for name, flight in list(self.wire.flights.items()):
+            flight.answer.set_result(self.heard(name, self.server.bind(name, flight.placement)))
+        self.wire.flights.clear()
+        self.time_passes(0.0)
+
+    @stateful.precondition(lambda self: self.wire.strays)
+    @stateful.rule(data=st.data())
+    def late_bind_arrives(self, data: st.DataObject) -> None:
+        """A bind that we gave up waiting for reaches the server all the same."""
+        stray = self.wire.strays.pop(data.draw(st.integers(0, len(self.wire.strays) - 1)))
+        self.server.bind(*stray)
 
     # ------------------------------------------------------------ what always holds
 
@@ -271,9 +335,8 @@ class History(stateful.RuleBasedStateMachine):
         """Made afresh of what was heard last, and of the binds under way, it is the same (I8)."""
         heard = [(name, pod) for name, pod in self.server.delivered.items() if pod is not None]
         fresh = self.afresh(heard)
-        placements = self.landed | {one.candidate.uid: one.placement for one in self.flights.values()}
-        for uid in self.book.assumed:
-            fresh.assume(decisions.Bind(uid, placements[uid]))
+        for uid, one in self.book.assumed.items():
+            fresh.assume(decisions.Bind(uid, one.placement))
         assert books.told(self.book) == books.told(fresh)
 
     def afresh(self, heard: list[tuple[str, Any]]) -> ledger.Ledger:
@@ -293,15 +356,33 @@ class History(stateful.RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When all is said and done, a restart changes nothing (I5, I8)."""
-        for name, flight in self.flights.items():
-            outcome = flight.outcome or self.server.bind(name, flight.placement)
-            self.loop._conclude(flight.candidate, flight.placement, outcome)
+        try:
+            self.all_is_said_and_done()
+        finally:
+            self.running.cancel()
+            self.time.close()
+
+    def all_is_said_and_done(self) -> None:
+        """Every bind comes to its end, the watch catches up, and nothing more happens."""
+        self.ending = self.running.cancel()
+        for stray in self.wire.strays:
+            self.server.bind(*stray)
+        while self.loop.busy:
+            self.binds_are_taken()
+            self.time.run(passing(1.0))
         self.all_news_arrive()
         fresh = self.afresh(list(self.server.objects().items()))
         assert books.told(self.book) == books.told(fresh)
 
 
+async def passing(seconds: float) -> None:
+    """Let time pass, and whoever is due then have some turns."""
+    await asyncio.sleep(seconds)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
 TestHistory = History.TestCase
 TestHistory.settings = hypothesis.settings(
-    worlds.PROPERTY, max_examples=30, stateful_step_count=50, print_blob=True
+    worlds.PROPERTY, max_examples=150, stateful_step_count=60, print_blob=True
 )

@@ -21,7 +21,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
@@ -94,6 +94,7 @@ class Record:
     status: int = 0  # Zero while the server has not answered.
     version: int = 0  # Of a list: the revision at which it was true.
     text: str = ""  # Of a refusal: what the server said.
+    moment: float = field(default_factory=time.monotonic)  # When it was seen.
 
     @property
     def open(self) -> bool:

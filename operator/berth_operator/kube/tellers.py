@@ -98,7 +98,8 @@ class Teller:
         """Tell that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
         # Cut here and not when it is written: what is shown later must equal what was meant.
         verdict = Verdict(fault or UNSCHEDULABLE, message[:LONGEST_MESSAGE])
-        self._show(candidate, verdict, word="FailedScheduling")
+        if self._show(candidate, verdict):
+            self._note(candidate, "FailedScheduling", verdict.message, warning=True)
 
     def shown(self, uid: str) -> str:
         """Tell what a waiting pod shows of why it waits, or will when its verdict is written."""
@@ -107,20 +108,23 @@ class Teller:
         return verdict.message if verdict is not None and verdict.reason == UNSCHEDULABLE else ""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell that a pod has its place, and why its bind does not come about."""
+        """Tell that a pod has its place, and why its bind does not come about, each time anew."""
         verdict = Verdict(FAILED, f"The bind failed: {message}"[:LONGEST_MESSAGE])
-        self._show(candidate, verdict, word="FailedBinding")
+        self._show(candidate, verdict)
+        self._note(candidate, "FailedBinding", verdict.message, warning=True)
 
-    def _show(self, candidate: backlog.Candidate, verdict: Verdict, *, word: str) -> None:
-        """Have a pod show a verdict, if that is news."""
+    def _show(self, candidate: backlog.Candidate, verdict: Verdict) -> bool:
+        """Have a pod show a verdict, and tell whether that is news."""
         uid = candidate.uid
         coming = self._sent.get(uid) or (shown.verdict if (shown := self._shown.get(uid)) else None)
         if coming == verdict:
             self._due.pop(uid, None)
-        elif self._due.get(uid, (None, None))[1] != verdict:
-            self._due[uid] = candidate, verdict
-            self._news.set()
-            self._note(candidate, word, verdict.message, warning=True)
+            return False
+        if self._due.get(uid, (None, None))[1] == verdict:
+            return False
+        self._due[uid] = candidate, verdict
+        self._news.set()
+        return True
 
     def _note(self, candidate: backlog.Candidate, word: str, message: str, *, warning: bool) -> None:
         subject = events.Subject(candidate.namespace, candidate.name, candidate.uid)

@@ -1,0 +1,23 @@
+"""What chaos deals: two hundred rounds kill operators at every kind of call, at each of its moments."""
+
+import pytest
+
+from e2e import plans, scenarios
+
+NAMES = list(scenarios.SCENARIOS)
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 134_296, 2**31])
+def test_two_hundred_rounds_kill_everywhere(start: int) -> None:
+    """Whatever seed they begin with, as long as the scenarios take turns."""
+    seeds = [seed for seed in range(start, start + 200) if NAMES[seed % len(NAMES)] == "kills"]
+
+    dealt = {pair for seed in seeds for pair in plans.hand(seed)}
+
+    assert dealt == set(plans.PAIRS)
+    assert len(plans.PAIRS) == 3 * len(plans.KINDS)
+
+
+def test_kill_rounds_alone_need_no_more() -> None:
+    """Played by themselves, a few dozen do."""
+    assert {pair for seed in range(24) for pair in plans.hand(seed)} == set(plans.PAIRS)
