@@ -20,10 +20,11 @@ import re
 import socket
 import ssl
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
 import yarl
@@ -43,6 +44,7 @@ PER_HOP: Final = {
     "upgrade",
 }
 VERSION: Final = re.compile(rb'"metadata":\{"resourceVersion":"(\d+)"')
+LINGER_SECONDS: Final = 2.0
 ENOUGH: Final = 4096  # A list says its revision at its beginning.
 
 
@@ -112,6 +114,33 @@ class _Asked:
     fault: Fault
 
 
+class _Door(socket.socket):
+    """A socket that listens, and remembers who came in: who is still greeting when it closes is nobody's."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
+        self._guests: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Let somebody in."""
+        guest, address = super().accept()
+        self._guests.add(guest)
+        return guest, address
+
+    async def empty(self) -> None:
+        """Hang up on whoever is left, and wait until that is done."""
+        for guest in list(self._guests):
+            with contextlib.suppress(OSError):
+                guest.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._emptied()
+
+    async def _emptied(self) -> None:
+        while any(guest.fileno() >= 0 for guest in list(self._guests)):  # noqa: ASYNC110  no event tells it
+            await asyncio.sleep(0.005)
+
+
 class Interceptor:
     """Forwards requests on `port` to the API server of a cluster, with faults."""
 
@@ -153,9 +182,12 @@ class Interceptor:
         shown.load_cert_chain(self._target.serving.certificate, self._target.serving.key)
         runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.2)
         await runner.setup()
+        door = _Door()
+        self._close.push_async_callback(door.empty)
         self._close.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, "127.0.0.1", self._reservation.port, ssl_context=shown, reuse_port=True)
-        await site.start()
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        door.bind(("127.0.0.1", self._reservation.port))
+        await web.SockSite(runner, door, ssl_context=shown).start()
         return self
 
     async def __aexit__(

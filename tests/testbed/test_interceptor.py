@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -159,3 +160,16 @@ async def test_a_watch_flows_until_it_is_reset(bench: Bench) -> None:
             with pytest.raises(Exception, match=r"payload|reset"):  # noqa: PT012  It may say one thing more.
                 while await content.readline():
                     pass
+
+
+async def test_who_is_still_greeting_is_hung_up_on(cluster: clusters.Cluster) -> None:
+    """A client that came in and has not said a word of TLS yet leaves nothing behind."""
+    async with interceptor.Interceptor(cluster) as wire:
+        port = int(wire.server.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.05)
+
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+    await writer.wait_closed()
+    gc.collect()  # A transport that nobody closed complains here, and that is an error in tests.
