@@ -1,12 +1,8 @@
-"""A teller at work beside a test, and what it would have told by event."""
-
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+"""What a teller would have told by event, and what it is given to tell."""
 
 from berth_crds.client import api
 from berth_operator.engine import pace
-from berth_operator.kube import events, tellers
+from berth_operator.kube import events
 from berth_operator.scheduling.decisions import Reason
 from support import clock
 
@@ -21,18 +17,6 @@ class Notes(events.Events):
     def tell(self, note: events.Note) -> None:
         """Keep a note."""
         self.told.append((note.reason, note.message))
-
-
-@contextlib.asynccontextmanager
-async def telling(teller: tellers.Teller) -> AsyncIterator[None]:
-    """Run a teller beside the block."""
-    task = asyncio.create_task(teller.run())
-    try:
-        yield
-        assert not task.done(), "the teller ended by itself"
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def waits(*reasons: Reason) -> str:

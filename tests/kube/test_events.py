@@ -1,7 +1,6 @@
 """Events: told once and counted, dropped when there are too many, and never anybody's trouble."""
 
 import asyncio
-import contextlib
 import dataclasses
 import json
 import time
@@ -14,7 +13,7 @@ from berth_crds.client import api, resources
 from berth_operator.engine import pace
 from berth_operator.kube import events
 from kube.conftest import Noted
-from support import clock, stub
+from support import clock, stub, timeless
 from testbed import cluster as clusters
 from testbed import waiting
 
@@ -22,18 +21,6 @@ from testbed import waiting
 def subject(namespace: str, name: str = "p") -> events.Subject:
     """Name a pod."""
     return events.Subject(namespace, name, f"uid-{name}")
-
-
-@contextlib.asynccontextmanager
-async def posting(board: events.Events) -> AsyncIterator[None]:
-    """Post beside the block."""
-    task = asyncio.create_task(board.run())
-    try:
-        yield
-        assert not task.done(), "posting ended by itself"
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +53,7 @@ class Board:
 async def board(session: Noted, berth: clusters.Cluster, namespace: str) -> AsyncIterator[Board]:
     """Lend a board that posts."""
     lent = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd")
-    async with posting(lent):
+    async with timeless.beside(lent.run()):
         yield Board(lent, berth, namespace)
 
 
@@ -153,7 +140,7 @@ async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
 
         for number in range(events.MOST_QUEUED + 10):
             board.tell(note(number))
-        async with posting(board):
+        async with timeless.beside(board.run()):
 
             async def some() -> bool:
                 return len(server.bodies) >= 3
@@ -180,7 +167,7 @@ async def test_an_event_that_cannot_be_posted_is_nobodys_trouble(trouble: stub.A
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, trouble, stub.thing({}, code=201))
         board = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
-        async with posting(board):
+        async with timeless.beside(board.run()):
             board.tell(note(1))
             board.tell(note(2))
 
@@ -222,7 +209,7 @@ async def test_the_last_ones_and_the_usual_ones_share_a_queue() -> None:
         server.on("POST", PATH, stub.thing({}, code=201))
         rhythm = pace.Pace(time.monotonic, pace.steady(20.0))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
-        async with posting(board):
+        async with timeless.beside(board.run()):
             for number in range(3):
                 board.tell(note(number))
             await asyncio.sleep(0.02)
@@ -242,7 +229,7 @@ async def test_a_server_that_asks_for_a_rest_gets_it_and_no_note_is_lost() -> No
         for number in range(3):
             board.tell(note(number))
         began = time.monotonic()
-        async with posting(board):
+        async with timeless.beside(board.run()):
             await asyncio.sleep(0.2)
             early = len(server.bodies)
 
@@ -265,7 +252,7 @@ async def test_events_keep_to_their_pace() -> None:
         for number in range(6):
             board.tell(note(number))
         began = time.monotonic()
-        async with posting(board):
+        async with timeless.beside(board.run()):
 
             async def all_of_them() -> bool:
                 return len(server.bodies) == 6

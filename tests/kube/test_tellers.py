@@ -12,8 +12,8 @@ from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.conftest import Noted
-from kube.telling import Notes, telling, waits
-from support import clock, pods
+from kube.telling import Notes, waits
+from support import clock, pods, timeless
 from testbed import waiting
 
 
@@ -73,7 +73,7 @@ async def desk(
     monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.05)
     desk = Desk(session, pods.Yard(admin, candidate.namespace))
     await desk.see()
-    async with telling(desk.teller):
+    async with timeless.beside(desk.teller.run()):
         yield desk
 
 
@@ -139,7 +139,7 @@ async def test_a_restarted_operator_repeats_nothing(
 
     other = Desk(session, desk.yard)
     await other.see()
-    async with telling(other.teller):
+    async with timeless.beside(other.teller.run()):
         other.teller.refused(candidate, waits(Reason.FULL))
         await asyncio.sleep(0.1)
 

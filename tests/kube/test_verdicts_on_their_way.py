@@ -13,8 +13,8 @@ from berth_operator.kube import tellers
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
-from kube.telling import Notes, telling, waits
-from support import clock, stub
+from kube.telling import Notes, waits
+from support import clock, stub, timeless
 from testbed import waiting
 
 # ---------------------------------------------------------------- what is written first
@@ -29,7 +29,7 @@ async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back()
         server.on("PATCH", path, stub.thing({}), stub.later(gate, stub.thing({})), stub.thing({}))
         teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
         teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
-        async with telling(teller):
+        async with timeless.beside(teller.run()):
             for count, message in enumerate(("A", "B", "A"), 1):
                 teller.refused(candidate, message)
                 if count == 3:
@@ -56,7 +56,7 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
             teller.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
             teller.refused(one, "B")
         newcomer = backlog.Candidate(uid="u-new", namespace="ml", name="new")
-        async with telling(teller):
+        async with timeless.beside(teller.run()):
             began = time.monotonic()
             await until_sent(server, 1)
             teller.saw(raw.Pod(wire.Meta(uid="u-new", resource_version="7")))
@@ -108,7 +108,7 @@ async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch
         server.on("PATCH", path, trouble, trouble, stub.thing({}))
         teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
         teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
-        async with telling(teller):
+        async with timeless.beside(teller.run()):
             teller.refused(candidate, waits(Reason.FULL))
 
             async def settled() -> bool:
@@ -132,7 +132,7 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
             teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
             teller.refused(candidate, waits(Reason.FULL))
-        async with telling(teller):
+        async with timeless.beside(teller.run()):
             await asyncio.sleep(0.1)
             early = len(server.requests)
 
@@ -158,7 +158,7 @@ async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: p
             teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
 
         judge("early")
-        async with telling(teller):
+        async with timeless.beside(teller.run()):
             await asyncio.sleep(0)  # Its write is under way.
             judge("late")
 
@@ -191,7 +191,7 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
             await waiting.eventually(settled, what=f"{names} to be told", seconds=5)
 
         judge("moving", stub.status(409, "it has moved on"), stub.thing({}))
-        async with telling(teller):
+        async with timeless.beside(teller.run()):
             await waiting.eventually(lambda: asyncio.sleep(0, len(server.requests)), what="the first try")
             judge("newcomer", stub.thing({}))
             await told("newcomer")

@@ -85,4 +85,4 @@ class Teller(Protocol):
         """Tell what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell why a bind does not come about; the pod has its node and cards in mind, and not on record."""
+        """Tell why the bind of a pod that has a place does not come about."""
