@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -99,6 +100,15 @@ def test_full_disk() -> None:
     assert (answer.returncode, answer.stderr) == (1, said)
 
 
+@pytest.fixture
+def terminal() -> Iterator[None]:
+    """Have children heed Ctrl-C: what a shell starts with `&` ignores it, and hands that down."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("terminal")
 def test_interrupted() -> None:
     """Ctrl-C ends the program without a word."""
     child = subprocess.Popen(
@@ -115,6 +125,7 @@ def test_interrupted() -> None:
     assert (child.returncode, out, told) == (130, b"", b"")
 
 
+@pytest.mark.usefixtures("terminal")
 def test_interrupted_at_once(tmp_path: Path) -> None:
     """Ctrl-C ends the program without a word while it still reads its own modules, too."""
     (tmp_path / "msgspec.py").write_text("print('reading', flush=True)\nimport time\ntime.sleep(60)\n")
