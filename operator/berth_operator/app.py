@@ -88,7 +88,7 @@ class Operator:
         )
         self._measured = measured
         self._auditor = auditor.Auditor(
-            session, self._book, clock=clock, report=measured.audited, mend=self._feeds.retell
+            session, self._book, clock=clock, report=measured.audited, mend=self._feeds.mend
         )
         self._notes = records.Records(measured.scheduling, wall=wall)
         self._rounds: loop.Loop | None = None

@@ -50,7 +50,8 @@ class Scheduling:
         attempts = prometheus.Counter(
             f"{PREFIX}_scheduling_attempts",
             "Attempts to place a pod: bound, unschedulable (no node fits now), rejected (only an edit of the "
-            "pod can help), error (the bind was refused or failed), gone (the pod was deleted meanwhile).",
+            "pod can help), error (the bind was refused or failed), gone (the pod was deleted meanwhile), "
+            "stale (what was decided on changed before the bind was sent; decided anew).",
             ["result"],
             registry=into,
         )
@@ -185,7 +186,8 @@ class _Shelf(registry.Collector):
         waiting = core.GaugeMetricFamily(
             f"{PREFIX}_backlog_pods",
             "Pods that are not placed: ready, backing-off (a pause must end), "
-            "needs-change (something must change before it is tried again), gated.",
+            "needs-change (something must change before it is tried again), gated, "
+            "binding (its bind is under way).",
             labels=["state"],
         )
         for state, count in found.backlog.items():
@@ -215,8 +217,9 @@ class Metrics:
         )
         self._drift = prometheus.Gauge(
             f"{PREFIX}_ledger_drift",
-            "Nodes, Devices, holds and waiting pods in which the ledger differs from one that was rebuilt "
-            "from the API: always 0.",
+            "Nodes, Devices, and pods (waiting, holding, or as placement learns of them) of which the ledger "
+            "knows something else than one that was rebuilt from the API, and binds that nobody has "
+            "concluded for a minute: always 0.",
             registry=self.registry,
         )
 

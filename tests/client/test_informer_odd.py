@@ -1,5 +1,6 @@
 """Objects that cannot be read: kept, told to who wants to know, and never mistaken for a delete."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -170,3 +171,44 @@ async def test_what_is_told_once_more_is_what_is_known_now(scene: Scene) -> None
         scene.informer.retell()
 
     assert scene.mirror.told == [("upserted", "b", "uid-b"), ("odd", "a", "uid-a")]
+
+
+@pytest.mark.parametrize(
+    ("items", "missing"),
+    [
+        pytest.param([config_map("a", "1")], {"uid-z"}, id="readable"),
+        pytest.param([ODD], {"uid-z"}, id="odd, and its uid is readable"),
+        pytest.param([{"metadata": {"name": "a", "namespace": "ml", "uid": 7}}], set(), id="without a uid"),
+        pytest.param([config_map("a", "1"), NAMELESS], set(), id="beside one without a name"),
+    ],
+)
+async def test_only_what_surely_is_not_there_is_missing(
+    scene: Scene, items: list[dict[str, Any]], missing: set[str]
+) -> None:
+    """What cannot be read is there all the same, and may be whoever seems to be gone."""
+    scene.script([stub.page(*items, version="10")])
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: scene.informer.synced, "the list")
+
+        assert scene.informer.missing(["uid-a", "uid-z"]) == missing
+
+
+async def test_one_without_a_name_that_came_later_counts_too(scene: Scene) -> None:
+    """Until the next list shows that it is gone."""
+    gone = stub.event("ERROR", GONE)
+    lists = [stub.page(config_map("a", "1"), version="10"), stub.page(config_map("a", "1"), version="40")]
+    over = asyncio.Event()
+    watches = [
+        stub.watch(stub.event("ADDED", NAMELESS), until=over),
+        stub.watch(gone),
+        stub.watch(until=FOR_EVER()),
+    ]
+    scene.script(lists, watches)
+
+    async with mirror.following(scene.informer):
+        await scene.until(
+            lambda: scene.informer.synced and not scene.informer.missing(["z"]), "the nameless one"
+        )
+        over.set()
+        await scene.until(lambda: scene.informer.missing(["z"]), "its end")

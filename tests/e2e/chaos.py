@@ -43,7 +43,8 @@ async def arena(base: fleet.Fleet) -> AsyncIterator[Stage]:
 
 
 async def furnish(stage: Stage) -> witness.Cards:
-    """Add the nodes, and give their cards."""
+    """Add the nodes, one without cards or agent among them, and give their cards."""
+    await stage.machines(kubelet.FakeNode(f"{stage.namespace}-bare"))
     await stage.nodes(**{f"{stage.namespace}-{at}": SHAPE for at in range(NODES)})
     devices = await stage.devices()
     return witness.cards_of({name: one for name, one in devices.items() if name.startswith(stage.namespace)})

@@ -204,6 +204,17 @@ async def test_a_pod_of_ours_bound_by_hand_withholds_too(stage: Stage) -> None:
 # ---------------------------------------------------------------- nodes
 
 
+async def test_a_pod_that_asks_for_no_device_needs_no_agent(stage: Stage) -> None:
+    """A node of which nobody publishes cards takes pods that want none; others are told so."""
+    await stage.machines(kubelet.FakeNode("bare"))
+
+    await stage.create(pod("plain", cards=0), pod("wants", cards=1))
+    bound = await stage.until_bound("plain")
+    await stage.until_told("wants", "0/1 nodes fit")
+
+    assert bound == {"plain": "bare"}
+
+
 async def test_taints_selectors_and_cordons_are_kept(stage: Stage) -> None:
     """A pod goes only where it may run: tolerations, labels, and the node's own cordon count."""
     taint = {"key": "team", "value": "a", "effect": "NoSchedule"}

@@ -7,7 +7,6 @@ import pytest
 
 from berth_operator.engine import loop, ports
 from berth_operator.engine.ledger import State
-from berth_operator.scheduling.decisions import Reason
 from engine.stages import Stage, errors
 from support import builders, pictures, timeless, worlds
 from support.hands import Reply
@@ -216,57 +215,6 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
         await stage.loop.drain()
 
 
-# ---------------------------------------------------------------- what was decided on changes before the turn
-
-
-CHANGES: dict[str, Callable[[Stage], None]] = {
-    "the node changes": lambda stage: stage.book.node_seen(builders.node("n1", pods=0)),
-    "the node goes": lambda stage: stage.book.node_gone("n1"),
-    "a card is ill": lambda stage: stage.book.device_seen(
-        builders.device("n1", cards=[builders.card(trouble=Reason.UNHEALTHY)])
-    ),
-    "the Device goes": lambda stage: stage.book.device_gone("n1"),
-    "the agent is silent": lambda stage: stage.book.agent_silent("n1", silent=True),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-@timeless.scenario
-async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Callable[[Stage], None]) -> None:
-    """While a server rests, what was decided may become wrong: it is not sent then (I6)."""
-    stage = Stage(nodes=2, cards=1)
-    stage.loop._pace.rest(5.0)
-    stage.wait()
-
-    async with timeless.beside(stage.loop.run()):
-        stage.loop.round()
-        assert stage.book.assumed["uid-p"].placement.node == "n1"
-        await timeless.at(1.0)
-        change(stage)
-        await timeless.until(lambda: stage.teller.of("p"))
-        await stage.loop.drain()
-
-    assert stage.teller.of("p") == ["placed on n2"]
-    assert len(stage.writer.binds) == 1
-
-
-@timeless.scenario
-async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
-    """Nothing is sent for a pod whose end was seen while its bind stood in line."""
-    stage = Stage()
-    stage.loop._pace.rest(5.0)
-    stage.wait()
-
-    async with timeless.beside(stage.loop.run()):
-        stage.loop.round()
-        await timeless.at(1.0)
-        stage.book.pod_over("uid-p")
-        await timeless.at(10.0)
-
-    assert stage.writer.binds == []
-    assert pictures.free_cards(stage.book.picture) == 4
-
-
 # ---------------------------------------------------------------- the watch is faster than the answer
 
 
@@ -293,6 +241,31 @@ async def test_confirmed_before_the_answer(
     assert stage.state() is State.CONFIRMED
     assert stage.teller.of("p") == told
     assert errors(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        pytest.param(lambda stage: stage.confirm(), ["placed on n1"], id="our bind"),
+        pytest.param(lambda stage: stage.book.pod_bound(builders.hold("p", "n2", [0])), [], id="somebody's"),
+        pytest.param(lambda stage: stage.book.pod_over("uid-p"), [], id="the pod's end"),
+    ],
+)
+@timeless.scenario
+async def test_what_the_watch_shows_needs_no_look(shown: Callable[[Stage], None], told: list[str]) -> None:
+    """A lost bind of which the watch knows the end is followed no further, whoever cannot be asked."""
+    stage = Stage(nodes=2)
+    stage.writer.when_bound("p", Reply(OPEN))
+    stage.writer.when_looked_at("p", Reply(ports.Unknown("no route")))
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(3.5)
+        shown(stage)
+        await timeless.at(30.0)
+        assert not stage.loop.busy
+
+    assert stage.teller.of("p") == told
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from berth_operator.scheduling.holds import Hold
 from engine import books
 from engine.stages import Stage
 from support import builders, timeless
+from support.hands import Reply
 
 CORE = 10
 WANTED = 60  # GiB of a card.
@@ -155,6 +156,26 @@ async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
 def shown_before(book: ledger.Ledger) -> dict[str, str]:
     """Give what the pods show of an earlier leader, who had time for all, by uid."""
     return {entry.candidate.uid: closely(book, entry.candidate) for entry in book.waiting.each()}
+
+
+@timeless.scenario
+async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
+    """Why it had to wait is over with the decision to bind it, however long the bind takes."""
+    stage = Stage(cards=1)
+    stage.book.pod_bound(builders.hold("held", "n1", [0]))
+    stage.writer.when_bound("p", Reply(takes=5.0))
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(1.0)
+        candidate = stage.book.waiting.get("uid-p")
+        assert candidate is not None
+        assert stage.loop.reasons.said(candidate).startswith("0/1 nodes fit: ")
+        stage.book.pod_over("uid-held")
+        await timeless.until(lambda: stage.writer.binds)
+
+        assert stage.loop.reasons.said(candidate) == ""
+        await stage.loop.drain()
 
 
 def test_a_new_leader_keeps_what_is_right() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth_crds.client import errors
-from berth_operator.http_api import pages
+from berth_operator.http_api import pages, views
 from berth_operator.scheduling.decisions import Reason, Refusal
 from engine import books
 from http_api import desks
@@ -56,6 +56,29 @@ async def test_a_bind_without_an_answer_is_in_the_backlog() -> None:
     assert (found["state"], found["node"], found["sinceSeconds"]) == ("binding", "n1", 0.0)
     assert found["reason"] == "no clear answer yet: no route"
     assert (status, sentence) == (404, "Pod ml/open does not wait: its bind to n1 is under way.\n")
+
+
+async def test_why_it_waited_is_not_why_it_is_being_bound() -> None:
+    """A pod whose bind is under way shows no reason of before; its binds stand in order."""
+    desk = desks.desk(cards=2)
+    desk.book.pod_bound(builders.hold("held", "n1", [0, 1]))
+    for name in ("b", "a"):
+        books.wait(desk.book, name)
+    desk.loop.round()
+    (before, _) = await read(desk, "/debug/backlog")
+    desk.book.pod_over("uid-held")
+    desk.now.advance(10.0)
+    for name in ("b", "a"):
+        bind = books.assume(desk.book, name)
+        desk.loop.reasons.placed(bind.uid)
+
+    found = await read(desk, "/debug/backlog")
+
+    assert before["reason"].startswith("0/1 nodes fit: ")
+    assert [(one["pod"], one["state"], one["reason"]) for one in found] == [
+        ("ml/a", "binding", None),
+        ("ml/b", "binding", None),
+    ]
 
 
 async def test_the_ledger_tells_who_holds_what() -> None:
@@ -110,6 +133,18 @@ async def test_an_explanation_is_fields_for_programs() -> None:
     assert told["counts"] == [{"reason": "Full", "detail": "", "nodes": 1}]
     assert [(one["device"], one["reason"]) for one in told["refusals"]] == [("GPU-n1-0", "InUse")]
     assert told["changes"][0] == "would fit if GPU-n1-0 of n1 were freed"
+
+
+async def test_where_nodes_are_few_each_card_is_looked_at() -> None:
+    """A simple request is explained to the last card of as many nodes as are called few."""
+    desk = desks.desk(nodes=views.FEW_NODES, cards=1)
+    for at in range(1, views.FEW_NODES + 1):
+        desk.book.pod_bound(builders.hold(f"held-{at}", f"n{at}", [0]))
+    books.wait(desk.book)
+
+    told = await read(desk, "/debug/explain?pod=ml/p&format=json")
+
+    assert [node["looked"] for node in told["nodes"]] == [True] * views.FEW_NODES
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

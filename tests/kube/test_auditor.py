@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
@@ -25,7 +25,7 @@ class Audited:
         self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
         self.reports: list[int] = []
         self.auditor = auditor.Auditor(
-            session, self.book, clock=time.monotonic, report=self.reports.append, mend=self.feeds.retell
+            session, self.book, clock=time.monotonic, report=self.reports.append, mend=self.feeds.mend
         )
 
 
@@ -108,7 +108,8 @@ class Staged(auditor.Auditor):
             mend=self._note,
         )
 
-    async def _note(self) -> None:
+    async def _note(self, ghosts: Iterable[str]) -> None:
+        assert not ghosts
         self.mended += 1
 
     async def _look(self) -> tuple[drift.Difference, ...]:

@@ -39,6 +39,36 @@ async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back()
     assert [said(body) for body in server.bodies] == ["A", "B", "A"]
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(stub.status(409, "it has moved on"), id="409"),
+        pytest.param(stub.status(503, "going down"), id="503"),
+        pytest.param(stub.reset(), id="reset"),
+    ],
+)
+async def test_what_is_said_again_while_its_write_fails_is_written(
+    trouble: stub.Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict that is on its way is not shown yet: it stays due until the server has taken it."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.02)
+    candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+    path = resources.PODS.path("p", namespace="ml", sub="status")
+    gate = asyncio.Event()
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", path, stub.later(gate, trouble), stub.thing({}))
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        async with timeless.beside(teller.run()):
+            teller.refused(candidate, "A")
+            await until_sent(server, 1)
+            teller.refused(candidate, "A")
+            gate.set()
+            await until_sent(server, 2)
+
+    assert [said(body) for body in server.bodies] == ["A", "A"]
+
+
 async def test_who_shows_nothing_yet_comes_first() -> None:
     """A crowd whose sentence changes keeps nobody from the first one, and the server gets them at a pace."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:

@@ -249,7 +249,7 @@ async def outcome_of(server: stub.Stub) -> ports.Outcome:
         pytest.param(stub.status(422, "invalid"), ports.Refused, None, id="422"),
         pytest.param(stub.thing({}, code=302, headers={"Location": "/"}), ports.Unknown, True, id="302"),
         pytest.param(stub.status(404, "no", reason="NotFound"), ports.Unknown, False, id="404"),
-        pytest.param(stub.raw(b"no backend", code=404), ports.Unknown, False, id="a proxy's 404"),
+        pytest.param(stub.raw(b"no backend", code=404), ports.Unknown, True, id="a proxy's 404"),
         pytest.param(stub.raw(b"", code=408), ports.Unknown, True, id="408"),
         pytest.param(stub.thing({"kind": "Status"}, code=201), ports.Bound, None, id="201"),
     ],

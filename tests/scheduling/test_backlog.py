@@ -232,6 +232,15 @@ def test_restored_pod_remembers_its_attempts() -> None:
     assert queue.attempts("uid-p") == 3
 
 
+def test_pod_that_is_given_back_is_tried_at_once() -> None:
+    """What was decided for it was not carried out, and that is no failure of its own."""
+    waiting = backlog.Backlog()
+    waiting.give_back(builders.candidate("p"), attempts=3)
+
+    assert [one.name for one in waiting.ready(0.0)] == ["p"]
+    assert waiting.attempts("uid-p") == 3
+
+
 def test_removed_pod_is_gone() -> None:
     """A pod that was placed or deleted waits no more, and nothing of it is left."""
     pod = builders.candidate()

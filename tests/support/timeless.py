@@ -14,9 +14,10 @@ import contextlib
 import functools
 import selectors
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, ParamSpec
+from typing import Any, Final, ParamSpec
 
 P = ParamSpec("P")
+TURNS: Final = 5
 
 
 class Stuck(Exception):
@@ -92,3 +93,10 @@ async def until(holds: Callable[[], object], *, most: float = 100.0) -> None:
 async def at(moment: float) -> None:
     """Let time pass until this moment."""
     await asyncio.sleep(max(0.0, moment - clock()()))
+
+
+async def passing(seconds: float) -> None:
+    """Let time pass, and whoever is due then have some turns."""
+    await asyncio.sleep(seconds)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)

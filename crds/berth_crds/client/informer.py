@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from berth_crds import wire
@@ -103,6 +103,7 @@ class Informer(Generic[B]):
         self._chance = chance
         self._known: dict[tuple[str, str], B] = {}
         self._odd: dict[tuple[str, str], watch.Unreadable] = {}
+        self._nameless = False  # Whether there is one of which not even the name can be read.
         self._version = ""
         self._lists = 0
         self._listed = asyncio.Condition()
@@ -143,6 +144,11 @@ class Informer(Generic[B]):
         if self._wary is not None:
             for odd in self._odd.values():
                 self._wary.odd(odd)
+
+    def missing(self, uids: Iterable[str]) -> set[str]:
+        """Name those of these uids that the collection surely has not: any may be that of an odd object."""
+        there = {one.metadata.uid for known in (self._known, self._odd) for one in known.values()}
+        return set() if self._nameless or "" in there else set(uids) - there
 
     async def run(self) -> None:
         """Follow the collection for ever."""
@@ -193,7 +199,8 @@ class Informer(Generic[B]):
     async def _replace(self, collection: watch.Collection[B]) -> None:
         seen = {_key(thing.metadata) for thing in collection.items}
         # An object of which not even the name can be read may be any of those that seem to be gone.
-        vanished = set() if NAMELESS in seen else {*self._known, *self._odd} - seen
+        self._nameless = NAMELESS in seen
+        vanished = set() if self._nameless else {*self._known, *self._odd} - seen
         for key in sorted(vanished):
             self._forget(key, self._known.get(key))
         for count, thing in enumerate(collection.items, 1):
@@ -269,10 +276,12 @@ class Informer(Generic[B]):
     def _note(self, key: tuple[str, str], thing: watch.Unreadable) -> None:
         # What was known of it stays: to forget a holder of cards would give them out twice.
         log.error("%s %s cannot be read: %s", self._resource, _title(thing.metadata), thing.detail)
-        if key != NAMELESS:
-            self._odd[key] = thing
-            if self._wary is not None:
-                self._wary.odd(thing)
+        if key == NAMELESS:
+            self._nameless = True
+            return
+        self._odd[key] = thing
+        if self._wary is not None:
+            self._wary.odd(thing)
 
     def _delete(self, thing: B | watch.Unreadable) -> None:
         key = _key(thing.metadata)

@@ -24,7 +24,7 @@ class Difference:
 
 
 def ghosts(found: Iterable[Difference]) -> set[str]:
-    """Name the pods of which the ledger knows what the API does not: no reading anew tells of these."""
+    """Name the pods of which the ledger knows what the API does not: reading anew tells nothing of these."""
     return {one.name for one in found if one.gone and one.what in OF_PODS}
 
 

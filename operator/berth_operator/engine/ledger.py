@@ -70,14 +70,16 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod whose Binding is under way: what was decided for it and when, and how often it had been tried."""
+    """A pod whose Binding is under way: what was decided for it and when, and how often it had been tried.
+
+    It is stale once something has changed that was decided on: if it is not sent yet, it must not be.
+    """
 
     candidate: backlog.Candidate
     attempts: int
     placement: decisions.Placement
     since: float
-    node: facts.Node | None
-    device: devices.Device | None
+    stale: bool = False
 
 
 class IllegalStep(Exception):
@@ -131,27 +133,33 @@ class Ledger:
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
-        row, now = self.picture.row(decision.placement.node), self._clock()
-        decided_on = (row.node, row.device) if row is not None else (None, None)
-        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement, now, *decided_on)
+        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement, self._clock())
         self._charge(cycle.hold_for(candidate, decision.placement))
         return candidate
 
-    def forget(self, uid: str) -> None:
+    def forget(self, uid: str, *, sent: bool = True) -> None:
         """Take an assumed hold back: the pod surely is not bound by it, and waits again."""
         self._step(uid, Step.FORGET)
         taken_back = self.assumed.pop(uid)
         self._release(uid)
-        self.waiting.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
+        if sent:
+            self.waiting.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
+        else:
+            self.waiting.give_back(taken_back.candidate, attempts=taken_back.attempts)
         self.wake.set()
 
     def stands(self, uid: str) -> bool:
-        """Tell whether an assumed hold could still be decided like this: nothing it stands on has changed."""
+        """Tell whether a hold is assumed and nothing has changed that was decided on."""
         assumed = self.assumed.get(uid)
-        row = self.picture.row(assumed.placement.node) if assumed is not None else None
-        if assumed is None or row is None or row.silent:
-            return False
-        return row.node is assumed.node and row.device is assumed.device
+        return assumed is not None and not assumed.stale
+
+    def _unsettle(self, node: str, *, devices_alone: bool = False) -> None:
+        """Take note that a node is not as it was when something was decided for it."""
+        row = self.picture.row(node)
+        for uid in self.assumed.keys() & row.holds.keys() if row is not None else ():
+            assumed = self.assumed[uid]
+            if assumed.placement.grants or not devices_alone:
+                self.assumed[uid] = dataclasses.replace(assumed, stale=True)
 
     def overdue(self) -> tuple[str, ...]:
         """Name the pods whose Binding has been under way for so long that somebody should look."""
@@ -189,7 +197,9 @@ class Ledger:
         sample = workload.sample(candidate.request, candidate.demand)
         if self.state(uid) is State.ASSUMED:
             self.picture.workload.see(uid, sample)
-            self.assumed[uid] = dataclasses.replace(self.assumed[uid], candidate=candidate)
+            known = self.assumed[uid]
+            stale = known.stale or known.candidate != candidate
+            self.assumed[uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
             return
         if self.state(uid) is State.CONFIRMED:
             # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
@@ -241,6 +251,7 @@ class Ledger:
         if known is not None:
             self._release(hold.uid)
         self._charge(hold)
+        self._unsettle(hold.node)
 
     def _bound_with(self, known: holds.Hold) -> bool:
         """Tell whether a pod's own record has named these devices: what a GpuPod names it may take back."""
@@ -277,6 +288,7 @@ class Ledger:
         if hold != known:
             self._release(known.uid)
             self._charge(hold)
+            self._unsettle(hold.node)
 
     def _revise_node(self, name: str) -> None:
         """Look at the nameless pods of a node whose devices have changed."""
@@ -295,17 +307,20 @@ class Ledger:
         row = self.picture.row(node.name)
         if row is None or row.node != node:
             self.picture.put_node(node)
+            self._unsettle(node.name)
             self._help(Help.NODE_CHANGED)
 
     def node_gone(self, name: str) -> None:
         """A node is gone."""
         self.picture.drop_node(name)
+        self._unsettle(name)
 
     def device_seen(self, device: devices.Device) -> None:
         """A Device is new or changed."""
         row = self.picture.row(device.node)
         if row is None or row.device != device:
             self.picture.put_device(device)
+            self._unsettle(device.node, devices_alone=True)
             self._revise_node(device.node)
             self.touched.add(device.node)
             self._help(Help.DEVICE_CHANGED)
@@ -313,6 +328,7 @@ class Ledger:
     def device_gone(self, node: str) -> None:
         """A Device is gone, and its cards with it."""
         self.picture.drop_device(node)
+        self._unsettle(node, devices_alone=True)
         self._revise_node(node)
         self.touched.discard(node)
 
@@ -322,6 +338,7 @@ class Ledger:
         if row is None or row.silent == silent:
             return
         self.picture.set_silent(node, silent)
+        self._unsettle(node, devices_alone=True)
         self.touched.add(node)
         if not silent:
             self._help(Help.DEVICE_CHANGED)

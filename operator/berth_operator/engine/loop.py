@@ -156,7 +156,7 @@ class Loop:
     def _say(self, answer: decisions.Decision) -> None:
         match answer:
             case decisions.Bind():
-                pass  # Its bind is under way, and the pod itself will say so.
+                self.reasons.placed(answer.uid)  # Its bind is under way, and the pod itself will say so.
             case decisions.Wait():
                 self._put_off(answer, answer.wants)
             case decisions.Reject():
@@ -230,7 +230,7 @@ class Loop:
         # The server counts from when the bind reached it, which may have been only just now.
         await asyncio.sleep(self._limits.bind_deadline if lost else 0.0)
         for attempt in itertools.count():
-            seen = await self._look(candidate)
+            seen = self._seen(candidate, placement) or await self._look(candidate)
             if isinstance(seen, ports.Unbound):
                 if not lost:
                     return ports.Refused("the bind did not take place")
@@ -244,6 +244,18 @@ class Loop:
                 return seen
             await asyncio.sleep(LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)])
         raise AssertionError("counting does not end")
+
+    def _seen(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Seen | None:
+        """Tell what the watch has shown of a bind that is followed; None as long as that is nothing."""
+        state, hold = self._book.state(candidate.uid), self._book.picture.hold(candidate.uid)
+        if state is ledger.State.ASSUMED:
+            return None
+        if state is ledger.State.FREE or hold is None:
+            return ports.Gone()
+        ours = cycle.hold_for(candidate, placement)
+        if (hold.node, hold.shares) == (ours.node, ours.shares):
+            return ports.Bound()
+        return ports.Refused(f"somebody else bound the pod to {hold.node}")
 
     async def _look(self, candidate: backlog.Candidate) -> ports.Seen:
         try:
@@ -291,6 +303,6 @@ class Loop:
             self._rest(outcome)
         # The watch may have been faster than the answer, and then it is right.
         if self._book.state(candidate.uid) is ledger.State.ASSUMED:
-            self._book.forget(candidate.uid)
+            self._book.forget(candidate.uid, sent=not isinstance(outcome, ports.Unsent))
             if isinstance(outcome, ports.Refused):
                 self._fail(candidate, outcome.message)

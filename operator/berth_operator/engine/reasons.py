@@ -77,6 +77,10 @@ class Reasons:
         said = self._said.get(candidate.uid)
         return said.message if said is not None else ""
 
+    def placed(self, uid: str) -> None:
+        """Forget why a pod had to wait: it has a place now, and if its bind fails, that is another reason."""
+        self._said.pop(uid, None)
+
     def failed(self, uid: str, message: str) -> None:
         """Take note of a bind that does not come about, until something else is said of the pod."""
         self._failed[uid] = message

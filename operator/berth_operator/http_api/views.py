@@ -14,8 +14,9 @@ from berth_operator.scheduling import backlog, decisions, explain, rows
 from berth_operator.scheduling.devices import allocator, facts, views
 
 # Up to so many nodes every card is looked at. No pod is bound meanwhile and no Lease renewed, so that
-# there is an end to it, however hard a request is: nodes that were not reached say "undecided" then.
-FEW_NODES: Final = 128
+# there is an end to it, however hard a request is; a simple one is looked at on all of them, and nodes
+# that a hard one does not reach say so.
+FEW_NODES: Final = 100
 STEPS: Final = 5_000
 EDIT: Final = "an edit of the pod"
 
@@ -29,10 +30,11 @@ Said = Callable[[backlog.Candidate], str]
 def waiting(book: ledger.Ledger, now: float, said: Said) -> list[Fields]:
     """Tell of each pod that is not placed why, how often it was tried and what it waits for, in order."""
     tried = [_tried(entry, now, said(entry.candidate)) for entry in book.waiting.each()]
+    binding = sorted(book.assumed.values(), key=lambda one: one.candidate.order)
     gated = sorted(book.gated.values(), key=lambda candidate: candidate.order)
     return [
         *tried,
-        *(_binding(one, now, said(one.candidate)) for one in book.assumed.values()),
+        *(_binding(one, now, said(one.candidate)) for one in binding),
         *(_pod(one, backlog.Standing.GATED) for one in gated),
     ]
 

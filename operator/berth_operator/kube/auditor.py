@@ -2,14 +2,14 @@
 
 Everything is read anew into a second ledger, and the two are compared. What differs once
 may be an event on its way; what differs twice, some seconds apart, is drift: it is logged,
-shown as a metric that should stay 0, and mended: pods of which the API knows nothing are
-forgotten, and the first ledger is told everything once more. What that does not mend is
-reported again the next time.
+shown as a metric that should stay 0, and mended: the first ledger is told everything once
+more, and forgets pods of which the API knows nothing. What that does not mend is reported
+again the next time.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from berth_crds.client import api, errors
@@ -47,7 +47,7 @@ class Auditor:
         *,
         clock: ports.Clock,
         report: Callable[[int], None],
-        mend: Callable[[], Awaitable[None]],
+        mend: Callable[[Iterable[str]], Awaitable[None]],
     ) -> None:
         self._session = session
         self._book = book
@@ -73,9 +73,7 @@ class Auditor:
         self._report(len(found))
         if found:
             log.error("the ledger has drifted from the API in %s; it is read anew", told(found))
-            for uid in drift.ghosts(found):
-                self._book.pod_over(uid)
-            await self._mend()
+            await self._mend(drift.ghosts(found))
         return found
 
     async def _look(self) -> tuple[drift.Difference, ...]:

@@ -6,6 +6,7 @@ the core's words. Nothing is awaited on the way.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from berth_crds import names, vocabulary, wire
@@ -222,6 +223,7 @@ class Feeds:
         teller: Onlooker,
         voice: logging.Logger = log,
     ) -> None:
+        self._book = book
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
@@ -253,11 +255,17 @@ class Feeds:
         await asyncio.gather(*(one.refresh() for one in others))
         await pods_.refresh()
 
-    async def retell(self) -> None:
-        """Read everything anew, and tell also what has not changed."""
+    async def mend(self, ghosts: Iterable[str] = ()) -> None:
+        """Read everything anew, tell also what has not changed, and forget of these pods those that are gone.
+
+        Only now: a pod that somebody may still have must not lose its cards to a mistaken look.
+        """
         await self.refresh()
         for one in self._all:
             one.retell()
+        *_, pods_ = self._all
+        for uid in pods_.missing(ghosts):
+            self._book.pod_over(uid)
 
     async def read(self) -> None:
         """Read everything once, without following it."""

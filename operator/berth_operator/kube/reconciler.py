@@ -57,9 +57,8 @@ class Reconciler:
     def start(self) -> None:
         """Start the thread and wait until it takes news."""
         self._thread.start()
-        self._ready.wait(
-            STOP_SECONDS
-        )  # A thread that cannot even begin must not keep the engine from working.
+        # A thread that cannot even begin must not keep the engine from working.
+        self._ready.wait(STOP_SECONDS)
 
     def want(self, news: list[summaries.Summary]) -> None:
         """Hand over the ledger's newest summaries, from any thread."""

@@ -116,8 +116,11 @@ class Teller:
     def _show(self, candidate: backlog.Candidate, verdict: Verdict) -> bool:
         """Have a pod show a verdict, and tell whether that is news."""
         uid = candidate.uid
-        coming = self._sent.get(uid) or (shown.verdict if (shown := self._shown.get(uid)) else None)
-        if coming == verdict:
+        sent, shown = self._sent.get(uid), self._shown.get(uid)
+        if sent == verdict:
+            self._due[uid] = candidate, verdict  # Should that write fail, it is still wanted.
+            return False
+        if sent is None and shown is not None and shown.verdict == verdict:
             self._due.pop(uid, None)
             return False
         if self._due.get(uid, (None, None))[1] == verdict:

@@ -91,8 +91,11 @@ class Writer:
 def outcome(error: errors.ClientError) -> ports.Answer:
     """Tell what a failed bind means for the pod."""
     match error:
+        case errors.Astray():
+            # No API server answers a bind like this; whoever stands between us may have passed it on.
+            return ports.Unknown(str(error))
         case errors.Conflict() | errors.NotFound():
-            # Perhaps it was our own earlier bind that won, or no API server that spoke: the pod itself knows.
+            # Perhaps it was our own earlier bind that won: the pod itself knows.
             return ports.Unknown(error.message, open=False)
         case errors.Throttled():
             pause = REST_SECONDS if error.retry_after is None else error.retry_after

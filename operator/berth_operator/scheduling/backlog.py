@@ -183,6 +183,12 @@ class Backlog:
         self._entries[candidate.uid] = Entry(candidate, attempts=attempts)
         self.put_off(candidate.uid, now=now, wants=None)
 
+    def give_back(self, candidate: Candidate, *, attempts: int) -> None:
+        """Put a pod back whose bind was never sent: that is no fault of its own, and it is tried at once."""
+        self.remove(candidate.uid)
+        self._entries[candidate.uid] = entry = Entry(candidate, attempts=attempts)
+        self._stand_in_line(entry)
+
     def helped(self, changes: Iterable[decisions.Help]) -> None:
         """Wake the pods that one of these changes could help."""
         for change in changes:

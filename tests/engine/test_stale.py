@@ -1,0 +1,140 @@
+"""What was decided on changes before the bind had its turn: it is not sent then, but decided anew."""
+
+from collections.abc import Callable
+
+import pytest
+
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import State
+from berth_operator.scheduling.decisions import Reason
+from engine.stages import Stage
+from support import builders, pictures, timeless
+from support.hands import Reply
+
+Change = Callable[[Stage], None]
+
+OF_THE_NODE: dict[str, Change] = {
+    "the node changes": lambda stage: stage.book.node_seen(builders.node("n1", pods=0)),
+    "the node goes": lambda stage: stage.book.node_gone("n1"),
+}
+OF_ITS_CARDS: dict[str, Change] = {
+    "a card is ill": lambda stage: stage.book.device_seen(
+        builders.device("n1", cards=[builders.card(trouble=Reason.UNHEALTHY)])
+    ),
+    "the Device goes": lambda stage: stage.book.device_gone("n1"),
+    "the agent is silent": lambda stage: stage.book.agent_silent("n1", silent=True),
+    "somebody else has its card": lambda stage: stage.book.pod_bound(builders.hold("rival", "n1", [0])),
+    "somebody has cards that nobody can name": lambda stage: stage.book.pod_bound(
+        builders.hold("rival", "n1", withheld=1)
+    ),
+}
+
+
+OF_BOTH: dict[str, Change] = OF_THE_NODE | OF_ITS_CARDS
+
+
+@pytest.mark.parametrize("change", OF_BOTH.values(), ids=OF_BOTH.keys())
+@timeless.scenario
+async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) -> None:
+    """While a server rests, what was decided may become wrong: it is not sent then (I6), nor does it cost."""
+    stage = Stage(nodes=2, cards=1)
+    stage.loop._pace.rest(5.0)
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        assert stage.book.assumed["uid-p"].placement.node == "n1"
+        await timeless.at(1.0)
+        change(stage)
+        await timeless.until(lambda: stage.teller.of("p"))
+        await stage.loop.drain()
+
+    assert stage.teller.of("p") == ["placed on n2"]
+    assert [round(one.moment, 1) for one in stage.writer.binds] == [5.0], "tried anew at once"
+
+
+@timeless.scenario
+async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_anew() -> None:
+    """Nothing is bound to what it asked for before."""
+    stage = Stage()
+    stage.loop._pace.rest(5.0)
+    stage.wait(cards=1)
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        await timeless.at(1.0)
+        stage.wait(cards=3)
+        await timeless.until(lambda: stage.teller.of("p"))
+        await stage.loop.drain()
+
+    assert len(stage.writer.placements["p"].grants[0].shares) == 3
+    assert pictures.free_cards(stage.book.picture) == 1
+
+
+@pytest.mark.parametrize("change", OF_ITS_CARDS.values(), ids=OF_ITS_CARDS.keys())
+@timeless.scenario
+async def test_what_befalls_cards_is_nothing_to_a_pod_without(change: Change) -> None:
+    """It has its place whatever the agent says; only other pods on its node may take that from it."""
+    stage = Stage(cards=1)
+    stage.loop._pace.rest(5.0)
+    stage.wait(cards=0)
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        await timeless.at(1.0)
+        change(stage)
+        await timeless.until(lambda: stage.teller.of("p"))
+        await stage.loop.drain()
+
+    assert stage.teller.of("p") == ["placed on n1"]
+
+
+@pytest.mark.parametrize("bare", [True, False], ids=["a node without cards", "a node whose agent is silent"])
+@timeless.scenario
+async def test_a_pod_that_asks_for_no_device_needs_no_agent(*, bare: bool) -> None:
+    """Nodes without cards, and those whose agent is silent, take pods that want none."""
+    stage = Stage(nodes=1)
+    if bare:
+        stage.book.device_gone("n1")
+    stage.book.agent_silent("n1", silent=True)
+    stage.wait(cards=0)
+
+    await stage.run(until=lambda: stage.teller.of("p"))
+
+    assert stage.teller.of("p") == ["placed on n1"]
+    assert len(stage.writer.binds) == 1
+
+
+@timeless.scenario
+async def test_what_is_sent_already_is_not_taken_back() -> None:
+    """A bind under way may arrive whatever changes: its cards stay with its pod, and it is sent again."""
+    stage = Stage(nodes=2, cards=1)
+    stage.writer.when_bound("p", Reply(ports.Unknown("lost"), takes=1.0), Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(0.5)
+        stage.book.agent_silent("n1", silent=True)
+        await timeless.until(lambda: stage.teller.of("p"))
+        await stage.loop.drain()
+
+    assert (len(stage.writer.binds), stage.writer.placements["p"].node) == (2, "n1")
+    assert stage.state() is State.ASSUMED
+
+
+@timeless.scenario
+async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
+    """Nothing is sent for a pod whose end was seen while its bind stood in line."""
+    stage = Stage()
+    stage.loop._pace.rest(5.0)
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        await timeless.at(1.0)
+        stage.book.pod_over("uid-p")
+        await timeless.at(10.0)
+
+    assert stage.writer.binds == []
+    assert pictures.free_cards(stage.book.picture) == 4

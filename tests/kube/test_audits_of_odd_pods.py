@@ -1,0 +1,112 @@
+"""A pod that cannot be read any more is drift and no ghost: no audit gives its cards away (I1, I9)."""
+
+import asyncio
+import time
+from typing import Any, Final
+
+import pytest
+from aiohttp import web
+
+from berth_crds import names
+from berth_crds.client import api, resources
+from berth_operator.engine import ledger, watchdog
+from berth_operator.kube import auditor, feeds
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.decisions import Reason
+from engine import books
+from kube import churn
+from support import pods, stub, timeless
+
+NODE: Final = "n1"
+HOLDER: Final = {"namespace": "ml", "name": "holder", "uid": "u-1"}
+
+
+class Cluster:
+    """A server that has one node of one card, and whatever pods it is told to have."""
+
+    def __init__(self, server: stub.Stub) -> None:
+        self.pods: list[dict[str, Any]] = []
+        self._version = 10
+        lease = {"metadata": {"name": NODE, "resourceVersion": "3"}, "spec": {"renewTime": "now"}}
+        room = {"cpu": "8", "memory": "8Gi", "pods": "110"}
+        node = {"metadata": {"name": NODE, "resourceVersion": "1"}, "status": {"allocatable": room}}
+        has: dict[str, list[Any]] = {
+            resources.NODES.path(): [node],
+            resources.DEVICES.path(): [churn.device(NODE, 1)],
+            resources.LEASES.path(namespace=names.NODES_NAMESPACE): [lease],
+            resources.POLICIES.path(): [],
+            resources.GPU_PODS.path(): [],
+            resources.PODS.path(): self.pods,
+        }
+        for path, items in has.items():
+            server.on("GET", path, self._answer(items))
+
+    def _answer(self, items: list[Any]) -> stub.Answer:
+        silent = stub.watch(until=asyncio.Event())
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if request.query.get("watch"):
+                return await silent(request)
+            self._version += 1
+            return await stub.page(*items, version=str(self._version))(request)
+
+        return answer
+
+
+def rival() -> dict[str, Any]:
+    """Make a pod that waits for a card."""
+    made = pods.manifest("rival", cards=1)
+    made["metadata"] = {"namespace": "ml", "name": "rival", "uid": "u-2", "resourceVersion": "4"}
+    return made
+
+
+def holder(version: str, **changes: Any) -> dict[str, Any]:
+    """Make a pod that holds the card."""
+    made = pods.manifest("holder", cards=1, nodeName=NODE)
+    made["metadata"] = HOLDER | {"resourceVersion": version, "annotations": churn.answer(NODE, 0)}
+    return made | {"status": {"phase": "Running"}} | changes
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(holder("6", spec={"nodeName": NODE, "priority": "high"}), id="its request"),
+        pytest.param(holder("6", spec={"nodeName": 7}), id="its node"),
+        pytest.param(holder("6", spec={"nodeName": 7}, metadata=HOLDER | {"uid": 7}), id="its uid"),
+        pytest.param(holder("6", metadata=7), id="its name"),
+    ],
+)
+async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
+    odd: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while the audit mends nor afterwards is the card given to anybody else; its end frees it."""
+    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
+    book = ledger.Ledger(time.monotonic)
+    dog = watchdog.Watchdog(book, clock=time.monotonic)
+    given: list[decisions.Decision] = []
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        cluster = Cluster(server)
+        cluster.pods[:] = [holder("5"), rival()]
+        following = feeds.Feeds(session, book, dog, auditor.Nobody())
+
+        async def mend(ghosts: Any) -> None:
+            given.extend(books.decide(book))
+            await following.mend(ghosts)
+            given.extend(books.decide(book))
+
+        audit = auditor.Auditor(session, book, clock=time.monotonic, report=lambda _: None, mend=mend)
+        async with timeless.beside(following.run()):
+            await asyncio.wait_for(following.wait_synced(), 5)
+            dog.lease_seen(NODE, "later")
+            cluster.pods[:] = [odd, rival()]
+            assert await audit.audit() != ()
+            cluster.pods[:] = [rival()]
+            await following.mend()
+
+    assert [type(one) for one in given] == [decisions.Wait] * 2
+    assert {count.reason for one in given if isinstance(one, decisions.Wait) for count in one.counts} <= {
+        Reason.FULL,
+        Reason.WITHHELD,
+    }
+    assert [type(one) for one in books.decide(book)] == [decisions.Bind]
