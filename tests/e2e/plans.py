@@ -31,10 +31,10 @@ LEADING: Final = (
 )
 KINDS: Final = (*ELECTION, *READS, *LEADING)
 
-# What makes a rare call come: a lost answer to a bind makes the operator look at the pod, and a bind that is
-# refused twice is the same Event told again.
+# What makes a rare call come: a bind that is lost on its way there, so that no watch shows it, makes the
+# operator look at the pod, and a bind that is refused twice is the same Event told again.
 LEAD_IN: Final[Mapping[str, tuple[str, Fault]]] = {
-    "get pods": (BIND, Fault(Deed.LOSE)),
+    "get pods": (BIND, Fault(Deed.DROP)),
     "patch events": (BIND, Fault(Deed.REFUSE)),
 }
 

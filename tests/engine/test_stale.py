@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from berth_operator.engine import ports
+from berth_operator.engine import loop, ports
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling.decisions import Reason
 from engine.stages import Stage
@@ -138,3 +138,36 @@ async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
 
     assert stage.writer.binds == []
     assert pictures.free_cards(stage.book.picture) == 4
+
+
+@timeless.scenario
+async def test_what_is_not_sent_costs_no_turn() -> None:
+    """However slowly binds may go and however often a node changes, they go at that pace."""
+    stage = Stage(limits=loop.Limits(binds_a_second=0.5))
+    for at in range(4):
+        stage.wait(f"p{at}")
+
+    async with timeless.beside(stage.loop.run()):
+        for count in range(10):
+            await timeless.at(count * 0.8)
+            stage.book.pod_bound(builders.hold(f"other-{count}", "n1"))
+        await stage.loop.drain()
+
+    assert [round(one.moment, 1) for one in stage.writer.binds] == [0.0, 2.0, 4.0, 6.0]
+
+
+@timeless.scenario
+async def test_who_was_bound_by_somebody_else_before_its_turn_is_not_called_stale() -> None:
+    """Nothing is sent for it, and it keeps what it has."""
+    stage = Stage(nodes=2)
+    stage.loop._pace.rest(5.0)
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        await timeless.at(1.0)
+        stage.book.pod_bound(builders.hold("p", "n2", [0]))
+        await timeless.at(10.0)
+
+    assert (stage.writer.binds, stage.teller.of("p")) == ([], [])
+    assert stage.state() is State.CONFIRMED

@@ -241,6 +241,18 @@ def test_pod_that_is_given_back_is_tried_at_once() -> None:
     assert waiting.attempts("uid-p") == 3
 
 
+def test_who_only_watches_does_not_grow() -> None:
+    """Pods that come and go while nobody decides leave nothing behind, and who stays keeps its place."""
+    waiting = backlog.Backlog()
+    waiting.push(builders.candidate("stays"))
+    for at in range(3 * backlog.SPARE_PLACES):
+        waiting.push(builders.candidate(f"p{at}"))
+        waiting.remove(f"uid-p{at}")
+
+    assert len(waiting._line) <= backlog.SPARE_PLACES + 4
+    assert [one.name for one in waiting.ready(0.0)] == ["stays"]
+
+
 def test_removed_pod_is_gone() -> None:
     """A pod that was placed or deleted waits no more, and nothing of it is left."""
     pod = builders.candidate()

@@ -137,12 +137,15 @@ class Ledger:
         self._charge(cycle.hold_for(candidate, decision.placement))
         return candidate
 
-    def forget(self, uid: str, *, sent: bool = True) -> None:
-        """Take an assumed hold back: the pod surely is not bound by it, and waits again."""
+    def forget(self, uid: str, *, refused: bool = True) -> None:
+        """Take an assumed hold back: the pod surely is not bound by it, and waits again.
+
+        A pod that was refused pauses; one at which the server has not even looked comes next.
+        """
         self._step(uid, Step.FORGET)
         taken_back = self.assumed.pop(uid)
         self._release(uid)
-        if sent:
+        if refused:
             self.waiting.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
         else:
             self.waiting.give_back(taken_back.candidate, attempts=taken_back.attempts)

@@ -210,7 +210,8 @@ class Loop:
                 self._unsent.discard(task)
             sent = self._clock()
             if not again and not self._book.stands(candidate.uid):
-                return sent, ports.Unsent()
+                self._pace.give_back()
+                return sent, self._seen(candidate, placement) or ports.Unsent()
             try:
                 return sent, await self._writer.bind(candidate, placement)
             except Exception as error:
@@ -235,7 +236,7 @@ class Loop:
                 if not lost:
                     return ports.Refused("the bind did not take place")
                 _, answer = await self._send(candidate, placement, again=True)
-                if isinstance(answer, ports.Bound):
+                if isinstance(answer, ports.Bound | ports.Gone):
                     return answer
                 self._heed(candidate, answer, attempt)
             elif isinstance(seen, ports.Unknown):
@@ -245,13 +246,16 @@ class Loop:
             await asyncio.sleep(LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)])
         raise AssertionError("counting does not end")
 
-    def _seen(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Seen | None:
-        """Tell what the watch has shown of a bind that is followed; None as long as that is nothing."""
+    def _seen(
+        self, candidate: backlog.Candidate, placement: decisions.Placement
+    ) -> ports.Bound | ports.Refused | ports.Gone | None:
+        """Tell what the watch has shown of a pod's bind; None as long as that is nothing."""
         state, hold = self._book.state(candidate.uid), self._book.picture.hold(candidate.uid)
         if state is ledger.State.ASSUMED:
             return None
         if state is ledger.State.FREE or hold is None:
-            return ports.Gone()
+            waits = self._book.asked(candidate.uid) is not None
+            return ports.Refused("the pod has lost its place again") if waits else ports.Gone()
         ours = cycle.hold_for(candidate, placement)
         if (hold.node, hold.shares) == (ours.node, ours.shares):
             return ports.Bound()
@@ -303,6 +307,6 @@ class Loop:
             self._rest(outcome)
         # The watch may have been faster than the answer, and then it is right.
         if self._book.state(candidate.uid) is ledger.State.ASSUMED:
-            self._book.forget(candidate.uid, sent=not isinstance(outcome, ports.Unsent))
+            self._book.forget(candidate.uid, refused=isinstance(outcome, ports.Refused))
             if isinstance(outcome, ports.Refused):
                 self._fail(candidate, outcome.message)

@@ -34,6 +34,11 @@ class Pace:
                 return
             await self.rested()  # Whoever waited it out lines up again, or all would go at once.
 
+    def give_back(self) -> None:
+        """Let somebody else have a turn that was not used."""
+        if rate := self._a_second():
+            self._next -= 1 / rate
+
     async def rested(self) -> None:
         """Wait until the rest is over, if there is one."""
         while self._rest > self._clock():

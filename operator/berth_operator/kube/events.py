@@ -114,7 +114,8 @@ class Events:
             else:
                 await self._repeat(note, known)
         except errors.NotFound:
-            self._posted.pop(note, None)
+            if self._posted.pop(note, None) is not None:
+                self._queue.appendleft(note)  # The server has let the old one go: it is told as a new one.
         except errors.Throttled as error:
             self._rhythm.rest(error.retry_after or REST_SECONDS)
             self._queue.appendleft(note)
@@ -128,10 +129,11 @@ class Events:
         return Posted(name)
 
     async def _repeat(self, note: Note, known: Posted) -> None:
-        known.count += 1
-        body = {"count": known.count, "lastTimestamp": lease.second(self._wall())}
+        count = known.count + 1
+        body = {"count": count, "lastTimestamp": lease.second(self._wall())}
         path = resources.EVENTS.path(known.name, namespace=note.subject.namespace)
         await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.MERGE_PATCH)
+        known.count = count
 
     def _remember(self, note: Note, posted: Posted) -> None:
         self._posted[note] = posted

@@ -102,6 +102,10 @@ class GpuPodSink:
             self._voice.warning("GpuPod %s names nothing: %s", title, named)
             self._book.gpupod_gone(title)
 
+    def listen_anew(self) -> None:
+        """Take everything for news once more."""
+        self._specs.clear()
+
     def deleted(self, thing: wire.GpuPod) -> None:
         """Take note that a GpuPod is gone."""
         self._gone(thing.metadata)
@@ -224,6 +228,7 @@ class Feeds:
         voice: logging.Logger = log,
     ) -> None:
         self._book = book
+        self._gpupods = GpuPodSink(book, voice)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
@@ -234,7 +239,7 @@ class Feeds:
             follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog)),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
-            follow(session, resources.GPU_PODS, wire.GpuPod, GpuPodSink(book, voice)),
+            follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),
             follow(session, resources.PODS, raw.Pod, PodSink(book, teller, voice), scope=pods_scope),
         )
 
@@ -261,6 +266,7 @@ class Feeds:
         Only now: a pod that somebody may still have must not lose its cards to a mistaken look.
         """
         await self.refresh()
+        self._gpupods.listen_anew()
         for one in self._all:
             one.retell()
         *_, pods_ = self._all

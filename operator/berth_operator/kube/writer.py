@@ -24,7 +24,7 @@ SERVER_SECONDS: Final = 3  # The server gives a bind up after this long, so that
 CLIENT_SECONDS: Final = 4.0
 FENCE: Final = "ValidatingAdmissionPolicy 'berth-fence'"
 FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within moments.
-REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
+REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much, or for none.
 
 
 class Writer:
@@ -98,8 +98,7 @@ def outcome(error: errors.ClientError) -> ports.Answer:
             # Perhaps it was our own earlier bind that won: the pod itself knows.
             return ports.Unknown(error.message, open=False)
         case errors.Throttled():
-            pause = REST_SECONDS if error.retry_after is None else error.retry_after
-            return ports.Throttled(error.message, pause)
+            return ports.Throttled(error.message, error.retry_after or REST_SECONDS)
         case errors.Unreachable(ambiguous=False):
             return ports.Refused(str(error))
         case errors.Unreachable() | errors.Unavailable():

@@ -25,6 +25,7 @@ LONGEST_PAUSE_SECONDS: Final = 10.0
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
 TRIED_OF_A_KIND: Final = 16
 TRIED_AT_ONCE: Final = 1024
+SPARE_PLACES: Final = 1024
 
 
 Order = tuple[int, str, str, str]
@@ -184,9 +185,9 @@ class Backlog:
         self.put_off(candidate.uid, now=now, wants=None)
 
     def give_back(self, candidate: Candidate, *, attempts: int) -> None:
-        """Put a pod back whose bind was never sent: that is no fault of its own, and it is tried at once."""
+        """Put a pod back whose bind nobody looked at: it is tried at once, for the fault is not its own."""
         self.remove(candidate.uid)
-        self._entries[candidate.uid] = entry = Entry(candidate, attempts=attempts)
+        self._entries[candidate.uid] = entry = Entry(candidate, attempts=max(1, attempts))
         self._stand_in_line(entry)
 
     def helped(self, changes: Iterable[decisions.Help]) -> None:
@@ -251,6 +252,10 @@ class Backlog:
     # ------------------------------------------------------------ queues
 
     def _stand_in_line(self, entry: Entry) -> None:
+        if len(self._line) > 2 * len(self._entries) + SPARE_PLACES:
+            # Who only watches takes nobody out of the line, and void tickets would pile up in it.
+            self._line = [place for place in self._line if self._holder(place[2], place[1]) is not None]
+            heapq.heapify(self._line)
         heapq.heappush(self._line, (entry.order, self._ticket(entry), entry.candidate.uid))
 
     def _pause(self, entry: Entry) -> None:
