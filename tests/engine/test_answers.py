@@ -195,13 +195,19 @@ async def test_a_look_that_breaks_is_followed_up_too(caplog: pytest.LogCaptureFi
     assert "ml/p cannot be looked at" in caplog.text
 
 
-@timeless.scenario
-async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
-    """Not at once, for most are found again with the first look; then by event, condition and page."""
-    stage = Stage(cards=1)
+def out_of_reach(nodes: int) -> Stage:
+    """Give a stage on which the answer to a pod's bind is lost, and nobody can be asked about the pod."""
+    stage = Stage(nodes=nodes, cards=1)
     stage.writer.when_bound("p", Reply(OPEN))
     stage.writer.when_looked_at("p", Reply(ports.Unknown("no route")))
     stage.wait()
+    return stage
+
+
+@timeless.scenario
+async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
+    """Not at once, for most are found again with the first look; then by event, condition and page."""
+    stage = out_of_reach(nodes=1)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(3.5)
@@ -213,6 +219,23 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
         assert stage.loop.reasons.said(candidate) == "no clear answer yet: no route"
         stage.writer.when_looked_at("p", Reply())
         await stage.loop.drain()
+
+
+@timeless.scenario
+async def test_who_is_throttled_keeps_its_place() -> None:
+    """The rest is everybody's: a pod at which the server has not looked is not overtaken for that."""
+    stage = Stage(cards=1)
+    slow = Reply(ports.Throttled("slow down", 0.5))
+    stage.writer.when_bound("high", *[slow] * 6, Reply())
+    stage.wait("high", priority=9)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(2.8)
+        stage.wait("low")
+        await timeless.until(lambda: stage.teller.of("high"))
+
+    assert stage.teller.of("high") == ["placed on n1"]
+    assert stage.moments("low") == ([], [])
 
 
 # ---------------------------------------------------------------- the watch is faster than the answer
@@ -254,10 +277,7 @@ async def test_confirmed_before_the_answer(
 @timeless.scenario
 async def test_what_the_watch_shows_needs_no_look(shown: Callable[[Stage], None], told: list[str]) -> None:
     """A lost bind of which the watch knows the end is followed no further, whoever cannot be asked."""
-    stage = Stage(nodes=2)
-    stage.writer.when_bound("p", Reply(OPEN))
-    stage.writer.when_looked_at("p", Reply(ports.Unknown("no route")))
-    stage.wait()
+    stage = out_of_reach(nodes=2)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(3.5)
