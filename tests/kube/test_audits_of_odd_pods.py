@@ -26,6 +26,7 @@ class Cluster:
 
     def __init__(self, server: stub.Stub) -> None:
         self.pods: list[dict[str, Any]] = []
+        self.gpupods: list[dict[str, Any]] = []
         self._version = 10
         lease = {"metadata": {"name": NODE, "resourceVersion": "3"}, "spec": {"renewTime": "now"}}
         room = {"cpu": "8", "memory": "8Gi", "pods": "110"}
@@ -35,7 +36,7 @@ class Cluster:
             resources.DEVICES.path(): [churn.device(NODE, 1)],
             resources.LEASES.path(namespace=names.NODES_NAMESPACE): [lease],
             resources.POLICIES.path(): [],
-            resources.GPU_PODS.path(): [],
+            resources.GPU_PODS.path(): self.gpupods,
             resources.PODS.path(): self.pods,
         }
         for path, items in has.items():
@@ -110,3 +111,33 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
         Reason.WITHHELD,
     }
     assert [type(one) for one in books.decide(book)] == [decisions.Bind]
+
+
+async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its GpuPod has not changed: what the audit reads anew is told all the same, and names the card."""
+    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
+    book = ledger.Ledger(time.monotonic)
+    dog = watchdog.Watchdog(book, clock=time.monotonic)
+    nameless = HOLDER | {"resourceVersion": "5", "annotations": {names.ALLOCATION: "{"}}
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        cluster = Cluster(server)
+        cluster.pods[:] = [holder("5", metadata=nameless)]
+        cluster.gpupods[:] = [churn.gpupod("holder", "u-1", NODE, 0)]
+        following = feeds.Feeds(session, book, dog, auditor.Nobody())
+        audit = auditor.Auditor(
+            session, book, clock=time.monotonic, report=lambda _: None, mend=following.mend
+        )
+        async with timeless.beside(following.run()):
+            await asyncio.wait_for(following.wait_synced(), 5)
+            known = book.picture.hold("u-1")
+            book.gpupod_gone("ml/holder")
+            lost = book.picture.hold("u-1")
+            found = await audit.audit()
+
+    assert known is not None
+    assert lost is not None
+    assert (known.withheld, [one.uuid for one in known.shares]) == (0, [churn.uuid(NODE, 0)])
+    assert lost.withheld == 1
+    assert [one.name for one in found] == ["u-1"]
+    assert book.picture.hold("u-1") == known
