@@ -51,9 +51,12 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(SCENARIO),--scenario $(SCENARIO))
 
+# Files in their own order: else those of few tests come last, and they are the longest.
+ON_CLUSTER := -n 2 --dist loadfile --no-loadscope-reorder -m "cluster or slow"
+
 test: check ## everything, including the tests on the real API server; ARGS=tests/... for some of it
 	$(call want,runc --version,runc)
-	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile -m "cluster or slow")
+	@$(BIN)/python -m pytest $(or $(ARGS),$(ON_CLUSTER))
 
 check: lint types fast ## lint, types, import contracts, fast tests
 

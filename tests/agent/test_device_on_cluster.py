@@ -238,6 +238,7 @@ async def test_api_away_and_back_loses_nothing(scene: Scene, caplog: pytest.LogC
         async with scene.agent(kubeconfig=through):
             device = await scene.until_device(ready, what="the Device")
             await scene.until_gpupod("goes", lambda it: it.status.phase, what="the GpuPod")
+            await scene.until_lease(lambda _: True, what="the Lease")
 
             wire_.refuse()
             wire_.cut()

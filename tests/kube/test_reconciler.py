@@ -17,7 +17,7 @@ from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
 from berth_operator.engine import pace, summaries
 from berth_operator.kube import handlers, reconciler, statuses
-from support import clock
+from support import clock, stub
 from testbed import waiting
 
 Thing = dict[str, Any]
@@ -170,6 +170,70 @@ async def test_kopf_is_started_again(
         await until_shown(admin, name, free(4), "the summary")
 
     assert started == ["started"] * 3
+
+
+VERBS = ["get", "list", "patch", "watch"]
+
+
+def kinds(*plurals: str) -> Thing:
+    """Make the answer of a server that is asked which of our kinds there are."""
+    found = [
+        {"name": one, "kind": one, "singularName": one, "namespaced": False, "verbs": VERBS}
+        for one in plurals
+    ]
+    return {"kind": "APIResourceList", "groupVersion": names.API_VERSION, "resources": found}
+
+
+def groups(*group_names: str) -> Thing:
+    """Make the answer of a server that is asked which groups there are."""
+    version = {"groupVersion": names.API_VERSION, "version": names.VERSION}
+    found = [{"name": one, "versions": [version], "preferredVersion": version} for one in group_names]
+    return {"kind": "APIGroupList", "groups": found}
+
+
+@pytest.mark.parametrize(
+    ("first_groups", "first_kinds", "missing"),
+    [
+        pytest.param(
+            groups(), kinds(names.DEVICES, names.POLICIES), "devices and placementpolicies", id="none"
+        ),
+        pytest.param(groups(names.GROUP), kinds(names.DEVICES), "placementpolicies", id="one kind"),
+    ],
+)
+async def test_a_server_that_does_not_name_our_kinds_yet(
+    first_groups: Thing,
+    first_kinds: Thing,
+    missing: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kopf asks once which kinds there are: one that found less than all is not the last."""
+    monkeypatch.setattr(reconciler, "PAUSE_SECONDS", (0.05,))
+    device = {"metadata": {"name": "n1", "resourceVersion": "1"}, "status": {}}
+    path = resources.DEVICES.path("n1", sub="status")
+    all_kinds = kinds(names.DEVICES, names.POLICIES)
+    discovery = f"/apis/{names.API_VERSION}"
+    silent = stub.watch(until=asyncio.Event())
+
+    async with stub.Stub() as server:
+        server.on("GET", "/api", stub.thing({"versions": ["v1"]}))
+        server.on("GET", "/api/v1", stub.thing(kinds("namespaces")))
+        server.on("GET", "/apis", stub.thing(first_groups), stub.thing(groups(names.GROUP)))
+        first = [] if not first_groups["groups"] else [stub.thing(first_kinds)]
+        server.on("GET", discovery, *first, stub.thing(all_kinds))
+        for resource, items in ((resources.DEVICES, [device]), (resources.POLICIES, [])):
+            answers = {"": stub.page(*items, version="2"), "true": silent}
+            server.on("GET", resource.path(), stub.by_query("watch", answers))
+        server.on("PATCH", path, stub.thing({}))
+        async with running(server.link) as kopf_:
+            kopf_.want([summary("n1")])
+            await waiting.eventually(
+                lambda: asyncio.sleep(0, any(one.method == "PATCH" for one in server.requests)),
+                what="the status",
+            )
+
+    said = [one.message for one in caplog.records if "Kopf ended" in one.message]
+    assert said == [f"Kopf ended: the API server did not name {missing} of {names.GROUP} yet"]
 
 
 async def test_a_flush_that_fails_is_not_the_last(

@@ -4,12 +4,14 @@ They are registered by a function that closes over what they need. Nothing here 
 pods or nodes: those feed the ledger through the informers.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import kopf
 
 from berth_crds import names
 from berth_operator.kube import statuses
+
+WATCHED: Final = (names.DEVICES, names.POLICIES)
 
 
 def register(registry: kopf.OperatorRegistry, desk: statuses.Statuses) -> None:

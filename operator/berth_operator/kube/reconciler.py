@@ -5,6 +5,10 @@ several API errors; none of that may touch the loop that binds pods. So it gets 
 thread, is started again with a growing pause whenever it ends, and what it missed
 meanwhile is made good by the next re-list and by the periodic flush. The ledger reaches
 this thread only as summaries, which are plain values.
+
+Kopf asks the server once, at its start, which kinds there are, and never watches what was
+not among them. An API server that has just come up serves our kinds a moment before it
+names them, so a Kopf that did not find them is blind for good: it is ended, too.
 """
 
 import asyncio
@@ -18,6 +22,10 @@ from typing import Any, Final
 import aiohttp
 import kopf
 
+# Kopf takes what it finds as an argument, and shows it there, but gives its type no public name.
+from kopf._cogs.structs import references
+
+from berth_crds import names
 from berth_crds.client import api, connection
 from berth_operator.engine import pace, summaries
 from berth_operator.kube import handlers, statuses
@@ -125,13 +133,37 @@ async def _either(*waits: Any) -> None:
         task.cancel()
 
 
-async def _until_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
-    """Await some work; once told to stop it has a moment to end by itself."""
-    stopping, running = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(work)
-    await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.wait([running], timeout=GRACE_SECONDS)
-    stopping.cancel()
-    running.cancel()
+class Blind(Exception):
+    """Kopf did not find the kinds that it is to watch."""
+
+
+async def _blindness(found: references.Insights) -> Blind:
+    """Wait until Kopf has found out what there is; return only if our kinds are not all among it."""
+    await found.ready_resources.wait()
+    named = {one.plural for one in found.watched_resources}
+    missing = [one for one in handlers.WATCHED if one not in named]
+    if not missing:
+        await asyncio.Event().wait()
+    return Blind(f"the API server did not name {' and '.join(missing)} of {names.GROUP} yet")
+
+
+async def _until_ended(
+    work: Coroutine[Any, Any, None], blindness: Coroutine[Any, Any, Blind], stop: asyncio.Event
+) -> None:
+    """Await Kopf's work; once told to stop it has a moment to end by itself, and blind it has none."""
+    # The work comes last: Kopf cancels every task that is younger than itself.
+    stopping, blind, running = (
+        asyncio.ensure_future(stop.wait()),
+        asyncio.ensure_future(blindness),
+        asyncio.ensure_future(work),
+    )
+    await asyncio.wait([stopping, blind, running], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([running], timeout=0 if blind.done() else GRACE_SECONDS)
+    for one in (stopping, blind, running):
+        one.cancel()
+    await asyncio.wait([running])
+    if blind.done() and not blind.cancelled():
+        raise blind.result()
     await running
 
 
@@ -146,12 +178,16 @@ async def run_kopf(desk: statuses.Statuses, link: connection.Connection, stop: a
             server=link.server, default_namespace=link.namespace, aiohttp_session=session_for(link)
         )
 
-    await _until_stopped(
-        kopf.operator(
-            registry=registry, settings=settings(), standalone=True, clusterwide=True, stop_flag=stop
-        ),
-        stop,
+    found = references.Insights()
+    work = kopf.operator(
+        registry=registry,
+        settings=settings(),
+        insights=found,
+        standalone=True,
+        clusterwide=True,
+        stop_flag=stop,
     )
+    await _until_ended(work, _blindness(found), stop)
 
 
 def session_for(link: connection.Connection) -> aiohttp.ClientSession:
