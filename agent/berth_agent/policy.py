@@ -34,7 +34,7 @@ class Policy:
             )
         )
 
-    def deleted(self, _: wire.PlacementPolicy) -> None:
+    def deleted(self, _: wire.Meta) -> None:
         """Go back to what Berth does by itself."""
         self._take(self._own)
 

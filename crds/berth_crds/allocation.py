@@ -15,7 +15,7 @@ for the reader of the allocation to judge.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -112,12 +112,15 @@ def of(node: str, containers: Mapping[str, Mapping[str, Iterable[Share]]]) -> Al
 
 def encode(allocation: Allocation) -> str:
     """Write an allocation as compact JSON, the same text for equal allocations."""
+    return json.dumps(_record(allocation), separators=(",", ":"))
+
+
+def _record(allocation: Allocation) -> dict[str, Any]:
     containers = {
         container: {kind: [_written(share) for share in shares] for kind, shares in types}
         for container, types in allocation.containers
     }
-    record = {"v": FORMAT, "node": allocation.node, "containers": containers}
-    return json.dumps(record, separators=(",", ":"))
+    return {"v": FORMAT, "node": allocation.node, "containers": containers}
 
 
 def _written(share: Share) -> dict[str, str | int]:
@@ -173,8 +176,17 @@ def _joined(values: Iterable[object]) -> str:
 
 def decode(text: str) -> Allocation | Unreadable:
     """Read an allocation back, or say why it cannot be read; never raises."""
+    return _checked(lambda: _parsed(text))
+
+
+def checked(allocation: Allocation) -> Allocation | Unreadable:
+    """Return an allocation that was made of something else, or say why its record could not be read."""
+    return _checked(lambda: _record(allocation))
+
+
+def _checked(record: Callable[[], object]) -> Allocation | Unreadable:
     try:
-        return _allocation(_parsed(text))
+        return _allocation(record())
     except _RefusedError as refusal:
         return Unreadable(refusal.reason, refusal.detail)
 

@@ -163,7 +163,7 @@ class Operator:
         if not term.clean:
             await asyncio.sleep(SETTLE_SECONDS)
         self._settled = True
-        await self._feeds.refresh()
+        await self._feeds.catch_up()
         for finding in audits.look(self._book.picture):
             log.warning("audit: %s", finding)
         # What was just read stays: the collector need not look at it again.

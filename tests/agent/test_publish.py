@@ -48,7 +48,7 @@ def test_slow_answer_changes_nothing(known: mirror.Mirror[wire.GpuPod]) -> None:
 def test_deletion_is_never_undone_by_an_answer(known: mirror.Mirror[wire.GpuPod]) -> None:
     """An answer to a write that was under way when a deletion was told brings nothing back."""
     before = known.deletions
-    known.deleted(record("x", 10))
+    known.deleted(record("x", 10).metadata)
 
     known.answered(record("x", 9), deletions=before)
     assert known.get(KEY) is None
@@ -60,11 +60,11 @@ def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
     known: mirror.Mirror[wire.GpuPod], stirred: list[mirror.Key]
 ) -> None:
     """The late news that an earlier object is gone does not take away the one made since."""
-    known.deleted(record("earlier", 8))
+    known.deleted(record("earlier", 8).metadata)
     assert (known.get(KEY), stirred) == (record("x", 9), [])
 
     # A list that was read anew tells of a delete with the last revision that its watch had seen.
-    known.deleted(record("x", 5))
+    known.deleted(record("x", 5).metadata)
     assert (known.get(KEY), stirred) == (None, [KEY])
 
 

@@ -68,7 +68,7 @@ def test_containers_of_a_pod_that_is_gone_are_nobodys() -> None:
 
     known.upserted(again)
     assert known.join(Place("", CID)) is None
-    known.deleted(again)
+    known.deleted(again.metadata)
     assert known.join(Place(UID)) is None
 
 

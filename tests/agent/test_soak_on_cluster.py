@@ -63,7 +63,7 @@ class Revisions:
         """See one more."""
         self.seen.add(thing.metadata.resource_version)
 
-    def deleted(self, thing: wire.Device) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """See it go."""
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from berth_crds import wire
 from berth_crds.client import watch
 from client.scenes import FOR_EVER, GONE, Scene, config_map
 from support import mirror, stub
@@ -88,9 +89,9 @@ class WaryMirror(mirror.Mirror[mirror.ConfigMap]):
         """Take an object that cannot be read."""
         self.told.append(("odd", thing.metadata.name, thing.metadata.uid))
 
-    def odd_gone(self, thing: watch.Unreadable) -> None:
+    def odd_gone(self, meta: wire.Meta) -> None:
         """Take the delete of one that never could."""
-        self.told.append(("odd gone", thing.metadata.name, thing.metadata.uid))
+        self.told.append(("odd gone", meta.name, meta.uid))
 
 
 NEW_ODD = {"metadata": {"name": "a", "namespace": "ml", "uid": "new", "resourceVersion": "14"}, "data": 7}
@@ -163,14 +164,18 @@ async def test_what_is_told_once_more_is_what_is_known_now(scene: Scene) -> None
     scene.mirror = WaryMirror()
     scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
     changed = stub.watch(stub.event("MODIFIED", ODD), until=FOR_EVER())
-    scene.script([stub.page(config_map("a", "1"), config_map("b", "2"), version="10")], [changed])
+    lists = [
+        stub.page(config_map("a", "1"), config_map("b", "2"), version="10"),
+        stub.page(ODD, config_map("b", "2"), version="12"),
+    ]
+    scene.script(lists, [changed])
 
     async with mirror.following(scene.informer):
         await scene.until(lambda: scene.mirror.names("odd"), "the odd one")
         del scene.mirror.told[:]
-        scene.informer.retell()
+        await scene.informer.retell()
 
-    assert scene.mirror.told == [("upserted", "b", "uid-b"), ("odd", "a", "uid-a")]
+    assert scene.mirror.told == [("odd", "a", "uid-a"), ("upserted", "b", "uid-b")]
 
 
 @pytest.mark.parametrize(

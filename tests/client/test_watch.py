@@ -195,11 +195,11 @@ async def test_a_line_that_is_no_event_is_a_failed_watch() -> None:
         good = stub.event("ADDED", {"metadata": {"name": "a"}})
         body = json.dumps(good).encode() + b"\n<html>\n"
         server.on("GET", PATH, stub.raw(body))
-        events = watch.events(session, PATH, CODEC, selectors={}, version="1", seconds=5)
 
-        first = await anext(events)
-        with pytest.raises(errors.Unreachable, match="a watch sent no event"):
-            await anext(events)
+        async with watch.opened(session, PATH, CODEC, selectors={}, version="1", seconds=5) as events:
+            first = await anext(events)
+            with pytest.raises(errors.Unreachable, match="a watch sent no event"):
+                await anext(events)
 
     assert isinstance(first, watch.Event)
 

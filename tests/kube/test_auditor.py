@@ -50,7 +50,7 @@ async def test_a_ledger_that_is_right_has_no_drift(
     yard = pods.Yard(admin, namespace)
     await yard.create(pods.manifest("waits", cards=1))
     await yard.create(pods.manifest("withholds", cards=1, nodeName="n-1"))
-    await audited.feeds.refresh()
+    await audited.feeds.catch_up()
     caplog.clear()
 
     assert await audited.auditor.audit() == ()
@@ -64,7 +64,7 @@ async def test_drift_is_told_and_mended(
 ) -> None:
     """A waiting pod that the ledger lost is found by the audit, reported, and known again afterwards."""
     candidate = await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
-    await audited.feeds.refresh()
+    await audited.feeds.catch_up()
     audited.book.pod_over(candidate.uid)
 
     found = await audited.auditor.audit()
@@ -80,7 +80,7 @@ async def test_drift_is_told_and_mended(
 async def test_what_the_api_has_not_is_let_go(audited: Audited, admin: api.Api, namespace: str) -> None:
     """A hold whose pod's end was never heard withholds its cards no longer than to the next audit."""
     await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
-    await audited.feeds.refresh()
+    await audited.feeds.catch_up()
     audited.book.pod_bound(builders.hold("ghost", "n-1", [0]))
     audited.book.pod_waiting(builders.candidate("lost"), gated=False)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from berth_crds import names, wire
-from berth_crds.client import lease, watch
+from berth_crds.client import api, connection, lease, watch
 from berth_operator.engine import ledger, watchdog
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import holds, policy
@@ -104,7 +104,7 @@ def test_a_bound_pod_that_cannot_be_read_withholds_everything(scene: Scene) -> N
 
     scene.pods.odd(thing)
     withheld = scene.free
-    scene.pods.odd_gone(thing)
+    scene.pods.odd_gone(thing.metadata)
 
     assert withheld == 0
     assert scene.free == 4
@@ -192,7 +192,7 @@ def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(scene: Scene) ->
     withheld = scene.book.picture.hold("u-1")
     scene.gpupods.upserted(gpupod(2))
     named = scene.book.picture.hold("u-1")
-    scene.gpupods.deleted(gpupod(2))
+    scene.gpupods.deleted(gpupod(2).metadata)
 
     assert withheld is not None
     assert named is not None
@@ -215,7 +215,7 @@ def test_a_gpupod_names_the_cards_of_a_pod_that_cannot_be_read(scene: Scene) -> 
     "blind",
     [
         pytest.param(lambda sink: sink.odd(BLIND), id="it cannot be read any more"),
-        pytest.param(lambda sink: sink.odd_gone(BLIND), id="it is gone, and could not be read"),
+        pytest.param(lambda sink: sink.odd_gone(BLIND.metadata), id="it is gone, and could not be read"),
         pytest.param(lambda sink: sink.upserted(gpupod(2, 2)), id="it contradicts itself"),
         pytest.param(lambda sink: sink.upserted(gpupod()), id="it says nothing any more"),
     ],
@@ -299,9 +299,10 @@ def test_a_gpupod_that_is_not_needed_is_not_talked_about(
 
 
 def test_gpupods_are_known_before_pods() -> None:
-    """A refresh reads them before pods: no decision is made on a pod without what names its cards."""
+    """They are read before pods: no decision is made on a pod without what names its cards."""
     nothing: Any = None
-    all_ = feeds.Feeds(nothing, nothing, nothing, nothing)._all
+    session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
+    all_ = feeds.Feeds(session, nothing, nothing, nothing)._all
     order = [str(one).split(":")[0].removeprefix("<Informer of ") for one in all_]
 
     assert order.index("gpupods.berth.dev") < order.index("pods")
@@ -348,9 +349,9 @@ def test_the_default_policy_counts_and_its_last_good_state_stays(scene: Scene) -
     scene.policies.upserted(rule("other", strategy="binpack"))
     scene.policies.upserted(rule("default", strategy="roulette"))
     kept = scene.book.rules
-    scene.policies.deleted(rule("other"))
+    scene.policies.deleted(wire.Meta("other"))
     still = scene.book.rules
-    scene.policies.deleted(rule("default"))
+    scene.policies.deleted(wire.Meta("default"))
 
     assert good.strategy == "spread"
     assert kept == still == good
@@ -393,6 +394,6 @@ def test_an_agent_that_died_before_is_not_believed() -> None:
 
 def test_a_lease_that_goes_takes_the_cards_along(scene: Scene) -> None:
     """Without a Lease nobody vouches for what the Device says."""
-    scene.leases.deleted(lease.Lease(wire.Meta(NODE)))
+    scene.leases.deleted(wire.Meta(NODE))
 
     assert scene.free == 0

@@ -187,7 +187,7 @@ async def test_the_ledger_ends_right_after_everything(
         for trouble in life.chance.sample(TROUBLES, len(TROUBLES)):
             await trouble(wired, berth, lambda: life.steps(10))
             await life.steps(10)
-            await asyncio.gather(follower.feeds.refresh(), life.steps(10))
+            await asyncio.gather(follower.feeds.catch_up(), life.steps(10))
 
         await ends_right(follower, admin)
 
@@ -261,15 +261,15 @@ async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
         await ends_right(follower, admin)
 
 
-async def test_a_refresh_is_complete(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
-    """After a refresh the ledger has all that was there when it was asked for, with no event awaited."""
+async def test_a_picture_that_caught_up_is_complete(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
+    """The ledger then has all that was there when it was asked to, with no event awaited."""
     async with following(wired.session) as follower:
         wired.wire.hold(answers_only=True)
         await life.steps(30)
         wired.wire.cut()
         wired.wire.resume()
 
-        await follower.feeds.refresh()
+        await follower.feeds.catch_up()
 
         async with following(admin) as fresh:
             assert follower.told() == fresh.told()

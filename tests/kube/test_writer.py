@@ -46,12 +46,12 @@ async def test_everything_is_one_revision(session: Noted, yard: pods.Yard) -> No
     candidate = await yard.create(pods.manifest("p", cards=2))
     before = (await yard.read("p")).metadata.resource_version
     path = resources.PODS.path(namespace=yard.namespace)
-    events = watch.events(yard.admin, path, watch.Codec(raw.Pod), selectors={}, version=before, seconds=30)
+    codec = watch.Codec(raw.Pod)
 
-    outcome = await bound_by(session, candidate, pods.CARD, pods.OTHER_CARD)
-    async with asyncio.timeout(10):
-        event = await anext(events)
-    await events.aclose()
+    async with watch.opened(yard.admin, path, codec, selectors={}, version=before, seconds=30) as events:
+        outcome = await bound_by(session, candidate, pods.CARD, pods.OTHER_CARD)
+        async with asyncio.timeout(10):
+            event = await anext(events)
 
     assert outcome == ports.Bound()
     assert isinstance(event, watch.Event)

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from berth_crds import wire
-from berth_crds.client import api, informer, resources
+from berth_crds.client import api, informer, resources, store
 
-B = TypeVar("B", bound=informer.Bearer)
+B = TypeVar("B", bound=store.Bearer)
 
 CONFIG_MAPS = resources.Resource("", "v1", "configmaps", "ConfigMap")
 
@@ -40,9 +40,8 @@ class Mirror(Generic[B]):
         self.told.append(("upserted", meta.name, meta.uid))
         self.things[meta.name] = thing
 
-    def deleted(self, thing: B) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """Take a delete."""
-        meta = thing.metadata
         known = self.things.pop(meta.name, None)
         assert known is not None, f"{meta.name} was never told, or deleted twice"
         assert known.metadata.uid == meta.uid, f"another {meta.name} was deleted"

@@ -35,9 +35,9 @@ class Roster:
             self._containers[container_id] = key, name
         self._stirred(key)
 
-    def deleted(self, pod: record.Pod, /) -> None:
+    def deleted(self, meta: wire.Meta, /) -> None:
         """Forget a pod."""
-        key = mirror.key_of(pod.metadata)
+        key = mirror.key_of(meta)
         if self._forget(key):
             self._stirred(key)
 

@@ -6,6 +6,7 @@ owns it is read once, and again whenever the Device is gone: it goes with its No
 next Node of that name has another uid.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +16,8 @@ import msgspec
 from berth_agent.publish import mirror, writer
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
+
+SEE_SECONDS: Final = 10.0
 
 # The conditions of a Device that are the agent's; `Ready` beside them is the operator's.
 OWN_CONDITIONS: Final = frozenset(
@@ -102,6 +105,7 @@ class Publisher:
         """Make the Device say this, and give the Node that owns it."""
         owner = self._owner or await self._find_owner()
         self._wanted = writer.Wanted(self._key, owner, spec, status)
+        await self._see()
         try:
             await self._writer.make_so(self._wanted)
         except errors.NotFound:
@@ -109,6 +113,16 @@ class Publisher:
             self._forget()
             raise
         return owner
+
+    async def _see(self) -> None:
+        """Make sure that what is known of the Device is what the API has: a restore may have undone it."""
+        if self.informer.live:
+            return
+        try:
+            async with asyncio.timeout(SEE_SECONDS):
+                await self.informer.retell()
+        except TimeoutError as error:
+            raise errors.Unreachable("the Device cannot be read", ambiguous=False) from error
 
     async def _find_owner(self) -> wire.OwnerReference:
         try:

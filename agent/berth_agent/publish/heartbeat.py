@@ -2,7 +2,8 @@
 
 Others judge the agent by the moments at which they see this Lease change, so all that
 matters is that it changes in time, and only after a tick whose findings the API took.
-When that is, the loop decides.
+When that is, the loop decides. A Lease that is found in an earlier revision than we wrote
+shows that the server's data were restored: then the Device has to be looked at first.
 """
 
 import datetime as dt
@@ -10,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from berth_crds import names, wire
-from berth_crds.client import api, errors, lease, resources
+from berth_crds.client import api, errors, history, lease, resources
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,8 @@ class Heartbeat:
         )
         thing = {"metadata": metadata | expected, "spec": spec}
         body = await self._session.apply(resources.LEASES, thing, manager=names.AGENT_MANAGER)
-        self._version = api.decode(body, lease.Lease, path=str(resources.LEASES)).metadata.resource_version
+        written = api.decode(body, lease.Lease, path=str(resources.LEASES))
+        self._version = written.metadata.resource_version
 
     async def _look(self) -> None:
         try:
@@ -61,6 +63,7 @@ class Heartbeat:
             )
         except errors.NotFound:
             return
+        self._compare(found.metadata.resource_version)
         holder = found.spec.holder_identity or ""
         if holder != self._identity and holder not in self._rivals:
             self._rivals.add(holder)
@@ -69,3 +72,11 @@ class Heartbeat:
                 self._node,
                 holder,
             )
+
+    def _compare(self, version: str) -> None:
+        """Renew nothing on the word of a Device that may be of an earlier state."""
+        known, self._version = self._version, version
+        if history.earlier(version, known):
+            evidence = f"the Lease of {self._node} is at revision {version}, after {known}"
+            self._session.history.restored(evidence)
+            raise errors.Unreachable(f"{evidence}; the Device is published anew first", ambiguous=False)

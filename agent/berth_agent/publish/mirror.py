@@ -4,13 +4,15 @@ News comes from two sides, which race each other: a watch, and the answers to ou
 writes. The mirror keeps whichever is later. So an agent that finds everything in place
 writes nothing, and one that has just written does not write again because its watch is
 slow; but a deletion is never overlooked, for a Device that is believed to stand while it
-is gone would be vouched for by its Lease.
+is gone would be vouched for by its Lease. After the server's data were restored from an
+older copy, an earlier revision is the later news.
 """
 
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from berth_crds import wire
+from berth_crds.client import history
 
 Key = tuple[str, str]  # namespace, empty for the whole cluster's, and name
 
@@ -40,6 +42,7 @@ class Mirror(Generic[B]):
     def __init__(self, stirred: Callable[[Key], None]) -> None:
         self._stirred = stirred
         self._things: dict[Key, B] = {}
+        self._void: set[Key] = set()  # Objects whose known revision says nothing, because of a restore.
         self.deletions = 0
 
     def __repr__(self) -> str:
@@ -63,12 +66,16 @@ class Mirror(Generic[B]):
         if self._take(thing):
             self._stirred(key_of(thing.metadata))
 
-    def deleted(self, thing: B, /) -> None:
+    def restored(self) -> None:
+        """Take whatever comes next of each object, in whatever revision."""
+        self._void = set(self._things)
+
+    def deleted(self, meta: wire.Meta, /) -> None:
         """Forget an object, unless another of its name has been made since."""
         self.deletions += 1
-        key = key_of(thing.metadata)
+        key = key_of(meta)
         known = self._things.get(key)
-        if known is not None and known.metadata.uid == thing.metadata.uid:
+        if known is not None and known.metadata.uid == meta.uid:
             self.forget(key)
             self._stirred(key)
 
@@ -84,17 +91,18 @@ class Mirror(Generic[B]):
     def forget(self, key: Key) -> None:
         """Take it that there is no such object."""
         self._things.pop(key, None)
+        self._void.discard(key)
 
     def _take(self, thing: B) -> bool:
         key = key_of(thing.metadata)
         known = self._things.get(key)
-        if known is not None and _older(thing.metadata, known.metadata):
+        # Where a server's revisions are not numbers, what comes later counts as newer.
+        if known is not None and key not in self._void and _older(thing.metadata, known.metadata):
             return False
         self._things[key] = thing
+        self._void.discard(key)
         return True
 
 
 def _older(one: wire.Meta, other: wire.Meta) -> bool:
-    """Compare revisions. Where a server's are not numbers, what comes later counts as newer."""
-    first, second = one.resource_version, other.resource_version
-    return first.isdecimal() and second.isdecimal() and int(first) < int(second)
+    return history.earlier(one.resource_version, other.resource_version)

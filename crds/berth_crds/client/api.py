@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 
-from berth_crds.client import connection, errors, exchange, reading
+from berth_crds.client import connection, errors, exchange, history, reading
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
@@ -49,6 +49,7 @@ class Api:
         self._session: aiohttp.ClientSession | None = None
         self._exchange: exchange.Exchange | None = None
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self.history = history.History()
 
     async def __aenter__(self) -> Self:
         """Open the pool."""
@@ -132,11 +133,22 @@ class Api:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, *, params: Mapping[str, str], silence: float
+        self, path: str, *, params: Mapping[str, str], silence: float, head: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a response that goes on for long; `silence` bounds the pause between two chunks."""
+        """Open a response that goes on for long.
+
+        `head` bounds the time until it begins, `silence` the pause between two chunks of it.
+        """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
-        async with self._answer("GET", path, params, timeout=timeout) as answer:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(head):
+                    answer = await stack.enter_async_context(
+                        self._answer("GET", path, params, timeout=timeout)
+                    )
+            except TimeoutError as error:
+                self._tally("GET", path, NO_ANSWER)
+                raise errors.Unreachable(f"{path}: no answer within {head:g} s", ambiguous=False) from error
             yield answer.content
 
     @contextlib.asynccontextmanager

@@ -1,14 +1,19 @@
-"""A local copy of a collection that never loses a delete.
+"""A local view of a collection that never loses a delete.
 
-The informer lists, tells its sink what differs from what it knew, then watches. When
-the watch is too old (410, as an HTTP answer or inside the stream) or keeps failing, it
-lists again, and whatever vanished meanwhile is told as a delete with the last object
-that was known. The sink is called between two awaits and must not block; what it is
-told is always in the order of the revisions of each object.
+The informer lists, tells its sink what differs from what it knew, then watches. When the
+watch is too old (410, as an HTTP answer or inside the stream) or keeps failing, it lists
+again, and whatever vanished meanwhile is told as a delete. The sink is called between two
+awaits and must not block; what it is told is always in the order of the revisions of each
+object.
 
-A watch that merely ended is resumed from the last revision seen. `refresh` makes the
-informer read the collection anew by quorum read, which is how a new leader learns that
-its picture is complete.
+A watch that merely ended is resumed from the last revision seen, unless the server was
+away: etcd may have been restored from an older copy meanwhile, and then the watch would
+be silent, or leave something out. So after an outage, and after any sign of a restore, the
+collection is listed, and everything in it is told once more.
+
+`refresh` makes the informer list anew by quorum read. `catch_up` waits until everything
+that was committed before the call has been told, which for a large collection is much
+cheaper: this is how a new leader learns that its picture is complete.
 """
 
 import asyncio
@@ -16,53 +21,26 @@ import contextlib
 import dataclasses
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Final, Generic
 
-from berth_crds import wire
-from berth_crds.client import api, errors, watch
+from berth_crds.client import api, errors, history, store, watch
 from berth_crds.client.resources import Resource
+from berth_crds.client.store import B
 
 log = logging.getLogger(__name__)
 
 PAGE: Final = 500
 WATCH_SECONDS: Final = (300, 600)
+# The server sends a bookmark two seconds before the end of a watch, and none in a shorter one.
+SHORT_WATCH_SECONDS: Final = 3
 PATIENCE: Final = 4  # Watches that fail in a row before the list is read again.
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
+OUTAGE_SECONDS: Final = 1.0  # Nobody restores etcd in less; a resumed watch is back much sooner.
 AT_A_TIME: Final = 250  # Objects of a list told to the sink before others have their turn.
-
-
-class Bearer(Protocol):
-    """Anything with metadata."""
-
-    @property
-    def metadata(self) -> wire.Meta: ...  # noqa: D102
-
-
-B = TypeVar("B", bound=Bearer)
-T_contra = TypeVar("T_contra", contravariant=True)
-
-
-class Sink(Protocol[T_contra]):
-    """Who is told of changes."""
-
-    def upserted(self, thing: T_contra, /) -> None:
-        """Tell that an object is new or changed."""
-
-    def deleted(self, thing: T_contra, /) -> None:
-        """Tell that an object is gone; this is the last that was known of it."""
-
-
-@runtime_checkable
-class Wary(Protocol):
-    """A sink that wants to know of objects that cannot be read, because they may matter all the same."""
-
-    def odd(self, thing: watch.Unreadable, /) -> None:
-        """Tell of an object that cannot be read; what was told of it before is out of date."""
-
-    def odd_gone(self, thing: watch.Unreadable, /) -> None:
-        """Tell that an object is gone of which nothing readable was ever told."""
+SOON_SECONDS: Final = 0.2  # Where events are frequent, the next one shows that the informer is up to date.
+CATCH_UP_SECONDS: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +58,10 @@ class Scope:
         return {key: value for key, value in both.items() if value}
 
 
+class Outage(Exception):
+    """The server was away for so long that a watch must not simply be resumed."""
+
+
 class Informer(Generic[B]):
     """Follows one collection and feeds one sink."""
 
@@ -88,7 +70,7 @@ class Informer(Generic[B]):
         session: api.Api,
         resource: Resource,
         kind: type[B],
-        sink: Sink[B],
+        sink: store.Sink[B],
         *,
         scope: Scope = Scope(),
         chance: Callable[[], float] = random.random,
@@ -96,59 +78,138 @@ class Informer(Generic[B]):
         self._session = session
         self._resource = resource
         self._codec = watch.Codec(kind)
-        self._sink = sink
-        self._wary = sink if isinstance(sink, Wary) else None
+        self._store = store.Store(str(resource), sink)
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
         self._chance = chance
-        self._known: dict[tuple[str, str], B] = {}
-        self._odd: dict[tuple[str, str], watch.Unreadable] = {}
-        self._nameless = False  # Whether there is one of which not even the name can be read.
         self._version = ""
         self._lists = 0
         self._listed = asyncio.Condition()
         self._round: asyncio.Task[None] | None = None
+        self._again = False  # Whether the next list tells everything, because what is known proves nothing.
+        self._restored = False  # Whether that is because the server's data surely were restored.
+        self._open: asyncio.Timeout | None = None  # Of the watch that is open now.
+        self._left = 0.0  # When a list or a watch was last in good order.
+        self._short = False  # Whether a bookmark is wanted soon.
+        self._waiters: dict[asyncio.Future[None], int] = {}
+        session.history.join(self)
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         state = f"at revision {self._version}" if self._version else "not yet listed"
-        return f"<Informer of {self._resource}: {len(self._known)} known, {state}>"
+        return f"<Informer of {self._resource}: {len(self._store)} known, {state}>"
+
+    # ------------------------------------------------------------ asking
 
     @property
     def synced(self) -> bool:
         """Whether the collection has been read whole at least once."""
         return self._lists > 0
 
+    @property
+    def live(self) -> bool:
+        """Whether what was told is what the server says: a watch is open, or was until a moment ago."""
+        return self.synced and not self._again and (self._open is not None or not self._away())
+
     async def wait_synced(self) -> None:
         """Wait for the first whole list."""
-        async with self._listed:
-            await self._listed.wait_for(lambda: self._lists > 0)
+        await self.wait_listed(0)
 
-    async def refresh(self) -> None:
-        """Read the collection anew by a quorum read that starts after this call, and wait for it."""
-        before = self._lists
-        if self._round is not None:
-            self._round.cancel()
+    async def wait_listed(self, count: int) -> None:
+        """Wait until more lists than `count` have been read."""
         async with self._listed:
-            await self._listed.wait_for(lambda: self._lists > before)
+            await self._listed.wait_for(lambda: self._lists > count)
+
+    @property
+    def lists(self) -> int:
+        """How many lists have been read."""
+        return self._lists
+
+    def missing(self, uids: Iterable[str]) -> set[str]:
+        """Name those of these uids that the collection surely has not."""
+        return self._store.missing(uids)
+
+    # ------------------------------------------------------------ reading anew
 
     async def read(self) -> None:
         """Read the collection once and tell the sink, without following it."""
         await self._list()
 
-    def retell(self) -> None:
-        """Tell the sink everything that is known once more; what cannot be read now, as that."""
-        for key, thing in self._known.items():
-            if key not in self._odd:
-                self._sink.upserted(thing)
-        if self._wary is not None:
-            for odd in self._odd.values():
-                self._wary.odd(odd)
+    async def refresh(self) -> None:
+        """Read the collection anew by a quorum read that starts after this call, and wait for it."""
+        before = self._lists
+        self._interrupt()
+        await self.wait_listed(before)
 
-    def missing(self, uids: Iterable[str]) -> set[str]:
-        """Name those of these uids that the collection surely has not: any may be that of an odd object."""
-        there = {one.metadata.uid for known in (self._known, self._odd) for one in known.values()}
-        return set() if self._nameless or "" in there else set(uids) - there
+    def relist(self) -> None:
+        """Begin to read the collection anew after a restore, and tell everything in it once more."""
+        self._again = self._restored = True
+        self._interrupt()
+
+    async def retell(self) -> None:
+        """Read the collection anew, tell everything in it once more, and wait for that."""
+        self._again = True
+        await self.refresh()
+
+    def _interrupt(self) -> None:
+        if self._round is not None:
+            self._round.cancel()
+
+    async def catch_up(self) -> None:
+        """Wait until all that was committed before this call has been told."""
+        if len(self._store) < PAGE:
+            await self.refresh()
+            return
+        try:
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await self.reach(await self._newest())
+        except (TimeoutError, errors.ClientError) as error:
+            log.info(
+                "%s: listing again to be up to date: %s", self._resource, str(error) or "no bookmark came"
+            )
+            await self.refresh()
+
+    async def _newest(self) -> str:
+        """Return the collection's present revision, and find out whether it was restored to an older one."""
+        before = self._version
+        found = await watch.newest(self._session, self._path)
+        if history.earlier(found, before):
+            self._session.history.restored(f"{self._resource} are at revision {found}, after {before}")
+        return found
+
+    async def reach(self, version: str) -> None:
+        """Wait until everything up to a revision has been told, with a bookmark if there are no events."""
+        target = history.revision(version)
+        if target is None:
+            await self.refresh()
+        elif not self._reached(target):
+            await self._reach(target)
+
+    def _reached(self, target: int) -> bool:
+        return (history.revision(self._version) or 0) >= target and self.live
+
+    async def _reach(self, target: int) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = target
+        try:
+            done, _ = await asyncio.wait([waiter], timeout=SOON_SECONDS)
+            if not done:
+                self._short = True
+                if self._open is not None:
+                    self._open.reschedule(0.0)  # The next watch is a short one.
+                await waiter
+        finally:
+            self._waiters.pop(waiter, None)
+            self._short = bool(self._waiters) and self._short
+
+    def _advance(self, version: str) -> None:
+        """Note up to which revision everything has been told."""
+        self._version = version or self._version
+        for waiter, target in list(self._waiters.items()):
+            if self._reached(target) and not waiter.done():
+                waiter.set_result(None)
+
+    # ------------------------------------------------------------ following
 
     async def run(self) -> None:
         """Follow the collection for ever."""
@@ -157,7 +218,7 @@ class Informer(Generic[B]):
             try:
                 await self._round
             except asyncio.CancelledError:
-                # Either `refresh` ended the round, or somebody ends us: then we were cancelled too.
+                # Either somebody wants a new list, or somebody ends us: then we were cancelled too.
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     await _end(self._round)
@@ -179,8 +240,17 @@ class Informer(Generic[B]):
 
     async def _list(self) -> None:
         collection = await self._collection()
-        await self._replace(collection)
-        self._version = collection.version
+        if not self._restored and (evidence := self._evidence(collection)):
+            self._session.history.restored(evidence, by=self)
+            self._again = self._restored = True
+        if self._restored:
+            self._store.restored()
+        for count, _ in enumerate(self._store.replace(collection.items, again=self._again), 1):
+            if count % AT_A_TIME == 0:
+                await asyncio.sleep(0)  # A long list must not keep others from their work.
+        self._again = self._restored = False
+        self._left = asyncio.get_running_loop().time()
+        self._advance(collection.version)
         async with self._listed:
             self._lists += 1
             self._listed.notify_all()
@@ -196,21 +266,16 @@ class Informer(Generic[B]):
                 self._session, self._path, self._codec, selectors=self._selectors, size=0
             )
 
-    async def _replace(self, collection: watch.Collection[B]) -> None:
-        seen = {_key(thing.metadata) for thing in collection.items}
-        # An object of which not even the name can be read may be any of those that seem to be gone.
-        self._nameless = NAMELESS in seen
-        vanished = set() if self._nameless else {*self._known, *self._odd} - seen
-        for key in sorted(vanished):
-            self._forget(key, self._known.get(key))
-        for count, thing in enumerate(collection.items, 1):
-            self._upsert(thing)
-            if count % AT_A_TIME == 0:
-                await asyncio.sleep(0)  # A long list must not keep a leader from renewing its Lease.
+    def _evidence(self, collection: watch.Collection[B]) -> str:
+        """Return what proves that the server's data were restored; nothing where all is as it was."""
+        if history.earlier(collection.version, self._version):
+            return f"{self._resource} are at revision {collection.version}, after {self._version}"
+        return self._store.contradiction(collection.items)
 
     # ------------------------------------------------------------ watch
 
     async def _watch(self) -> None:
+        """Watch until a list is needed."""
         failures = 0
         while failures < PATIENCE:
             try:
@@ -219,6 +284,10 @@ class Informer(Generic[B]):
             except errors.Gone:
                 log.info("%s: revision %s is compacted away, listing again", self._resource, self._version)
                 return
+            except Outage:
+                log.info("%s: the server was away, listing again", self._resource)
+                self._again = True
+                return
             except errors.ClientError as error:
                 failures += 1
                 log.info("%s: the watch failed (%d): %s", self._resource, failures, error)
@@ -226,75 +295,60 @@ class Informer(Generic[B]):
 
     async def _follow(self) -> None:
         started, version = asyncio.get_running_loop().time(), self._version
-        await self._read_watch()
+        async with self._opened() as events:
+            async for event in events:
+                self._take(event)
         short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
-        if short and self._version == version:
+        if short and self._version == version and not self._short:
             # A server going down, or somebody between us, answers at once with nothing: do not hammer it.
             raise errors.Unreachable("the server ended it at once, with nothing said", ambiguous=False)
 
-    async def _read_watch(self) -> None:
-        low, high = WATCH_SECONDS
-        seconds = low + int((high - low) * self._chance())
-        stream = watch.events(
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[AsyncIterator[watch.Event[B] | watch.Bookmark]]:
+        """Open a watch; what cuts it short for a shorter one is no failure."""
+        if self._away():
+            raise Outage
+        stream = watch.opened(
             self._session,
             self._path,
             self._codec,
             selectors=self._selectors,
             version=self._version,
-            seconds=seconds,
+            seconds=self._seconds(),
         )
-        async with contextlib.aclosing(stream):
-            async for event in stream:
-                self._take(event)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as cut, stream as events:
+                if self._away():
+                    raise Outage
+                self._open = cut
+                try:
+                    yield events
+                finally:
+                    self._open, self._left = None, asyncio.get_running_loop().time()
+
+    def _seconds(self) -> int:
+        low, high = WATCH_SECONDS
+        return SHORT_WATCH_SECONDS if self._short else low + int((high - low) * self._chance())
+
+    def _away(self) -> bool:
+        """Whether the server was not heard for longer than it takes to resume a watch."""
+        return asyncio.get_running_loop().time() - self._left > OUTAGE_SECONDS
 
     def _take(self, event: "watch.Event[B] | watch.Bookmark") -> None:
-        if isinstance(event, watch.Bookmark):
-            self._version = event.version or self._version
-            return
-        if event.change == "DELETED":
-            self._delete(event.thing)
-        else:
-            self._upsert(event.thing)
-        self._version = event.thing.metadata.resource_version or self._version
-
-    # ------------------------------------------------------------ what is known
-
-    def _upsert(self, thing: B | watch.Unreadable) -> None:
-        key = _key(thing.metadata)
-        old = self._known.get(key) or self._odd.get(key)
-        if old is not None and old.metadata.uid != thing.metadata.uid:
-            self._forget(key, self._known.get(key))
-        elif old is not None and old.metadata.resource_version == thing.metadata.resource_version:
-            return
-        if isinstance(thing, watch.Unreadable):
-            self._note(key, thing)
-            return
-        self._odd.pop(key, None)
-        self._known[key] = thing
-        self._sink.upserted(thing)
-
-    def _note(self, key: tuple[str, str], thing: watch.Unreadable) -> None:
-        # What was known of it stays: to forget a holder of cards would give them out twice.
-        log.error("%s %s cannot be read: %s", self._resource, _title(thing.metadata), thing.detail)
-        if key == NAMELESS:
-            self._nameless = True
-            return
-        self._odd[key] = thing
-        if self._wary is not None:
-            self._wary.odd(thing)
-
-    def _delete(self, thing: B | watch.Unreadable) -> None:
-        key = _key(thing.metadata)
-        self._forget(key, self._known.get(key) if isinstance(thing, watch.Unreadable) else thing)
-
-    def _forget(self, key: tuple[str, str], last: B | None) -> None:
-        """Tell a delete, with the last that could be read, or as one of an odd object."""
-        self._known.pop(key, None)
-        odd = self._odd.pop(key, None)
-        if last is not None:
-            self._sink.deleted(last)
-        elif odd is not None and self._wary is not None:
-            self._wary.odd_gone(odd)
+        version = (
+            event.version if isinstance(event, watch.Bookmark) else event.thing.metadata.resource_version
+        )
+        if history.earlier(version, self._version):
+            evidence = f"a watch of {self._resource} is at revision {version}, after {self._version}"
+            self._session.history.restored(evidence, by=self)
+            self._restored = True
+            raise Outage
+        if isinstance(event, watch.Event):
+            if event.change == "DELETED":
+                self._store.delete(event.thing)
+            else:
+                self._store.upsert(event.thing)
+        self._advance(version)
 
     # ------------------------------------------------------------ failures
 
@@ -306,17 +360,6 @@ class Informer(Generic[B]):
         wanted = getattr(error, "retry_after", None) or 0.0
         step = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
         await asyncio.sleep(max(wanted, step * (0.5 + self._chance())))
-
-
-NAMELESS: Final = ("", "")
-
-
-def _key(meta: wire.Meta) -> tuple[str, str]:
-    return meta.namespace, meta.name
-
-
-def _title(meta: wire.Meta) -> str:
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 async def _end(task: asyncio.Task[None]) -> None:

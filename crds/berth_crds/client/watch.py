@@ -1,8 +1,8 @@
 """List and watch, decoded.
 
-`pages` reads a whole collection by quorum read; `events` yields what a watch says, in
-order, and ends when the server ends it. Both know nothing of what was seen before: that
-is the informer's part.
+`pages` reads a whole collection by quorum read, `newest` only its revision; `opened`
+opens a watch, and its block reads what the watch says, in order, until the server ends it.
+All know nothing of what was seen before: that is the informer's part.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 LIST_DEADLINE_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 75.0  # Bookmarks arrive about once a minute even when nothing happens.
+HEAD_SECONDS: Final = 15.0  # A server that only starts may accept a watch and never answer it.
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -34,6 +35,15 @@ class ListMeta(wire.Struct, frozen=True):
 class _Page(msgspec.Struct, gc=False):
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
+
+
+class _Head(msgspec.Struct, gc=False):
+    """A list, of which only the revision matters."""
+
+    metadata: ListMeta
+
+
+_head: Final = msgspec.json.Decoder(_Head)
 
 
 class _Frame(msgspec.Struct, gc=False):
@@ -162,7 +172,8 @@ def _readable(codec: Codec[T], body: bytes, path: str) -> tuple[ListMeta, list[T
         raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
 
 
-async def events(
+@contextlib.asynccontextmanager
+async def opened(
     session: api.Api,
     path: str,
     codec: Codec[T],
@@ -170,8 +181,8 @@ async def events(
     selectors: Mapping[str, str],
     version: str,
     seconds: int,
-) -> AsyncGenerator[Event[T] | Bookmark]:
-    """Follow a collection from a revision on, until the server ends the stream after `seconds`."""
+) -> AsyncIterator[AsyncGenerator[Event[T] | Bookmark]]:
+    """Open a watch from a revision on, whose events the block reads; the server ends it after `seconds`."""
     params = {
         **selectors,
         "watch": "true",
@@ -179,14 +190,30 @@ async def events(
         "resourceVersion": version,
         "timeoutSeconds": str(seconds),
     }
-    async with session.stream(path, params=params, silence=SILENCE_SECONDS) as content:
-        async for line in lines(content):
-            try:
-                yield codec.event(line)
-            except errors.ODD as error:
-                raise errors.Unreachable(
-                    f"{path}: a watch sent no event: {error}", ambiguous=False
-                ) from error
+    async with (
+        session.stream(path, params=params, silence=SILENCE_SECONDS, head=HEAD_SECONDS) as content,
+        contextlib.aclosing(_events(codec, content, path)) as events,
+    ):
+        yield events
+
+
+async def _events(
+    codec: Codec[T], content: aiohttp.StreamReader, path: str
+) -> AsyncGenerator[Event[T] | Bookmark]:
+    async for line in lines(content):
+        try:
+            yield codec.event(line)
+        except errors.ODD as error:
+            raise errors.Unreachable(f"{path}: a watch sent no event: {error}", ambiguous=False) from error
+
+
+async def newest(session: api.Api, path: str) -> str:
+    """Return a revision that no change of the collection, committed so far, is later than."""
+    body = await session.send("GET", path, params={"limit": "1"}, deadline=LIST_DEADLINE_SECONDS)
+    try:
+        return _head.decode(body).metadata.resource_version
+    except errors.ODD as error:
+        raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -49,6 +49,12 @@ class Watchdog:
         """A Device is gone."""
         self._condemned.pop(node, None)
 
+    def restored(self) -> None:
+        """Believe no agent until it renews before our eyes: what it published may have been undone."""
+        self._signs.clear()
+        self._condemned = dict.fromkeys(self._condemned, True)
+        self.judge()
+
     def judge(self) -> None:
         """Judge every node that has a Device."""
         for node in list(self._condemned):

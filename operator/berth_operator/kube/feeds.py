@@ -53,9 +53,9 @@ class PodSink:
             case pods.Over(uid):
                 self._over(uid)
 
-    def deleted(self, thing: raw.Pod) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """Take note that a pod is gone."""
-        self._over(thing.metadata.uid)
+        self._over(meta.uid)
 
     def odd(self, thing: watch.Unreadable) -> None:
         """Fail closed on a pod that cannot be read: what it held it still holds, else all of its node."""
@@ -66,9 +66,7 @@ class PodSink:
             self._report(uid, hold.title, thing.detail)
             self._book.pod_bound(hold, nameless=naming.Nameless())
 
-    def odd_gone(self, thing: watch.Unreadable) -> None:
-        """Take note that such a pod is gone."""
-        self._over(thing.metadata.uid)
+    odd_gone = deleted
 
     def _over(self, uid: str) -> None:
         self._faulty.pop(uid, None)
@@ -87,39 +85,35 @@ class GpuPodSink:
     def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
         self._book = book
         self._voice = voice
-        self._specs: dict[str, wire.GpuPodSpec] = {}
+        self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: wire.GpuPod) -> None:
-        """Take what an agent wrote; what becomes of the pod's phase and grants is no news here."""
+        """Take what an agent wrote; what becomes of the pod's phase and grants is no news to the ledger."""
         title = gpupods.title(thing.metadata)
-        if self._specs.get(title) == thing.spec:
-            return
-        self._specs[title] = thing.spec
         named = gpupods.named(thing)
         if isinstance(named, naming.Named):
+            self._faulty.pop(title, None)
             self._book.gpupod_seen(named)
         else:
-            self._voice.warning("GpuPod %s names nothing: %s", title, named)
+            self._report(title, named)
             self._book.gpupod_gone(title)
 
-    def listen_anew(self) -> None:
-        """Take everything for news once more."""
-        self._specs.clear()
+    def _report(self, title: str, fault: str) -> None:
+        if self._faulty.get(title) != fault:
+            self._voice.warning("GpuPod %s names nothing: %s", title, fault)
+            self._faulty[title] = fault
 
-    def deleted(self, thing: wire.GpuPod) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """Take note that a GpuPod is gone."""
-        self._gone(thing.metadata)
+        title = gpupods.title(meta)
+        self._faulty.pop(title, None)
+        self._book.gpupod_gone(title)
+
+    odd_gone = deleted
 
     def odd(self, thing: watch.Unreadable) -> None:
         """Fail closed: a GpuPod that cannot be read names nothing."""
-        self._gone(thing.metadata)
-
-    odd_gone = odd
-
-    def _gone(self, meta: wire.Meta) -> None:
-        title = gpupods.title(meta)
-        self._specs.pop(title, None)
-        self._book.gpupod_gone(title)
+        self.deleted(thing.metadata)
 
 
 class NodeSink:
@@ -132,15 +126,15 @@ class NodeSink:
         """Take a node's new state."""
         self._book.node_seen(nodes.node(thing))
 
-    def deleted(self, thing: raw.Node) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """Take note that a node is gone."""
-        self._book.node_gone(thing.metadata.name)
+        self._book.node_gone(meta.name)
+
+    odd_gone = deleted
 
     def odd(self, thing: watch.Unreadable) -> None:
         """Fail closed: a node that cannot be read takes no pod."""
-        self._book.node_gone(thing.metadata.name)
-
-    odd_gone = odd
+        self.deleted(thing.metadata)
 
 
 class DeviceSink:
@@ -155,19 +149,16 @@ class DeviceSink:
         self._book.device_seen(devices.device(thing))
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
-    def deleted(self, thing: wire.Device) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """Take note that a Device is gone."""
-        self._gone(thing.metadata.name)
+        self._dog.device_gone(meta.name)
+        self._book.device_gone(meta.name)
+
+    odd_gone = deleted
 
     def odd(self, thing: watch.Unreadable) -> None:
         """Fail closed: cards of which the agent's word cannot be read get no pod."""
-        self._gone(thing.metadata.name)
-
-    odd_gone = odd
-
-    def _gone(self, name: str) -> None:
-        self._dog.device_gone(name)
-        self._book.device_gone(name)
+        self.deleted(thing.metadata)
 
 
 class LeaseSink:
@@ -176,13 +167,17 @@ class LeaseSink:
     def __init__(self, dog: watchdog.Watchdog) -> None:
         self._dog = dog
 
+    def restored(self) -> None:
+        """Take no Lease that is listed now for a sign of life: the one that stood there before came back."""
+        self._dog.restored()
+
     def upserted(self, thing: lease.Lease) -> None:
         """Take a renewal."""
         self._dog.lease_seen(thing.metadata.name, thing.spec.renew_time or "")
 
-    def deleted(self, thing: lease.Lease) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """Take note that a Lease is gone."""
-        self._dog.lease_gone(thing.metadata.name)
+        self._dog.lease_gone(meta.name)
 
 
 class PolicySink:
@@ -204,9 +199,9 @@ class PolicySink:
         else:
             self._book.policy_seen(rules)
 
-    def deleted(self, thing: wire.PlacementPolicy) -> None:
+    def deleted(self, meta: wire.Meta) -> None:
         """Fall back to the built-in rules when the default policy is gone."""
-        if thing.metadata.name == names.DEFAULT_POLICY:
+        if meta.name == names.DEFAULT_POLICY:
             self._book.policy_seen(policies.BUILT_IN)
 
 
@@ -228,7 +223,8 @@ class Feeds:
         voice: logging.Logger = log,
     ) -> None:
         self._book = book
-        self._gpupods = GpuPodSink(book, voice)
+        self._wanted: tuple[int, ...] = ()  # After a restore, how many lists each informer had read before.
+        session.history.join(self)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
@@ -239,7 +235,7 @@ class Feeds:
             follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog)),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
-            follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),
+            follow(session, resources.GPU_PODS, wire.GpuPod, GpuPodSink(book, voice)),
             follow(session, resources.PODS, raw.Pod, PodSink(book, teller, voice), scope=pods_scope),
         )
 
@@ -254,24 +250,36 @@ class Feeds:
         for one in self._all:
             await one.wait_synced()
 
-    async def refresh(self) -> None:
-        """Read everything anew by quorum reads that start now, pods last."""
+    async def catch_up(self) -> None:
+        """Wait until all that was committed before this call is in the ledger, pods last."""
         *others, pods_ = self._all
-        await asyncio.gather(*(one.refresh() for one in others))
-        await pods_.refresh()
+        await asyncio.gather(*(one.catch_up() for one in others))
+        await pods_.catch_up()
 
     async def mend(self, ghosts: Iterable[str] = ()) -> None:
         """Read everything anew, tell also what has not changed, and forget of these pods those that are gone.
 
         Only now: a pod that somebody may still have must not lose its cards to a mistaken look.
         """
-        await self.refresh()
-        self._gpupods.listen_anew()
-        for one in self._all:
-            one.retell()
-        *_, pods_ = self._all
+        *others, pods_ = self._all
+        await asyncio.gather(*(one.retell() for one in others))
+        await pods_.retell()
         for uid in pods_.missing(ghosts):
             self._book.pod_over(uid)
+
+    # ------------------------------------------------------------ after a restore
+
+    def relist(self) -> None:
+        """Take it that nothing is sure until each informer, which relists by itself, has done so."""
+        self._wanted = tuple(one.lists for one in self._all)
+
+    async def wait_sure(self) -> None:
+        """Wait until what is known is of the history that the server goes on with."""
+        while wanted := self._wanted:
+            for one, lists in zip(self._all, wanted, strict=True):
+                await one.wait_listed(lists)
+            if self._wanted == wanted:
+                self._wanted = ()
 
     async def read(self) -> None:
         """Read everything once, without following it."""

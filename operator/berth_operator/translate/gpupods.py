@@ -25,7 +25,7 @@ def named(thing: wire.GpuPod) -> naming.Named | str:
         return f"container {twice} is given twice"
     if not any(one.devices for one in spec.containers):
         return naming.Named(title(thing.metadata), spec.pod_uid, spec.node)
-    record = allocation.decode(allocation.encode(copied(spec)))
+    record = allocation.checked(copied(spec))
     if isinstance(record, allocation.Unreadable):
         return record.detail
     return naming.Named(title(thing.metadata), spec.pod_uid, spec.node, pods.granted(record))

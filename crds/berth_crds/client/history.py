@@ -1,0 +1,56 @@
+"""Whether a server's history goes on, or was taken back to an earlier state.
+
+The revisions of a cluster only grow, until somebody restores etcd from an older copy. What
+was seen after that copy never happened then, and a watch that resumes at a revision of the
+lost future is silent until the new history has passed it. A revision lower than one that
+was seen of the same thing proves a restore. Who finds one says so here, and everybody who
+follows a collection in the same session lists it anew.
+"""
+
+import logging
+import weakref
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+
+class Follower(Protocol):
+    """Somebody whose knowledge is void after a restore."""
+
+    def relist(self) -> None:
+        """Begin to read everything anew; what is known already proves nothing."""
+
+
+def revision(text: str) -> int | None:
+    """Return a resourceVersion as a number, or None where a server's are no numbers."""
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def earlier(one: str, other: str) -> bool:
+    """Whether a resourceVersion is surely lower than another one of the same thing."""
+    first, second = revision(one), revision(other)
+    return first is not None and second is not None and first < second
+
+
+class History:
+    """One session's belief that the server's history goes on."""
+
+    def __init__(self) -> None:
+        self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+        self.restores = 0
+
+    def __repr__(self) -> str:
+        """Show the state in words."""
+        return f"<History: {len(self._followers)} followers, {self.restores} restores seen>"
+
+    def join(self, follower: Follower) -> None:
+        """Have somebody relist after a restore, for as long as they live."""
+        self._followers.add(follower)
+
+    def restored(self, evidence: str, *, by: Follower | None = None) -> None:
+        """Have everybody relist, but for the one who found out and does so anyway."""
+        self.restores += 1
+        log.warning("the API server's data were restored from an older copy: %s; listing anew", evidence)
+        for one in list(self._followers):
+            if one is not by:
+                one.relist()
