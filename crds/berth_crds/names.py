@@ -62,6 +62,8 @@ GANG_SIZE: Final = f"{GROUP}/gang-size"
 ALLOCATION: Final = f"{GROUP}/allocation"
 MINORS: Final = f"{GROUP}/minors"
 TERM: Final = f"{GROUP}/term"
+# On the leader's Lease: for which pods binds may be under way.
+IN_FLIGHT: Final = f"{GROUP}/in-flight"
 FENCED_LABEL: Final = f"{GROUP}/fenced"
 
 # A person's word to the agent, on a Device: cards that were repaired.

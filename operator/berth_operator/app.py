@@ -1,9 +1,9 @@
 """The wiring: every part is made and started here, readable from top to bottom.
 
 The order of a life: log in, follow the cluster, campaign; once leading, wait out what a
-predecessor may still have under way, read everything anew, then decide. On SIGTERM the
-binds under way are finished and the Lease is given up; on losing the lead the process
-ends at once, before it can write again.
+predecessor may still have under way, make void what may come even later, be up to date,
+then decide. On SIGTERM the binds under way are finished and the Lease is given up; on
+losing the lead the process ends at once, before it can write again.
 """
 
 import asyncio
@@ -14,27 +14,41 @@ import logging
 import os
 import secrets
 import signal
+import threading
 import time
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from aiohttp import web
 
 from berth_crds.client import api
 from berth_operator import metrics
 from berth_operator import settings as settings_
-from berth_operator.engine import audits, ledger, loop, pace, records, stock, summaries, watchdog
+from berth_operator.engine import (
+    audits,
+    declaration,
+    declarer,
+    ledger,
+    loop,
+    pace,
+    records,
+    stock,
+    summaries,
+    watchdog,
+)
 from berth_operator.http_api import auth, pages, server
 from berth_operator.kube import (
     auditor,
     elector,
     events,
     feeds,
+    lead,
     login,
     reconciler,
     reviews,
     snapshots,
     tellers,
+    touches,
     writer,
 )
 from berth_operator.scheduling import backlog
@@ -52,6 +66,7 @@ KOPF_WAITS_SECONDS: Final = (0.5, 10.0)
 DRAIN_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = writer.SERVER_SECONDS + 1.0  # What an old leader sent last is over after this.
 EXIT_LOST: Final = 3
+LAST_WORD_SECONDS: Final = 1.0  # A log that nobody reads must not keep a process that lost the lead.
 
 
 def wall() -> dt.datetime:
@@ -65,7 +80,6 @@ class Operator:
     def __init__(self, session: api.Api, chosen: settings_.Settings, measured: metrics.Metrics) -> None:
         clock = time.monotonic
         identity = f"{chosen.name}_{secrets.token_hex(4)}"
-        timing = elector.Timing(chosen.lease_duration, chosen.renew_deadline, chosen.retry_period)
         self._session = session
         self._chosen = chosen
         self._clock = clock
@@ -80,9 +94,11 @@ class Operator:
             on_drop=measured.event_dropped,
         )
         verdicts = pace.Pace(clock, pace.behind(self._binding, **VERDICTS))
-        self._teller = tellers.Teller(session, self._events, verdicts, wall=wall)
+        self._teller = tellers.Teller(session, self._events, verdicts, wall=wall, revised=self._book.revised)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._teller)
-        self._elector = elector.Elector(session, identity, clock=clock, wall=wall, timing=timing)
+        self._lead = leadership(session, identity, chosen, measured)
+        self._declarer = declarer.Declarer(self._book, self._lead.declare)
+        self._touches = touches.Touches(session, self._book, shown=self._teller.verdict, wall=wall)
         self._reconciler = reconciler.Reconciler(
             session.link, pace.Pace(clock, aside), agent=AGENT, wall=wall, tally=measured.writes
         )
@@ -105,7 +121,9 @@ class Operator:
                 state=self.state,
                 more=self._routes(),
             ),
-            tasks(self._feeds.run(), self._dog.run(), self._events.run(), self._teller.run()) as background,
+            tasks(
+                self._feeds.run(), self._dog.run(), self._events.run(), self._teller.run(), self._lead.pulse()
+            ) as background,
         ):
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
@@ -139,31 +157,33 @@ class Operator:
         return self._rounds.reasons.said(candidate) if self._rounds is not None else ""
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
-        async with tasks(self._elector.campaign()) as campaign:
+        await self._lead.start()
+        async with tasks(self._lead.campaign()) as campaign:
             await until(stop, *campaign, *background)
-            if not campaign[0].done():
-                return
-        await self._lead(campaign[0].result(), stop, background)
+            if campaign[0].done():
+                await self._reign(campaign[0].result(), stop, background)
+        await self._lead.stop()
 
-    async def _lead(
+    async def _reign(
         self, term: elector.Term, stop: asyncio.Event, background: list[asyncio.Task[Any]]
     ) -> None:
         log.info("leading, term %s", term.name)
         self._settled = term.clean
         self._measured.leadership.won(term.transitions)
-        async with tasks(self._elector.hold()) as holding:
-            with exit_when_lost(holding[0]):
-                await until(stop, self._take_over(term), *holding, *background)
-                if not stop.is_set():
-                    await self._decide(term, stop, [*holding, *background])
-                await self._step_down()
+        await until(stop, self._take_over(term), *background)
+        if not stop.is_set():
+            await self._decide(term, stop, background)
+        await self._step_down()
 
     async def _take_over(self, term: elector.Term) -> None:
-        """Let the old leader's last binds land, then read everything anew, after they have."""
+        """Let the old leader's last binds land, void those that may come later, and be up to date."""
         if not term.clean:
             await asyncio.sleep(SETTLE_SECONDS)
-        self._settled = True
         await self._feeds.catch_up()
+        if not term.clean:
+            await self._feeds.reach_pods(await self._touches.void(declaration.decode(term.inherited)))
+        self._settled = True
+        await self._declarer.declare()
         for finding in audits.look(self._book.picture):
             log.warning("audit: %s", finding)
         # What was just read stays: the collector need not look at it again.
@@ -177,19 +197,40 @@ class Operator:
             binds_a_second=self._chosen.binds_per_second,
             bind_deadline=writer.SERVER_SECONDS,
         )
-        hand = writer.Writer(self._session, term=term.name, leads=self._elector.leads, clock=self._clock)
+        hand = writer.Writer(self._session, self._book, self, term=term.name, clock=self._clock)
         rounds = self._rounds = loop.Loop(
             self._book, hand, self._teller, clock=self._clock, limits=limits, notes=self._notes
         )
         self._leading, self._settled = True, False
         self._measured.leadership.leads(now=True)
-        async with tasks(rounds.run(), self._summarise()) as deciding:
+        async with tasks(rounds.run(), self._summarise(), self._declarer.run()) as deciding:
             log.info("deciding: %r", self._book)
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 await rounds.drain()
                 self._settled = True
+
+    # ------------------------------------------------------------ what the writer asks
+
+    def leads(self) -> bool:
+        """Whether the lead is surely still ours."""
+        return self._lead.leads()
+
+    def doubt(self) -> None:
+        """Have the lead confirmed before anything else is sent."""
+        self._lead.doubt()
+
+    async def sure(self) -> None:
+        """Wait until the lead and the picture are sure, which an outage and a restore put in question."""
+        await self._lead.wait_steady()
+        await self._feeds.wait_sure()
+
+    async def permit(self, uid: str) -> None:
+        """Wait until the Lease declares that a bind of this pod may be under way."""
+        await self._declarer.permit(uid)
+
+    # ------------------------------------------------------------ beside the binds
 
     async def _summarise(self) -> None:
         await self._first_binds()
@@ -217,23 +258,41 @@ class Operator:
         await self._events.drain(1.0)
         await asyncio.to_thread(self._reconciler.stop)
         if self._settled:
-            await self._elector.release()
+            await self._lead.release()
         else:
             log.info("binds may still be under way: the Lease is left to lapse, so that the next one waits")
 
 
-@contextlib.contextmanager
-def exit_when_lost(holding: asyncio.Task[Any]) -> Any:
-    """End the process the moment the lead is lost, so that no write can follow."""
+def leadership(
+    session: api.Api, identity: str, chosen: settings_.Settings, measured: metrics.Metrics
+) -> lead.Lead:
+    """Make what campaigns for the lead and keeps it, in a thread and with a session of its own."""
+    timing = elector.Timing(chosen.lease_duration, chosen.renew_deadline, chosen.retry_period)
+    main = asyncio.get_running_loop()
 
-    def end(task: asyncio.Task[Any]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            log.error("leadership lost: %s", task.exception())
-            logging.shutdown()
-            os._exit(EXIT_LOST)
+    def restored(evidence: str) -> None:
+        main.call_soon_threadsafe(session.history.restored, evidence)
 
-    holding.add_done_callback(end)
-    yield
+    def make(own: api.Api, idle: lead.Idle) -> elector.Elector:
+        means = elector.Means(time.monotonic, wall, idle, restored)
+        return elector.Elector(own, identity, timing, means)
+
+    return lead.Lead(
+        lambda: api.Api(session.link, agent=AGENT, tally=measured.writes),
+        make,
+        clock=time.monotonic,
+        lost=exit_lost,
+    )
+
+
+def exit_lost(why: str) -> NoReturn:
+    """End the process the moment the lead is lost, from whatever thread, so that no write can follow."""
+    last = threading.Timer(LAST_WORD_SECONDS, os._exit, [EXIT_LOST])
+    last.daemon = True
+    last.start()
+    log.error("leadership lost: %s", why)
+    logging.shutdown()
+    os._exit(EXIT_LOST)
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from berth_crds import names
+from berth_crds import aliases, names
 from berth_crds.client import errors, resources
 from e2e.stage import Pod, Stage, pod
 from support import kubelet
@@ -105,6 +105,23 @@ class Crowd:
     async def fill(self, cards: int) -> None:
         """Ask for so many whole cards, one for each pod."""
         await self._make(*(pod(f"fill-{at}") for at in range(cards)))
+
+    async def singles(self, count: int) -> list[str]:
+        """Ask for so many whole cards, one for each pod, to keep them."""
+        return await self._named("single", count, {})
+
+    async def rivals(self, count: int, *, seconds: float) -> list[str]:
+        """Ask for so many whole cards, one for each pod, before everybody else and for a time."""
+        return await self._named("rival", count, {kubelet.RUN_SECONDS: f"{seconds:.1f}"}, priority="1000")
+
+    async def _named(
+        self, what: str, count: int, annotations: dict[str, str], *, priority: str = "0"
+    ) -> list[str]:
+        made = [pod(f"{what}-{at}", annotations=annotations) for at in range(count)]
+        for one in made:
+            one["metadata"]["labels"] = {aliases.GENIUS_PRIORITY: priority}
+        await self._make(*made)
+        return [one["metadata"]["name"] for one in made]
 
     async def disperse(self) -> None:
         """Take all pods away, and wait until they are gone."""

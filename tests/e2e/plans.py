@@ -40,12 +40,22 @@ LEAD_IN: Final[Mapping[str, tuple[str, Fault]]] = {
 
 
 PAIRS: Final = tuple((kind, deed) for deed in sorted(interceptor.KILLS) for kind in KINDS)
-HAND, STRIDE = 6, 12
+HAND: Final = 7
 
 
-def hand(seed: int) -> list[tuple[str, Deed]]:
-    """Deal some calls and moments to be killed at; every twelfth of two hundred seeds in a row deals all."""
-    return [PAIRS[(STRIDE * seed + at) % len(PAIRS)] for at in range(HAND)]
+def hand(seed: int, turns: int) -> list[tuple[str, Deed]]:
+    """Deal some calls and moments to be killed at.
+
+    All are dealt by a dozen seeds in a row, and by as many of which each is `turns` after the one before.
+    """
+    first = HAND * (seed // turns + seed % turns)
+    return [PAIRS[(first + at) % len(PAIRS)] for at in range(HAND)]
+
+
+def shows_pods(record: interceptor.Record) -> bool:
+    """Whether an answer tells a new leader of pods: a list, or what became of one that it changed or read."""
+    touch = record.call.kind == "patch pods/status" and b"lastProbeTime" in record.asked
+    return touch or record.call.kind in {"list pods", "get pods"}
 
 
 class Sender(Protocol):

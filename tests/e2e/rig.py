@@ -330,7 +330,7 @@ class Rig:
         return max(one.moment for one in records if one.call.kind == "list pods") - taken
 
     def _pictures(self) -> dict[str, int]:
-        """For each term, the revision of the list of pods on which its decisions began."""
+        """For each term, the revision of the pods up to which it knew them when its decisions began."""
         begun: dict[str, int] = {}
         for seat in self.seats:
             for name, start in seat.lives:
@@ -338,7 +338,8 @@ class Rig:
                 for record in seat.wire.seen[start:]:
                     if record.call.kind == plans.BIND:
                         break
-                    version = record.version if record.call.kind == "list pods" else version
+                    if plans.shows_pods(record):
+                        version = max(version, record.version)
                 begun[name] = version
         terms = {bind.term for bind in self.witness.binds}
         return {term: begun[term.split("_")[0]] for term in terms if term.split("_")[0] in begun}

@@ -5,6 +5,7 @@ the worst is over, and the rig judges what is left. All chance comes from the ri
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime as dt
 import os
@@ -18,12 +19,15 @@ from berth_operator import app
 from berth_operator.kube import writer
 from e2e import plans, rig
 from e2e.plans import Aim
-from testbed import calls, interceptor, waiting
+from testbed import calls, interceptor, twin, waiting
 from testbed.interceptor import Deed, Fault
 
 SKEWED: Final = Path(__file__).resolve().parents[1] / "support" / "skewed"
 HOUR: Final = 3600.0
 FENCE: Final = "not of the term"
+RIVALS_SECONDS: Final = 8.0  # Pods that hold the cards until the late binds have arrived.
+LATE_SECONDS: Final = 6.0
+CREATED: Final = 201
 TAKEOVER_SECONDS: Final = 40.0  # A Lease, a retry and the wait, on a machine that is busy with other things.
 
 Story = Callable[[rig.Rig], Awaitable[None]]
@@ -43,7 +47,8 @@ async def kills(on: rig.Rig, *, aims: tuple[Aim, ...] = (), seats: int = 0, hurr
 
 
 def _hand(on: rig.Rig) -> list[Aim]:
-    return [Aim(kind, Fault(deed, on.chance.uniform(0.0, 0.05))) for kind, deed in plans.hand(on.seed)]
+    hand = plans.hand(on.seed, len(SCENARIOS))
+    return [Aim(kind, Fault(deed, on.chance.uniform(0.0, 0.05))) for kind, deed in hand]
 
 
 async def kills_at_any_moment(on: rig.Rig) -> None:
@@ -185,6 +190,87 @@ async def races(on: rig.Rig) -> None:
     _forgive(on)
 
 
+# ---------------------------------------------------------------- two API servers
+
+
+@dataclasses.dataclass
+class Detour:
+    """Sends the binds of one operator to another server, of which it does not hear any more."""
+
+    on: rig.Rig
+    victim: rig.Seat
+    server: str
+    gate: asyncio.Event | None = None
+    sent: int = 0
+    done: bool = False
+
+    def judge(self, sender: plans.Sender, call: calls.Call) -> Fault:
+        """Divert each bind; with a gate, not before it opens."""
+        if sender is self.victim and call.kind == plans.BIND:
+            self.sent += 1
+            return Fault(Deed.DETOUR, 0.0, self.gate, self.server)
+        return interceptor.PASS
+
+
+async def two_servers(on: rig.Rig, *, how: str = "") -> None:
+    """An old leader's binds lie in a second API server, which is frozen, cut off or slow, and are late.
+
+    The next leader gives all cards to others before that server goes on, with its old copy of the Lease.
+    """
+    how = how or on.chance.choice(("frozen", "cut off", "slow"))
+    count = len(on.witness.unheld())
+    async with twin.Twin(on.stage.cluster) as other:
+        await on.start(2)
+        leader = await on.deciding()
+        await on.standby(leader)
+        gate = asyncio.Event()
+        detour = on.plan = Detour(on, leader, other.server, gate if how == "slow" else None)
+        await leader.wire.warm(other.server, count)
+        stall, go_on = {
+            "frozen": (other.freeze, other.thaw),
+            "cut off": (other.etcd.hold, other.etcd.resume),
+            "slow": (lambda: other.etcd.hold(answers_only=True), other.etcd.resume),
+        }[how]
+        stall()
+        await on.crowd.singles(count)
+        await waiting.eventually(lambda: _true(detour.sent >= count), what="the binds to be sent")
+        _depose(on, leader)
+        await _taken_by_rivals(on, count)
+        gate.set()
+        go_on()
+        await _decided(leader)
+    _forgive(on)
+
+
+async def _true(value: object) -> bool:
+    return bool(value)
+
+
+async def _taken_by_rivals(on: rig.Rig, count: int) -> None:
+    """Have pods that come first take every card under the next leader."""
+    rivals = await on.crowd.rivals(count, seconds=RIVALS_SECONDS)
+
+    async def taken() -> bool:
+        bound = {one["metadata"]["name"] for one in on.witness.pods.values() if one["spec"].get("nodeName")}
+        return set(rivals) <= bound
+
+    await waiting.eventually(taken, what="the rivals to be bound", seconds=TAKEOVER_SECONDS)
+
+
+async def _decided(victim: rig.Seat) -> None:
+    """Wait until the other server has said something to each bind, or has given it up."""
+    binds = [one for one in victim.wire.seen if one.deed is Deed.DETOUR]
+
+    async def answered() -> bool:
+        return all(one.status for one in binds)
+
+    with contextlib.suppress(waiting.TimedOut):
+        await waiting.eventually(answered, what="the late binds to be answered", seconds=LATE_SECONDS)
+    done = [one for one in binds if one.status == CREATED]
+    if done:
+        raise rig.Wrong(f"{len(done)} late binds were carried out, the first of {done[0].call.name}")
+
+
 def _depose(on: rig.Rig, leader: rig.Seat) -> None:
     how = on.chance.choice(("kill", "stop", "cut off"))
     if how == "kill":
@@ -295,6 +381,7 @@ SCENARIOS: Final[Mapping[str, Story]] = {
     "fenced": fenced,
     "late": late,
     "races": races,
+    "two-servers": two_servers,
     "clocks": clocks,
     "watches": watches,
     "answers": answers,

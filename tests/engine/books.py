@@ -25,7 +25,8 @@ def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
     """Tell a ledger of a pod's new state, or that it is gone."""
     match pods.view(pod) if pod is not None else pods.Over(uid):
         case pods.Waiting(candidate, gated):
-            book.pod_waiting(candidate, gated=gated)
+            version = pod.metadata.resource_version if pod is not None else ""
+            book.pod_waiting(candidate, gated=gated, version=version)
         case pods.Bound(hold, _, teaches, nameless):
             book.pod_bound(hold, teaches, nameless=nameless)
         case pods.Over(over):
@@ -49,10 +50,12 @@ def of(count: int = 1, cards: int = 4, *, now: clock.Clock | None = None) -> led
     return book
 
 
-def wait(book: ledger.Ledger, name: str = "p", cards: int = 1, **fields: Any) -> backlog.Candidate:
+def wait(
+    book: ledger.Ledger, name: str = "p", cards: int = 1, *, version: str = "", **fields: Any
+) -> backlog.Candidate:
     """Have a pod wait."""
     candidate = builders.candidate(name, cards, **fields)
-    book.pod_waiting(candidate, gated=False)
+    book.pod_waiting(candidate, gated=False, version=version)
     return candidate
 
 

@@ -124,16 +124,48 @@ async def test_unknown_is_never_forgotten() -> None:
 
 
 @timeless.scenario
-async def test_a_bind_that_was_decided_against_is_decided_anew() -> None:
-    """Where nothing is on its way any more, a pod without a node may get another place."""
+async def test_a_bind_refused_for_its_revision_is_sent_again_at_once() -> None:
+    """That somebody labelled the pod meanwhile is no refusal: nobody hears of it, and the place stays."""
     stage = Stage()
     stage.writer.when_bound("p", Reply(CLOSED), Reply())
     stage.writer.when_looked_at("p", Reply(ports.Unbound()))
     stage.wait()
 
-    await stage.run(until=lambda: len(stage.teller.told) == 2)
+    await stage.run(until=lambda: stage.teller.told)
 
-    assert stage.teller.of("p") == ["failed: the bind did not take place", "placed on n1"]
+    (first, second), _ = stage.moments()
+    assert second - first < 0.05
+    assert stage.teller.of("p") == ["placed on n1"]
+
+
+@timeless.scenario
+async def test_a_pod_that_asks_for_something_else_is_decided_anew() -> None:
+    """The bind is not sent again, and the cards are free for whoever comes first."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(CLOSED), Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound(same=False)))
+    stage.wait("p")
+    stage.wait("rival", priority=-1)
+
+    await stage.run(until=lambda: stage.teller.of("p"))
+
+    assert stage.teller.of("p") == ["placed on n1"]
+    assert len(stage.writer.binds) == 2
+
+
+@timeless.scenario
+async def test_a_pod_that_is_changed_all_the_time_does_not_keep_its_cards() -> None:
+    """After a few tries within seconds its bind counts as refused, and others have their turn."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(CLOSED))
+    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
+    stage.wait("p", priority=1)
+    stage.wait("rival")
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("rival"))
+
+    assert stage.teller.of("p")[0] == "failed: conflict"
+    assert stage.writer.binds[-1].moment < 5
 
 
 @pytest.mark.parametrize(

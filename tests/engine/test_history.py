@@ -61,7 +61,7 @@ class Flight:
     answer: asyncio.Future[ports.Answer]
 
 
-class Wire:
+class Wire(hands.Lead):
     """The way to the server: binds stay under way until the history goes on with them."""
 
     def __init__(self, history: "History") -> None:

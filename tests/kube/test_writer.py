@@ -9,12 +9,12 @@ import pytest
 
 from berth_crds import allocation, names
 from berth_crds.client import api, connection, errors, resources, watch
-from berth_operator.engine import ports
+from berth_operator.engine import ledger, ports
 from berth_operator.kube import writer
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.translate import raw
 from kube.conftest import Noted, Wired
-from support import builders, clock, pods, stub
+from support import builders, clock, hands, pods, stub
 from testbed import cluster as clusters
 from testbed import ports as sockets
 
@@ -28,9 +28,26 @@ def yard(admin: api.Api, namespace: str) -> pods.Yard:
     return pods.Yard(admin, namespace)
 
 
-def hand(session: api.Api, *, leads: bool = True) -> writer.Writer:
+class Lead(hands.Lead):
+    """A lead that was perhaps lost, and knows how often it was doubted."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        self.led = leads
+        self.doubts = 0
+
+    def leads(self) -> bool:
+        """Whether the lead is ours."""
+        return self.led
+
+    def doubt(self) -> None:
+        """Count."""
+        self.doubts += 1
+
+
+def hand(session: api.Api, lead: Lead | None = None, book: ledger.Ledger | None = None) -> writer.Writer:
     """Make a writer of a term."""
-    return writer.Writer(session, term=TERM, leads=lambda: leads, clock=time.monotonic)
+    book = book or ledger.Ledger(time.monotonic)
+    return writer.Writer(session, book, lead or Lead(), term=TERM, clock=time.monotonic)
 
 
 def bound_by(session: api.Api, candidate: backlog.Candidate, *cards: decisions.Share) -> Any:
@@ -83,7 +100,7 @@ async def test_a_term_that_is_over_writes_nothing(session: Noted, yard: pods.Yar
     """Once the lead is in doubt no Binding leaves, and the pod is surely not bound by us."""
     candidate = await yard.create(pods.manifest("p", cards=1))
 
-    outcome = await hand(session, leads=False).bind(candidate, pods.placement(NODE, pods.CARD))
+    outcome = await hand(session, Lead(leads=False)).bind(candidate, pods.placement(NODE, pods.CARD))
 
     assert outcome == ports.Refused("the term is over")
     assert session.sent == []
@@ -141,7 +158,7 @@ async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obst
 
     assert isinstance(outcome, ports.Unknown)
     assert not outcome.open
-    assert looked == ports.Unbound()
+    assert isinstance(looked, ports.Unbound if obstacle else ports.Gone)
     await yard.patch("p", {"metadata": {"finalizers": None}})
 
 
@@ -208,7 +225,7 @@ async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard
 
     assert isinstance(outcome, ports.Unknown)
     assert outcome.open
-    assert await hand(wired.session).look(candidate) == ports.Unbound()
+    assert isinstance(await hand(wired.session).look(candidate), ports.Unbound)
 
 
 # ---------------------------------------------------------------- answers that a test can only make up
@@ -294,7 +311,7 @@ async def test_a_fence_that_is_out_of_date_is_told_once(
     now = clock.Clock()
 
     async with api.Api(made_up.link, agent="test") as session:
-        bound = writer.Writer(session, term=TERM, leads=lambda: True, clock=now)
+        bound = writer.Writer(session, ledger.Ledger(now), Lead(), term=TERM, clock=now)
         for _ in range(3):
             await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
         assert "berth-fence" not in caplog.text
@@ -343,7 +360,7 @@ def pod_as(**changes: Any) -> dict[str, Any]:
             ports.Refused("somebody else bound the pod to n"),
             id="bound by hand",
         ),
-        pytest.param(stub.thing(pod_as(spec={})), ports.Unbound(), id="not bound"),
+        pytest.param(stub.thing(pod_as(spec={})), ports.Unbound(same=False), id="not bound, and another one"),
         pytest.param(stub.thing(pod_as(metadata={"uid": "u-2"})), ports.Gone(), id="another one"),
         pytest.param(stub.status(404, "no such pod", reason="NotFound"), ports.Gone(), id="gone"),
     ],

@@ -30,7 +30,17 @@ class Call:
     moment: float
 
 
-class Writer:
+class Lead:
+    """A lead that nobody disputes."""
+
+    async def sure(self) -> None:
+        """Be sure."""
+
+    async def permit(self, uid: str) -> None:
+        """Permit everything."""
+
+
+class Writer(Lead):
     """Carries decisions out, in memory."""
 
     def __init__(self, clock: ports.Clock) -> None:

@@ -13,6 +13,7 @@ of them behind (see `processes`).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import secrets
@@ -113,6 +114,29 @@ class Cluster:
         self._stop("kube-apiserver")
         self._start_apiserver()
 
+    def another_apiserver(self, *, port: int, etcd_port: int) -> Callable[[], processes.Program]:
+        """Return what starts a second API server on the same data, and waits until it is ready."""
+        own = components.Ports(apiserver=port, etcd=etcd_port, etcd_peer=0)
+        site = dataclasses.replace(self._site, ports=own)
+        command = components.apiserver(
+            site,
+            serving=self._serving,
+            signing_key=self._signing_key,
+            extra=[*self._apiserver_args, f"--audit-log-path={self.directory / f'audit-{port}.log'}"],
+        )
+
+        def start() -> processes.Program:
+            name = f"kube-apiserver-{port}"
+            program = processes.start(name, command, log=self.directory / f"{name}.log")
+            waiting.until(
+                lambda: _answers(self._administrator(port), "/readyz") or not program.alive(),
+                what="the second API server to be ready",
+                seconds=READY_SECONDS,
+            )
+            return program
+
+        return start
+
     def expire_history(self) -> None:
         """Make the server answer 410 to every list and watch that wants to go on from an earlier revision.
 
@@ -141,6 +165,11 @@ class Cluster:
     def port(self) -> int:
         """The port of the API server on 127.0.0.1."""
         return self._site.ports.apiserver
+
+    @property
+    def etcd_port(self) -> int:
+        """The port of etcd on 127.0.0.1."""
+        return self._site.ports.etcd
 
     @property
     def server(self) -> str:
@@ -263,9 +292,12 @@ class Cluster:
         self._signing_key = self._authority.signing_key("service-accounts")
         self._admin = self._authority.client("testbed-admin", file="admin", group="system:masters")
         self._kubeconfig(self.admin_kubeconfig, self._admin)
+        self._api = self._administrator(self.port)
+
+    def _administrator(self, port: int) -> api.Api:
         tls = ssl.create_default_context(cafile=str(self.ca_file))
         tls.load_cert_chain(self._admin.certificate, self._admin.key)
-        self._api = api.Api(port=self.port, tls=tls)
+        return api.Api(port=port, tls=tls)
 
     def _reserve(self) -> components.Ports:
         reserved = [ports.Reservation() for _ in range(3)]

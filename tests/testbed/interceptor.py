@@ -43,7 +43,8 @@ PER_HOP: Final = {
     "transfer-encoding",
     "upgrade",
 }
-VERSION: Final = re.compile(rb'"metadata":\{"resourceVersion":"(\d+)"')
+VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
+VERSIONED: Final = frozenset({"list pods", "get pods", "patch pods/status"})
 LINGER_SECONDS: Final = 2.0
 ENOUGH: Final = 4096  # A list says its revision at its beginning.
 
@@ -62,6 +63,7 @@ class Deed(enum.StrEnum):
     LOSE = "reset after the server has acted"
     UNSURE = "answer 503 after the server has acted"
     TWICE = "send twice, answer with the second"
+    DETOUR = "forward to another server"
     CUT = "reset a watch in the middle"
     KILL_BEFORE = "kill the sender before forwarding"
     KILL_AFTER = "kill the sender before it hears the answer"
@@ -78,6 +80,7 @@ class Fault:
     deed: Deed = Deed.NOTHING
     seconds: float = 0.0
     gate: asyncio.Event | None = None
+    server: str = ""  # The URL of another server, if the request goes there.
 
 
 # After these the server never hears of the request.
@@ -94,7 +97,8 @@ class Record:
     call: calls.Call
     deed: Deed
     status: int = 0  # Zero while the server has not answered.
-    version: int = 0  # Of a list: the revision at which it was true.
+    version: int = 0  # Of a list: the revision at which it was true; of a pod, its own.
+    asked: bytes = b""  # How the request's body begins.
     text: str = ""  # Of a refusal: what the server said.
     moment: float = field(default_factory=time.monotonic)  # When it was seen.
 
@@ -213,6 +217,15 @@ class Interceptor:
         self.note()
         return len(live)
 
+    async def warm(self, server: str, count: int) -> None:
+        """Open connections to another server, for one that is frozen could not be connected to."""
+
+        async def ask() -> None:
+            async with self._session.get(f"{server}/version") as answer:
+                await answer.read()
+
+        await asyncio.gather(*(ask() for _ in range(count)))
+
     def note(self) -> None:
         """Remember that something bad was done just now."""
         self.last_fault = time.monotonic()
@@ -227,7 +240,7 @@ class Interceptor:
         call = calls.of(request.method, request.path, request.query)
         body = await request.read()
         fault = self.judge(call)
-        record = Record(call, fault.deed)
+        record = Record(call, fault.deed, asked=body[:ENOUGH])
         self.seen.append(record)
         asked = _Asked(request, body, record, fault)
         try:
@@ -246,7 +259,7 @@ class Interceptor:
         match fault.deed:
             case Deed.SLOW:
                 await asyncio.sleep(fault.seconds)
-            case Deed.HOLD if fault.gate is not None:
+            case Deed.HOLD | Deed.DETOUR if fault.gate is not None:
                 await fault.gate.wait()
                 await asyncio.sleep(fault.seconds)
             case Deed.DROP:
@@ -324,7 +337,8 @@ class Interceptor:
 
     @contextlib.asynccontextmanager
     async def _forward(self, asked: _Asked) -> AsyncIterator[aiohttp.ClientResponse]:
-        url = yarl.URL(self._target.server + asked.request.raw_path, encoded=True)
+        server = asked.fault.server or self._target.server
+        url = yarl.URL(server + asked.request.raw_path, encoded=True)
         async with self._session.request(
             asked.request.method,
             url,
@@ -343,7 +357,7 @@ class Interceptor:
 def _take_down(record: Record, answer: aiohttp.ClientResponse, body: bytes) -> None:
     """Keep what tests ask for of an answer."""
     record.status = answer.status
-    if record.call.verb == "list" and (found := VERSION.search(body[:ENOUGH])):
+    if record.call.kind in VERSIONED and (found := VERSION.search(body[:ENOUGH])):
         record.version = int(found[1])
     if answer.status >= http.HTTPStatus.BAD_REQUEST:
         with contextlib.suppress(ValueError, AttributeError):

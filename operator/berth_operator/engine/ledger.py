@@ -82,6 +82,22 @@ class Assumed:
     stale: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Revision:
+    """In which revision a pod without a node was last seen, as the API spells it and as a number."""
+
+    text: str
+    number: int
+
+    @classmethod
+    def of(cls, text: str) -> "Revision":
+        """Read a revision; one that is no number counts as newer than all others."""
+        return cls(text, int(text) if text.isascii() and text.isdecimal() else LATEST)
+
+
+LATEST: Final = 1 << 64
+
+
 class IllegalStep(Exception):
     """A hold was asked to do what its state does not allow."""
 
@@ -100,6 +116,7 @@ class Ledger:
         self._states: dict[str, State] = {}
         self.assumed: dict[str, Assumed] = {}
         self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
+        self.revisions: dict[str, Revision] = {}  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
         self._register = register.Register(voice)
 
@@ -194,9 +211,13 @@ class Ledger:
 
     # ------------------------------------------------------------ what events say of pods
 
-    def pod_waiting(self, candidate: backlog.Candidate, *, gated: bool) -> None:
+    def pod_waiting(self, candidate: backlog.Candidate, *, gated: bool, version: str = "") -> None:
         """A pod of ours asks to be placed; while our bind of it is under way this is old news."""
         uid = candidate.uid
+        if self.state(uid) is State.CONFIRMED:
+            # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
+            self.pod_over(uid)
+        self.revisions[uid] = Revision.of(version)
         sample = workload.sample(candidate.request, candidate.demand)
         if self.state(uid) is State.ASSUMED:
             self.picture.workload.see(uid, sample)
@@ -204,9 +225,6 @@ class Ledger:
             stale = known.stale or known.candidate != candidate
             self.assumed[uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
             return
-        if self.state(uid) is State.CONFIRMED:
-            # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
-            self.pod_over(uid)
         self.picture.workload.see(uid, sample)
         if gated:
             self._forget_waiting(uid)
@@ -217,6 +235,12 @@ class Ledger:
                 self._since[uid] = self._clock()
             self.waiting.push(candidate)
             self.wake.set()
+
+    def revised(self, uid: str, version: str) -> None:
+        """A pod without a node was read, or written by us, in a revision that is perhaps newer."""
+        known, found = self.revisions.get(uid), Revision.of(version)
+        if known is not None and found.number > known.number:
+            self.revisions[uid] = found
 
     def _forget_waiting(self, uid: str) -> None:
         self.waiting.remove(uid)
@@ -247,6 +271,7 @@ class Ledger:
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
+        self.revisions.pop(hold.uid, None)
         self._forget_waiting(hold.uid)
         self.assumed.pop(hold.uid, None)
         if known == hold:
@@ -265,6 +290,7 @@ class Ledger:
         """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
         self.picture.workload.forget(uid)
         self._register.go(uid)
+        self.revisions.pop(uid, None)
         self._forget_waiting(uid)
         if self.state(uid) is State.FREE:
             return

@@ -23,6 +23,7 @@ QUIET_SECONDS: Final = 0.001
 LONGEST_SECONDS: Final = 0.01
 AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
 LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried again later.
 TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
 
@@ -73,6 +74,7 @@ class Loop:
         while True:
             await self._news()
             await self._until_room()
+            await self._writer.sure()
             self.round()
 
     def round(self) -> None:
@@ -195,7 +197,8 @@ class Loop:
         finally:
             self._answered()
         if isinstance(outcome, ports.Unknown):
-            log.warning("%s: no clear answer to the bind: %s", candidate.title, outcome.message)
+            level = logging.WARNING if outcome.open else logging.DEBUG
+            log.log(level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message)
             outcome = await self._follow(candidate, placement, lost=outcome.open)
         self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
         self._conclude(candidate, placement, outcome)
@@ -206,6 +209,7 @@ class Loop:
         """Send a bind in its turn, unless its turn came too late; tell when it was sent, too."""
         async with self._slots:
             await self._pace.turn()
+            await self._permitted(candidate)
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
@@ -219,6 +223,11 @@ class Loop:
                 self._notes.failed()
                 return sent, ports.Unknown(str(error) or type(error).__name__)
 
+    async def _permitted(self, candidate: backlog.Candidate) -> None:
+        """Wait until nothing speaks against sending a bind but, perhaps, what has changed meanwhile."""
+        await self._writer.sure()
+        await self._writer.permit(candidate.uid)
+
     async def _follow(
         self, candidate: backlog.Candidate, placement: decisions.Placement, *, lost: bool
     ) -> ports.Outcome:
@@ -227,17 +236,22 @@ class Loop:
         That the pod has no node proves nothing then: what is on its way may arrive at any time, and is valid
         for as long as we lead. So its cards are given to nobody else, and the same bind is sent again until
         the pod has its place, is somebody else's, or is gone: whichever copy arrives, these are its cards.
+        A bind that the server refused for the pod's revision alone is sent again at once, too.
         """
         # The server counts from when the bind reached it, which may have been only just now.
         await asyncio.sleep(self._limits.bind_deadline if lost else 0.0)
         for attempt in itertools.count():
             seen = self._seen(candidate, placement) or await self._look(candidate)
             if isinstance(seen, ports.Unbound):
-                if not lost:
-                    return ports.Refused("the bind did not take place")
+                if not lost and not seen.same:
+                    await asyncio.sleep(LOOK_SECONDS[0])  # The watch will soon tell what it asks for now.
+                    return ports.Unsent()
                 _, answer = await self._send(candidate, placement, again=True)
                 if isinstance(answer, ports.Bound | ports.Gone):
                     return answer
+                lost = lost or _may_arrive(answer)
+                if not lost and (attempt >= REVISIONS_TRIED or not isinstance(answer, ports.Unknown)):
+                    return _refusal(answer)
                 self._heed(candidate, answer, attempt)
             elif isinstance(seen, ports.Unknown):
                 self._heed(candidate, seen, attempt)
@@ -310,3 +324,13 @@ class Loop:
             self._book.forget(candidate.uid, refused=isinstance(outcome, ports.Refused))
             if isinstance(outcome, ports.Refused):
                 self._fail(candidate, outcome.message)
+
+
+def _may_arrive(answer: ports.Outcome) -> bool:
+    """Whether a bind may yet be carried out, because nobody has answered it."""
+    return isinstance(answer, ports.Unknown) and answer.open
+
+
+def _refusal(answer: ports.Outcome) -> ports.Outcome:
+    """Return what an answer means for a bind that surely was not carried out."""
+    return ports.Refused(answer.message) if isinstance(answer, ports.Unknown) else answer

@@ -52,7 +52,9 @@ class Unsent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unbound:
-    """A look found the pod, and it has no node."""
+    """A look found the pod, and it has no node; `same` says that it still asks for what was decided."""
+
+    same: bool = True
 
 
 Seen = Bound | Refused | Gone | Unbound | Unknown
@@ -62,6 +64,12 @@ Outcome = Answer | Unsent
 
 class Writer(Protocol):
     """Who carries decisions out."""
+
+    async def sure(self) -> None:
+        """Wait until the lead and the picture are sure, which they are not after an outage of the server."""
+
+    async def permit(self, uid: str) -> None:
+        """Wait until a bind of this pod may be sent."""
 
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Answer:
         """Send one Binding."""

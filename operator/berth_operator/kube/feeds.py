@@ -45,7 +45,7 @@ class PodSink:
         match pods.view(thing):
             case pods.Waiting(candidate, gated):
                 self._teller.saw(thing)
-                self._book.pod_waiting(candidate, gated=gated)
+                self._book.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.Bound(hold, fault, teaches, nameless):
                 self._teller.done(hold.uid)
                 self._report(hold.uid, hold.title, fault)
@@ -255,6 +255,12 @@ class Feeds:
         *others, pods_ = self._all
         await asyncio.gather(*(one.catch_up() for one in others))
         await pods_.catch_up()
+
+    async def reach_pods(self, version: str) -> None:
+        """Wait until everything that became of pods up to a revision is in the ledger."""
+        *_, pods_ = self._all
+        if version:
+            await pods_.reach(version)
 
     async def mend(self, ghosts: Iterable[str] = ()) -> None:
         """Read everything anew, tell also what has not changed, and forget of these pods those that are gone.

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import vocabulary
+from berth_crds import vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import pace
@@ -54,12 +54,26 @@ class Shown:
     verdict: Verdict | None
 
 
+class Written(wire.Struct, frozen=True):
+    """A pod as it was written, of which only the revision matters."""
+
+    metadata: wire.Meta = wire.Meta()
+
+
 class Teller:
     """Writes verdicts and posts Events."""
 
     def __init__(
-        self, session: api.Api, notes: events.Events, rhythm: pace.Pace, *, wall: Callable[[], dt.datetime]
+        self,
+        session: api.Api,
+        notes: events.Events,
+        rhythm: pace.Pace,
+        *,
+        wall: Callable[[], dt.datetime],
+        revised: Callable[[str, str], None] = lambda _uid, _version: None,
     ) -> None:
+        """Remember who is told, by uid, in which revision a pod is that was written: `revised`."""
+        self._revised = revised
         self._session = session
         self._notes = notes
         self._rhythm = rhythm
@@ -79,6 +93,11 @@ class Teller:
         if uid in self._stuck:
             self._stuck.discard(uid)
             self._news.set()
+
+    def verdict(self, uid: str) -> Verdict | None:
+        """Return the verdict that a waiting pod shows now, if any."""
+        shown = self._shown.get(uid)
+        return shown.verdict if shown is not None else None
 
     def done(self, uid: str) -> None:
         """Forget a pod that waits no more."""
@@ -195,12 +214,13 @@ class Teller:
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
         self._sent[uid] = verdict
         try:
-            await self._session.send(
+            answer = await self._session.send(
                 "PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH
             )
         finally:
             del self._sent[uid]
         self._drop(uid, verdict)
+        self._revised(uid, api.decode(answer, Written, path=path).metadata.resource_version)
         if (now := self._shown.get(uid)) is not None and now == shown:
             self._shown[uid] = Shown(shown.version, verdict)
 

@@ -1,22 +1,22 @@
 """The writer: one Binding for each placement, and a look at the pod when the answer is unclear.
 
-The Binding carries the node, the pod's uid as a precondition, every annotation of the
-answer and the label that the fence selects by, so that all of it is one revision in
-etcd and `patch pods` is never needed.
+The Binding carries the node, every annotation of the answer and the label that the fence
+selects by, so that all of it is one revision in etcd and `patch pods` is never needed. The
+pod's uid and its revision are preconditions, which etcd itself compares: a bind that
+arrives late, at a server whose copy of the Lease is old, is void once the pod has changed.
 """
 
 import logging
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from berth_crds import allocation, names
 from berth_crds.client import api, errors, resources
-from berth_operator.engine import ports
+from berth_operator.engine import ledger, ports
 from berth_operator.scheduling import backlog, decisions
-from berth_operator.translate import raw
+from berth_operator.translate import pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -24,25 +24,48 @@ SERVER_SECONDS: Final = 3  # The server gives a bind up after this long, so that
 CLIENT_SECONDS: Final = 4.0
 FENCE: Final = "ValidatingAdmissionPolicy 'berth-fence'"
 FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within moments.
+DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.Astray)
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much, or for none.
+
+
+class Lead(Protocol):
+    """Who knows whether we lead, and for which pods we have said that we do."""
+
+    def leads(self) -> bool:
+        """Whether the lead is surely still ours."""
+
+    def doubt(self) -> None:
+        """Hear that the server did not answer as one that is well."""
+
+    async def sure(self) -> None:
+        """Wait until the lead and the picture are sure."""
+
+    async def permit(self, uid: str) -> None:
+        """Wait until the Lease declares that a bind of this pod may be under way."""
 
 
 class Writer:
     """Carries decisions out under one term, and only while that lasts."""
 
-    def __init__(self, session: api.Api, *, term: str, leads: Callable[[], bool], clock: ports.Clock) -> None:
+    def __init__(
+        self, session: api.Api, book: ledger.Ledger, lead: Lead, *, term: str, clock: ports.Clock
+    ) -> None:
         self._session = session
+        self._book = book
+        self._lead = lead
         self._term = term
-        self._leads = leads
         self._clock = clock
         self._fenced_since: float | None = None
+        self.sure, self.permit = lead.sure, lead.permit
 
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding and tell what became of it."""
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
-        body = msgspec.json.encode(binding(candidate, placement, term=self._term))
+        known = self._book.revisions.get(candidate.uid)
+        version = known.text if known is not None else ""
+        body = msgspec.json.encode(binding(candidate, placement, term=self._term, version=version))
         params = {"timeout": f"{SERVER_SECONDS}s"}
-        if not self._leads():
+        if not self._lead.leads():
             # A process that was stopped for a while must not go on where it was when it wakes up.
             return ports.Refused("the term is over")
         try:
@@ -50,6 +73,8 @@ class Writer:
         except errors.ClientError as error:
             if isinstance(error, errors.Forbidden) and FENCE in error.message:
                 self._fenced()
+            if isinstance(error, DOUBTFUL):
+                self._lead.doubt()
             return outcome(error)
         self._fenced_since = None
         return ports.Bound()
@@ -82,10 +107,17 @@ class Writer:
         if pod.metadata.uid != candidate.uid:
             return ports.Gone()
         if not pod.spec.node_name:
-            return ports.Unbound()
+            return self._unbound(pod, candidate)
         if pod.metadata.annotations.get(names.TERM) != self._term:
             return ports.Refused(f"somebody else bound the pod to {pod.spec.node_name}")
         return ports.Bound()
+
+    def _unbound(self, pod: raw.Pod, candidate: backlog.Candidate) -> ports.Seen:
+        """Tell of a pod without a node; the server binds none that is being deleted."""
+        if pod.metadata.deletion_timestamp:
+            return ports.Gone()
+        self._book.revised(pod.metadata.uid, pod.metadata.resource_version)
+        return ports.Unbound(same=pods.candidate(pod) == candidate)
 
 
 def outcome(error: errors.ClientError) -> ports.Answer:
@@ -112,8 +144,10 @@ def outcome(error: errors.ClientError) -> ports.Answer:
             return ports.Refused(str(error))
 
 
-def binding(candidate: backlog.Candidate, placement: decisions.Placement, *, term: str) -> dict[str, Any]:
-    """Make the Binding that says everything at once."""
+def binding(
+    candidate: backlog.Candidate, placement: decisions.Placement, *, term: str, version: str = ""
+) -> dict[str, Any]:
+    """Make the Binding that says everything at once; `version` is the pod's revision, if that is known."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -121,6 +155,7 @@ def binding(candidate: backlog.Candidate, placement: decisions.Placement, *, ter
             "name": candidate.name,
             "namespace": candidate.namespace,
             "uid": candidate.uid,
+            **({"resourceVersion": version} if version else {}),
             "labels": {names.FENCED_LABEL: "true"},
             "annotations": annotations(placement, term=term),
         },

@@ -12,7 +12,7 @@ import collections
 import dataclasses
 import enum
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, TypeVar
 
 from berth_operator.scheduling import decisions
@@ -126,6 +126,10 @@ class Backlog:
     def each(self) -> Iterable[Entry]:
         """Go through all pods, in the order in which they would be taken."""
         return sorted(self._entries.values(), key=lambda entry: entry.order)
+
+    def entries(self) -> Collection[Entry]:
+        """Give all pods, in no order."""
+        return self._entries.values()
 
     def standings(self, now: float) -> dict[Standing, int]:
         """Count the pods by how they stand."""

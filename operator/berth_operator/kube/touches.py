@@ -1,0 +1,127 @@
+"""Voids the binds that an earlier leader may have under way, by changing their pods.
+
+A bind names the revision of its pod, and etcd refuses it once that is another. So a new
+leader changes each pod that the one before had declared, before it gives away a card: the
+time of the last probe in the condition PodScheduled, of which nobody takes notice. A pod
+that shows no condition yet is given one. A pod that was changed by somebody else meanwhile
+needs no other change; if that was a bind, the new leader has to know of it first.
+"""
+
+import asyncio
+import datetime as dt
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from berth_crds import vocabulary
+from berth_crds.client import api, errors, history, lease, resources
+from berth_operator.engine import declaration, ledger
+from berth_operator.kube import tellers
+from berth_operator.scheduling import backlog
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 32
+PAUSE_SECONDS: Final = (0.1, 0.2, 0.5, 1.0)
+REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.Malformed)
+REFUSALS_HEEDED: Final = 20  # A pod that nobody may change must not keep all others from their cards.
+REASON: Final = "LeaderChanged"
+MESSAGE: Final = "A new leader of Berth has taken over and decides anew."
+
+
+class Touches:
+    """Changes pods that wait."""
+
+    def __init__(
+        self,
+        session: api.Api,
+        book: ledger.Ledger,
+        *,
+        shown: Callable[[str], tellers.Verdict | None],
+        wall: Callable[[], dt.datetime],
+    ) -> None:
+        self._session = session
+        self._book = book
+        self._shown = shown
+        self._wall = wall
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def void(self, declared: declaration.Declaration) -> str:
+        """Change all pods that wait and were declared; return the newest revision that came of it."""
+        revisions = self._book.revisions
+        due = [
+            (entry.candidate, revisions[entry.candidate.uid].text)
+            for entry in self._book.waiting.entries()
+            if declared.covers(entry.candidate.uid, revisions[entry.candidate.uid].number)
+        ]
+        if due:
+            log.info(
+                "%d pods are changed, so that no bind of an earlier leader can arrive any more", len(due)
+            )
+        versions = await asyncio.gather(*(self._touch(candidate, before) for candidate, before in due))
+        return max(versions, key=lambda one: history.revision(one) or 0, default="")
+
+    async def _touch(self, candidate: backlog.Candidate, before: str) -> str:
+        """Change one pod, whatever it takes; return its revision then, nothing if it is gone."""
+        async with self._turns:
+            for attempt in itertools.count():
+                pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
+                try:
+                    version = await self._changed(candidate, before, attempt)
+                    if version != before:
+                        return version
+                except errors.ClientError as error:
+                    pause = max(pause, getattr(error, "retry_after", None) or 0.0)
+                    if isinstance(error, REFUSALS) and attempt >= REFUSALS_HEEDED:
+                        log.warning(
+                            "%s cannot be changed, so a late bind may arrive: %s", candidate.title, error
+                        )
+                        return ""
+                await asyncio.sleep(pause)
+        raise AssertionError("counting does not end")
+
+    async def _changed(self, candidate: backlog.Candidate, before: str, attempt: int) -> str:
+        """Change a pod unless that is another by now; return its revision, nothing if it is gone."""
+        try:
+            try:
+                return await self._write(candidate, before, attempt)
+            except errors.Conflict:
+                return await self._read(candidate)
+        except errors.Astray:
+            raise  # Taken for the pod's end, it would leave a bind of it in force.
+        except errors.NotFound:
+            return ""
+
+    async def _read(self, candidate: backlog.Candidate) -> str:
+        where = candidate.namespace
+        found = await self._session.get(resources.PODS, candidate.name, into=tellers.Written, namespace=where)
+        return found.metadata.resource_version
+
+    async def _write(self, candidate: backlog.Candidate, before: str, attempt: int) -> str:
+        # Another second in each attempt: what changes nothing is not written at all.
+        moment = lease.second(self._wall() + dt.timedelta(seconds=attempt))
+        path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
+        thing = touch(candidate, self._shown(candidate.uid), before=before, moment=moment)
+        answer = await self._session.send(
+            "PATCH", path, body=msgspec.json.encode(thing), content=api.STRATEGIC_PATCH
+        )
+        version = api.decode(answer, tellers.Written, path=path).metadata.resource_version
+        if not version:
+            raise errors.Unreachable(f"{path}: the answer names no revision", ambiguous=True)
+        return version
+
+
+def touch(
+    candidate: backlog.Candidate, shown: tellers.Verdict | None, *, before: str, moment: str
+) -> dict[str, Any]:
+    """Make the patch that changes a pod, good for one revision of it, without changing what it says."""
+    condition = {"type": tellers.SCHEDULED, "status": str(vocabulary.Truth.FALSE), "lastProbeTime": moment}
+    if shown is None:
+        condition |= {"reason": REASON, "message": MESSAGE, "lastTransitionTime": moment}
+    return {
+        "metadata": {"uid": candidate.uid, "resourceVersion": before},
+        "status": {"conditions": [condition]},
+    }

@@ -1,0 +1,20 @@
+"""Behind several API servers an old leader's binds may be late by any time: none is carried out (I1, I7)."""
+
+import functools
+
+import pytest
+
+from e2e import scenarios
+from e2e.stage import Stage
+from e2e.test_chaos import play
+from testbed.interceptor import Deed
+
+
+@pytest.mark.slow
+async def test_a_bind_that_a_second_server_carries_out_late_is_void(stage: Stage) -> None:
+    """It was frozen with the binds in its connections, and its copy of the Lease is old."""
+    on = await play(stage, functools.partial(scenarios.two_servers, how="frozen"))
+
+    late = [one for seat in on.seats for one in seat.wire.seen if one.deed is Deed.DETOUR]
+    assert len(late) >= 32
+    assert {one.status for one in late} <= {0, 403, 409, 500, 503, 504}

@@ -1,0 +1,218 @@
+"""No bind is sent that the Lease does not declare, whatever becomes of the writes of the Lease."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from berth_operator.engine import declaration, declarer, ledger
+from berth_operator.engine.declaration import Declaration
+from berth_operator.scheduling import decisions
+from engine import books
+from support import timeless
+
+
+class Lease:
+    """A Lease whose writes take as long as a test wants."""
+
+    def __init__(self) -> None:
+        self.written: list[Declaration] = []
+        self.open: list[asyncio.Future[None]] = []
+        self.slow = False
+
+    async def write(self, text: str) -> None:
+        """Take a declaration, at once or when the test says so."""
+        self.written.append(declaration.decode(text))
+        if self.slow:
+            self.open.append(asyncio.get_running_loop().create_future())
+            await self.open[-1]
+
+    def answer(self) -> None:
+        """Confirm the write that is under way."""
+        self.open.pop().set_result(None)
+
+
+@dataclasses.dataclass
+class Scene:
+    """A ledger of one node, the Lease, and what keeps that ahead of the binds."""
+
+    book: ledger.Ledger
+    lease: Lease
+    declarer: declarer.Declarer
+
+
+async def scene(*versions: str) -> Scene:
+    """Give a scene in which the leader has declared for pods in these revisions, that wait."""
+    book, lease = books.of(cards=64), Lease()
+    for at, version in enumerate(versions):
+        books.wait(book, f"p{at}", version=version)
+    made = Scene(book, lease, declarer.Declarer(book, lease.write))
+    await made.declarer.declare()
+    return made
+
+
+@timeless.scenario
+async def test_the_first_declaration_names_what_waits() -> None:
+    """What comes first in the backlog is named, and all that is newer than what is known is covered."""
+    on = await scene("5", "9")
+
+    await on.declarer.permit("uid-p0")
+
+    assert on.lease.written == [Declaration(9, frozenset({"uid-p0", "uid-p1"}))]
+
+
+@timeless.scenario
+async def test_a_new_pod_costs_no_write() -> None:
+    """It has a revision that is newer than any that was known."""
+    on = await scene("5")
+    books.wait(on.book, "new", version="10")
+
+    await on.declarer.permit("uid-new")
+
+    assert len(on.lease.written) == 1
+
+
+@timeless.scenario
+async def test_one_write_serves_all_that_wait_for_it() -> None:
+    """Pods that are older and were not named wait for one write together."""
+    on = await scene("100")
+    for at in range(50):
+        books.wait(on.book, f"old{at}", version=str(at))
+
+    await asyncio.gather(*(on.declarer.permit(f"uid-old{at}") for at in range(50)))
+
+    assert len(on.lease.written) == 2
+    assert {f"uid-old{at}" for at in range(50)} <= on.lease.written[1].uids
+
+
+@timeless.scenario
+async def test_what_comes_soon_is_named_ahead() -> None:
+    """The first in order are named, whoever asked; binds under way stay named."""
+    on = await scene("100")
+    bind = books.assume(on.book, "p0")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(declarer, "NAMED_AHEAD", 2)
+        for at in range(5):
+            books.wait(on.book, f"old{at}", version=str(at), priority=-at)
+        await on.declarer.permit("uid-old4")
+
+    assert on.lease.written[1].uids == {bind.uid, "uid-old0", "uid-old1", "uid-old4"}
+
+
+@timeless.scenario
+async def test_while_a_write_is_under_way_both_declarations_count() -> None:
+    """The narrower one may be in force already, or never come to be."""
+    on = await scene("100")
+    on.lease.slow = True
+    books.wait(on.book, "old", version="3")
+    waiting = asyncio.create_task(on.declarer.permit("uid-old"))
+    await timeless.passing(0.01)
+    books.wait(on.book, "between", version="101")
+    books.wait(on.book, "p0", version="102")
+
+    later = asyncio.create_task(on.declarer.permit("uid-between"))
+    await timeless.passing(0.01)
+    covered = later.done()
+    on.lease.answer()
+    await waiting
+
+    assert covered, "it is newer than both revisions"
+    assert not on.lease.open
+
+
+@timeless.scenario
+async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
+    """A new leader has to change all that is covered, so that is kept small."""
+    on = await scene("5")
+    for at in range(declarer.MOST_COVERED + 1):
+        books.wait(on.book, f"new{at}", version=str(10 + at))
+
+    async with timeless.beside(on.declarer.run()):
+        await timeless.passing(2.5)
+
+    assert [one.after for one in on.lease.written] == [5, 10 + declarer.MOST_COVERED]
+    assert len(on.lease.written[1].uids) == declarer.NAMED_AHEAD
+
+
+@timeless.scenario
+async def test_a_pod_that_is_gone_needs_no_permission() -> None:
+    """Nobody waits for ever for a pod that will never be bound."""
+    on = await scene("5")
+    on.lease.slow = True
+    books.wait(on.book, "old", version="3")
+    waiting = asyncio.create_task(on.declarer.permit("uid-old"))
+    await timeless.passing(0.01)
+
+    on.book.pod_over("uid-old")
+    on.lease.answer()
+
+    await asyncio.wait_for(waiting, 1)
+
+
+PODS = st.integers(0, 3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("asks"), PODS),
+        st.tuples(st.just("answer"), PODS),
+        st.tuples(st.sampled_from(["comes", "is told", "time"]), PODS),
+    ),
+    min_size=3,
+    max_size=30,
+)
+
+
+@settings(max_examples=300)
+@example([("asks", 0), ("asks", 2), ("asks", 1)], 1)
+@given(STEPS, st.integers(1, 2))
+def test_whatever_is_in_force_covers_every_bind(steps: list[tuple[str, int]], ahead: int) -> None:
+    """A pod that was permitted and has no answer yet is covered by what was written last, and before."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(declarer, "NAMED_AHEAD", ahead)
+        patched.setattr(declarer, "MOST_COVERED", 2)
+        timeless.scenario(_history)(steps)
+
+
+async def _history(steps: list[tuple[str, int]]) -> None:
+    on = await scene(*map(str, range(1, 5)))
+    on.lease.slow = True
+    version = 4
+    asked: dict[str, asyncio.Task[None]] = {}
+    async with timeless.beside(on.declarer.run()):
+        for what, at in steps:
+            version += 1
+            uid = f"uid-p{at}"
+            match what:
+                case "comes" if uid not in on.book.assumed:
+                    books.wait(on.book, f"p{at}", version=str(version))
+                case "asks" if uid in on.book.waiting and uid not in asked and _fits(on.book, uid):
+                    asked[uid] = asyncio.create_task(on.declarer.permit(uid))
+                case "is told" if uid in asked and asked[uid].done():
+                    on.book.pod_over(uid)
+                    del asked[uid]
+                case "answer" if on.lease.open:
+                    on.lease.answer()
+                case "time":
+                    await timeless.passing(1.1)
+            await timeless.passing(0.0)
+            _check(on, [uid for uid, task in asked.items() if task.done()])
+        for task in asked.values():
+            task.cancel()
+
+
+def _fits(book: ledger.Ledger, uid: str) -> bool:
+    """Assume a pod, as a round does before its bind asks for permission."""
+    for answer in books.decide(book):
+        if answer.uid == uid and isinstance(answer, decisions.Bind):
+            book.assume(answer)
+            return True
+    return False
+
+
+def _check(on: Scene, sent: list[str]) -> None:
+    """Whatever the Lease may say now covers all binds that may be under way."""
+    in_force = on.lease.written[-2:] if on.lease.open else on.lease.written[-1:]
+    for uid in sent:
+        revision = on.book.revisions[uid]
+        assert all(one.covers(uid, revision.number) for one in in_force), (uid, revision, in_force)

@@ -1,0 +1,55 @@
+"""A bind is good for one revision of its pod, and a look makes it good again."""
+
+import time
+
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api
+from berth_operator.engine import ledger, ports
+from berth_operator.scheduling import backlog
+from berth_operator.translate import pods as reading
+from berth_operator.translate import raw
+from kube.conftest import Noted
+from kube.test_writer import NODE, hand
+from support import pods
+
+
+@pytest.fixture
+def yard(admin: api.Api, namespace: str) -> pods.Yard:
+    """Lend a namespace for pods."""
+    return pods.Yard(admin, namespace)
+
+
+def expecting(pod: raw.Pod) -> tuple[backlog.Candidate, ledger.Ledger]:
+    """Make a ledger in which this pod waits, and give the pod as it is decided on."""
+    book, candidate = ledger.Ledger(time.monotonic), reading.candidate(pod)
+    book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
+    return candidate, book
+
+
+async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) -> None:
+    """A pod that was changed after it was decided on is not bound by that; a look makes it good again."""
+    await yard.create(pods.manifest("p", cards=1))
+    candidate, book = expecting(await yard.read("p"))
+    await yard.patch("p", {"metadata": {"labels": {"x": "y"}}})
+    bound = hand(session, book=book)
+
+    refused = await bound.bind(candidate, pods.placement(NODE, pods.CARD))
+    looked = await bound.look(candidate)
+    again = await bound.bind(candidate, pods.placement(NODE, pods.CARD))
+
+    assert isinstance(refused, ports.Unknown)
+    assert not refused.open
+    assert "Precondition failed" in refused.message
+    assert looked == ports.Unbound(same=True)
+    assert again == ports.Bound()
+
+
+async def test_a_look_finds_out_that_the_pod_asks_for_something_else(session: Noted, yard: pods.Yard) -> None:
+    """What was decided is not right for it any more."""
+    await yard.create(pods.manifest("p", cards=1))
+    candidate, book = expecting(await yard.read("p"))
+    await yard.patch("p", {"metadata": {"annotations": {names.MODEL: "t4"}}})
+
+    assert await hand(session, book=book).look(candidate) == ports.Unbound(same=False)
