@@ -45,7 +45,7 @@ class Crowd:
         self._waiting = waiting
         self._task: asyncio.Task[None] | None = None
         self._lasting: list[str] = []
-        self._misfits = 0
+        self._misfits = self._count = 0
         self.made: set[str] = set()
         self.last = 0.0  # When the last pod was made.
 
@@ -74,7 +74,8 @@ class Crowd:
 
     async def burst(self, count: int) -> list[str]:
         """Make some pods at once, most of which will finish; give their names."""
-        made = [self._any(f"c{len(self.made) + at}") for at in range(count)]
+        made = [self._any(f"c{self._count + at}") for at in range(count)]
+        self._count += count
         await self._make(*made)
         return [one["metadata"]["name"] for one in made]
 

@@ -13,7 +13,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -173,11 +173,13 @@ class Rig:
 
     # ------------------------------------------------------------ who plays
 
-    async def start(self, count: int, *envs: Mapping[str, str], deciding: bool = True) -> None:
+    async def start(
+        self, count: int, *envs: Mapping[str, str], deciding: bool = True, flags: Sequence[str] = ()
+    ) -> None:
         """Start some replicas, and wait until one of them decides."""
         for number in range(count):
             env = envs[number] if envs else None
-            seat = Seat(self, number, *self._flags, env=env)
+            seat = Seat(self, number, *self._flags, *flags, env=env)
             self.seats.append(await self._close.enter_async_context(seat))
         if deciding:
             await self.deciding()
@@ -242,6 +244,14 @@ class Rig:
             await self.stage.admin.send("PATCH", path, body=UNJUDGED, content=api.MERGE_PATCH)
         if "patch pods/status" in wanted:
             await self.crowd.misfit()
+
+    @contextlib.asynccontextmanager
+    async def another_history(self) -> AsyncIterator[None]:
+        """Let the block take the server's data back to an earlier state: what was after that never was."""
+        async with self.witness.looking_away():
+            yield
+        self.seats[0].wire.note()
+        self.crowd.made = {one["metadata"]["name"] for one in self.witness.pods.values()}
 
     # ------------------------------------------------------------ the end
 

@@ -28,6 +28,9 @@ FENCE: Final = "not of the term"
 RIVALS_SECONDS: Final = 8.0  # Pods that hold the cards until the late binds have arrived.
 LATE_SECONDS: Final = 6.0
 CREATED: Final = 201
+RESTORED_SECONDS: Final = 40.0  # The server is not ready for some of them.
+# With these a leader outlives the time in which the server is away.
+LASTING: Final = ("--lease-duration", "20", "--renew-deadline", "15", "--retry-period", "1")
 TAKEOVER_SECONDS: Final = 40.0  # A Lease, a retry and the wait, on a machine that is busy with other things.
 
 Story = Callable[[rig.Rig], Awaitable[None]]
@@ -357,6 +360,22 @@ async def every_answer(on: rig.Rig) -> None:
         await on.carry_out(deck)
 
 
+async def restored(on: rig.Rig) -> None:
+    """The server's data are taken back to an older copy while pods come and go, and nobody says so."""
+    await on.start(2, flags=LASTING if on.chance.random() < 0.5 else ())
+    await on.deciding()
+    cluster = on.stage.cluster
+    async with on.crowd.coming():
+        await asyncio.sleep(on.chance.uniform(1.0, 3.0))
+        copy = await asyncio.to_thread(cluster.copy_etcd)
+        await asyncio.sleep(on.chance.uniform(0.5, 4.0))
+    async with on.another_history():
+        await asyncio.to_thread(cluster.restore_etcd, copy)
+    on.within = RESTORED_SECONDS
+    async with on.crowd.coming():
+        await asyncio.sleep(on.chance.uniform(1.0, 4.0))
+
+
 # ---------------------------------------------------------------- in good order
 
 
@@ -386,5 +405,6 @@ SCENARIOS: Final[Mapping[str, Story]] = {
     "watches": watches,
     "answers": answers,
     "every-answer": every_answer,
+    "restored": restored,
     "retires": retires,
 }

@@ -65,6 +65,12 @@ async def test_binds_that_race_the_change_of_leader_are_all_seen(stage: Stage) -
 
 
 @pytest.mark.slow
+async def test_a_restored_etcd_is_found_out(stage: Stage) -> None:
+    """What was decided after the copy never was; nobody is told, and no card is given twice by that."""
+    await play(stage, scenarios.restored)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["watches", "every-answer"])
 async def test_a_bad_wire_is_outlived(stage: Stage, name: str) -> None:
     """Watches that are reset, answers that are lost or doubled: pods are bound all the same, and once."""

@@ -230,3 +230,34 @@ async def test_time_is_watched() -> None:
         await timeless.until(lambda: row.silent)
 
     assert GRACE < now() <= GRACE + watchdog.INTERVAL_SECONDS + 0.01
+
+
+# ---------------------------------------------------------------- after a restore
+
+
+def test_after_a_restore_only_a_renewal_counts(scene: Scene) -> None:
+    """The Lease that comes back is an old one, and so may be the verdicts in the Device."""
+    scene.device()
+    scene.lease("10:00:00")
+    scene.lease("10:00:10", after=10.0)
+
+    scene.dog.restored()
+    at_once = scene.silent
+    scene.lease("09:59:50")
+    listed = scene.silent
+    scene.lease("10:00:20", after=5.0)
+
+    assert (at_once, listed, scene.silent) == (True, True, False)
+
+
+def test_a_restore_resurrects_no_dead_agent(scene: Scene) -> None:
+    """That its Lease says something else than before is no sign of life."""
+    scene.device()
+    scene.lease("10:00:10")
+    scene.pass_(100.0)
+
+    scene.dog.restored()
+    scene.lease("09:00:00")
+    scene.pass_(1.0)
+
+    assert scene.silent

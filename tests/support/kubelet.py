@@ -65,6 +65,7 @@ BOUND_PODS = (
 )
 WATCH_SECONDS = 300
 RETRY_SECONDS = 0.2
+MOST_REFUSALS = 25
 CONNECTIONS = 32
 LONGEST_LINE = 1 << 22  # A watch event is one line, and aiohttp gives up at 64 KiB unless told otherwise.
 
@@ -197,6 +198,8 @@ class Kubelets:
             answer = await response.json()
         pods = answer["items"]
         self._forget({*self._lives, *self._ends} - {pod["metadata"]["uid"] for pod in pods})
+        # What had ended before may be there again: the server's data may have been restored.
+        self._forget([uid for uid, life in self._lives.items() if life.done()])
         for pod in pods:
             self._attend(pod)
         return str(answer["metadata"]["resourceVersion"])
@@ -276,11 +279,21 @@ class Kubelets:
     # Asking.
 
     async def _insist(self, method: str, path: str, body: Raw | None = None) -> None:
-        """Send a request until the server has decided on it."""
+        """Send a request until the server has decided on it.
+
+        A server that has just started knows no roles yet, so a refusal counts only when it lasts.
+        """
+        refusals = 0
         while True:
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            try:
                 if await self._settled(method, path, body):
                     return
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            except Refused:
+                refusals += 1
+                if refusals > MOST_REFUSALS:
+                    raise
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _settled(self, method: str, path: str, body: Raw | None) -> bool:

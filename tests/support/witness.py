@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -71,6 +71,10 @@ class Books:
     def __init__(self, cards: Cards) -> None:
         self.cards = dict(cards)
         self.complaints: list[str] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all that was seen, but not what was wrong with it."""
         self.binds: list[Bind] = []
         self.revisions: list[tuple[int, str, str]] = []
         self.pods: dict[str, Raw] = {}
@@ -116,7 +120,8 @@ class Books:
         self._everything[uid] = held
         self.binds.append(Bind(revision, title, node, words.get(names.TERM, "")))
         self._order(self.binds[-1])
-        self._charge(uid, revision, held)
+        if pod["status"].get("phase") not in FINISHED:
+            self._charge(uid, revision, held)
 
     def _shares(self, revision: int, pod: Raw, words: Mapping[str, str]) -> dict[str, tuple[int, int]]:
         title, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
@@ -225,21 +230,39 @@ class Witness(Books):
             timeout=aiohttp.ClientTimeout(total=None),
             read_bufsize=LONGEST_LINE,
         )
+        await self._begin()
+        return self
+
+    async def _begin(self) -> None:
         async with self._session.get(self._path) as answer:
             listed = await answer.json()
+        known = len(self.complaints)
         for pod in listed["items"]:
             self.take("ADDED", pod)
+        # In which order terms have bound what is there already shows in no list.
+        self._terms.clear()
+        self.complaints[known:] = [one for one in self.complaints[known:] if "I7" not in one]
         self._version = listed["metadata"]["resourceVersion"]
         self._task = asyncio.create_task(self._follow())
-        return self
+
+    @contextlib.asynccontextmanager
+    async def looking_away(self) -> AsyncIterator[None]:
+        """See nothing during the block, in which the history is another one, and begin anew after it."""
+        await self._end()
+        yield
+        self.forget()
+        await self._begin()
+
+    async def _end(self) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop watching; a witness that went blind says so."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await self._end()
         await self._session.close()
         await asyncio.sleep(0.05)  # TLS connections close some turns of the loop later.
 

@@ -17,6 +17,8 @@ import dataclasses
 import functools
 import os
 import secrets
+import shutil
+import signal
 import ssl
 import subprocess
 import time
@@ -145,6 +147,25 @@ class Cluster:
         """
         self.compact_etcd()
         self.restart_apiserver()
+
+    def copy_etcd(self) -> Path:
+        """Copy the data of etcd as they are now, as a backup does; return where the copy is."""
+        etcd, copy = self._running["etcd"].process, self.directory / f"etcd-{secrets.token_hex(3)}"
+        etcd.send_signal(signal.SIGSTOP)
+        try:
+            shutil.copytree(self.directory / "etcd", copy)
+        finally:
+            etcd.send_signal(signal.SIGCONT)
+        return copy
+
+    def restore_etcd(self, copy: Path) -> None:
+        """Take the server's data back to those of a copy, with all servers stopped meanwhile."""
+        self._running.pop("kube-apiserver").kill()
+        self._running.pop("etcd").kill()
+        shutil.rmtree(self.directory / "etcd")
+        copy.rename(self.directory / "etcd")
+        self._start("etcd", components.etcd(self._site))
+        self._start_apiserver()
 
     def compact_etcd(self) -> int:
         """Make etcd forget all revisions before the current one; return it."""
