@@ -245,6 +245,22 @@ class Rig:
         if "patch pods/status" in wanted:
             await self.crowd.misfit()
 
+    def depose(self, leader: Seat) -> None:
+        """Take the lead from a replica: kill it, stop it, or cut it off."""
+        how = self.chance.choice(("kill", "stop", "cut off"))
+        if how == "kill":
+            leader.bar()
+        elif how == "stop":
+            leader.signal(signal.SIGSTOP)
+        else:
+            leader.cut_off = True
+
+    def forgive(self) -> None:
+        """Let those go on who were deposed."""
+        for seat in self.seats:
+            seat.barred = False
+            seat.signal(signal.SIGCONT)
+
     @contextlib.asynccontextmanager
     async def another_history(self) -> AsyncIterator[None]:
         """Let the block take the server's data back to an earlier state: what was after that never was."""

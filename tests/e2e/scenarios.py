@@ -5,7 +5,6 @@ the worst is over, and the rig judges what is left. All chance comes from the ri
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import datetime as dt
 import os
@@ -17,21 +16,14 @@ from typing import Final
 
 from berth_operator import app
 from berth_operator.kube import writer
-from e2e import plans, rig
+from e2e import disasters, plans, rig
 from e2e.plans import Aim
-from testbed import calls, interceptor, twin, waiting
+from testbed import calls, interceptor, waiting
 from testbed.interceptor import Deed, Fault
 
 SKEWED: Final = Path(__file__).resolve().parents[1] / "support" / "skewed"
 HOUR: Final = 3600.0
 FENCE: Final = "not of the term"
-RIVALS_SECONDS: Final = 8.0  # Pods that hold the cards until the late binds have arrived.
-LATE_SECONDS: Final = 6.0
-CREATED: Final = 201
-RESTORED_SECONDS: Final = 40.0  # The server is not ready for some of them.
-# With these a leader outlives the time in which the server is away.
-LASTING: Final = ("--lease-duration", "20", "--renew-deadline", "15", "--retry-period", "1")
-TAKEOVER_SECONDS: Final = 40.0  # A Lease, a retry and the wait, on a machine that is busy with other things.
 
 Story = Callable[[rig.Rig], Awaitable[None]]
 
@@ -152,13 +144,13 @@ async def fenced(on: rig.Rig, *, skews: tuple[float, ...] = ()) -> None:
     on.plan = holding
     await on.crowd.burst(6)
     await holding.holds()
-    _depose(on, leader)
+    on.depose(leader)
     await on.deciding(leader)
     holding.gate.set()
     for record in await holding.answered():
         if record.status != 403 or FENCE not in record.text:
             raise rig.Wrong(f"a late bind of {record.call.name} was answered {record.status} {record.text!r}")
-    _forgive(on)
+    on.forgive()
 
 
 async def late(on: rig.Rig) -> None:
@@ -183,111 +175,14 @@ async def races(on: rig.Rig) -> None:
     on.plan = holding
     await on.crowd.burst(30)
     await holding.holds()
-    _depose(on, leader)
+    on.depose(leader)
     successor = await on.deciding(leader)
     # How long a bind takes that the fence has let through is the server's affair: here it takes moments,
     # elsewhere up to its deadline. So the wait itself is looked at, too.
     if (waited := on.patience(successor)) < writer.SERVER_SECONDS:
         raise rig.Wrong(f"the new leader listed the pods after {waited:.1f} s, when binds might still land")
     await holding.answered()
-    _forgive(on)
-
-
-# ---------------------------------------------------------------- two API servers
-
-
-@dataclasses.dataclass
-class Detour:
-    """Sends the binds of one operator to another server, of which it does not hear any more."""
-
-    on: rig.Rig
-    victim: rig.Seat
-    server: str
-    gate: asyncio.Event | None = None
-    sent: int = 0
-    done: bool = False
-
-    def judge(self, sender: plans.Sender, call: calls.Call) -> Fault:
-        """Divert each bind; with a gate, not before it opens."""
-        if sender is self.victim and call.kind == plans.BIND:
-            self.sent += 1
-            return Fault(Deed.DETOUR, 0.0, self.gate, self.server)
-        return interceptor.PASS
-
-
-async def two_servers(on: rig.Rig, *, how: str = "") -> None:
-    """An old leader's binds lie in a second API server, which is frozen, cut off or slow, and are late.
-
-    The next leader gives all cards to others before that server goes on, with its old copy of the Lease.
-    """
-    how = how or on.chance.choice(("frozen", "cut off", "slow"))
-    count = len(on.witness.unheld())
-    async with twin.Twin(on.stage.cluster) as other:
-        await on.start(2)
-        leader = await on.deciding()
-        await on.standby(leader)
-        gate = asyncio.Event()
-        detour = on.plan = Detour(on, leader, other.server, gate if how == "slow" else None)
-        await leader.wire.warm(other.server, count)
-        stall, go_on = {
-            "frozen": (other.freeze, other.thaw),
-            "cut off": (other.etcd.hold, other.etcd.resume),
-            "slow": (lambda: other.etcd.hold(answers_only=True), other.etcd.resume),
-        }[how]
-        stall()
-        await on.crowd.singles(count)
-        await waiting.eventually(lambda: _true(detour.sent >= count), what="the binds to be sent")
-        _depose(on, leader)
-        await _taken_by_rivals(on, count)
-        gate.set()
-        go_on()
-        await _decided(leader)
-    _forgive(on)
-
-
-async def _true(value: object) -> bool:
-    return bool(value)
-
-
-async def _taken_by_rivals(on: rig.Rig, count: int) -> None:
-    """Have pods that come first take every card under the next leader."""
-    rivals = await on.crowd.rivals(count, seconds=RIVALS_SECONDS)
-
-    async def taken() -> bool:
-        bound = {one["metadata"]["name"] for one in on.witness.pods.values() if one["spec"].get("nodeName")}
-        return set(rivals) <= bound
-
-    await waiting.eventually(taken, what="the rivals to be bound", seconds=TAKEOVER_SECONDS)
-
-
-async def _decided(victim: rig.Seat) -> None:
-    """Wait until the other server has said something to each bind, or has given it up."""
-    binds = [one for one in victim.wire.seen if one.deed is Deed.DETOUR]
-
-    async def answered() -> bool:
-        return all(one.status for one in binds)
-
-    with contextlib.suppress(waiting.TimedOut):
-        await waiting.eventually(answered, what="the late binds to be answered", seconds=LATE_SECONDS)
-    done = [one for one in binds if one.status == CREATED]
-    if done:
-        raise rig.Wrong(f"{len(done)} late binds were carried out, the first of {done[0].call.name}")
-
-
-def _depose(on: rig.Rig, leader: rig.Seat) -> None:
-    how = on.chance.choice(("kill", "stop", "cut off"))
-    if how == "kill":
-        leader.bar()
-    elif how == "stop":
-        leader.signal(signal.SIGSTOP)
-    else:
-        leader.cut_off = True
-
-
-def _forgive(on: rig.Rig) -> None:
-    for seat in on.seats:
-        seat.barred = False
-        seat.signal(signal.SIGCONT)
+    on.forgive()
 
 
 # ---------------------------------------------------------------- clocks
@@ -360,22 +255,6 @@ async def every_answer(on: rig.Rig) -> None:
         await on.carry_out(deck)
 
 
-async def restored(on: rig.Rig) -> None:
-    """The server's data are taken back to an older copy while pods come and go, and nobody says so."""
-    await on.start(2, flags=LASTING if on.chance.random() < 0.5 else ())
-    await on.deciding()
-    cluster = on.stage.cluster
-    async with on.crowd.coming():
-        await asyncio.sleep(on.chance.uniform(1.0, 3.0))
-        copy = await asyncio.to_thread(cluster.copy_etcd)
-        await asyncio.sleep(on.chance.uniform(0.5, 4.0))
-    async with on.another_history():
-        await asyncio.to_thread(cluster.restore_etcd, copy)
-    on.within = RESTORED_SECONDS
-    async with on.crowd.coming():
-        await asyncio.sleep(on.chance.uniform(1.0, 4.0))
-
-
 # ---------------------------------------------------------------- in good order
 
 
@@ -400,11 +279,11 @@ SCENARIOS: Final[Mapping[str, Story]] = {
     "fenced": fenced,
     "late": late,
     "races": races,
-    "two-servers": two_servers,
+    "two-servers": disasters.two_servers,
     "clocks": clocks,
     "watches": watches,
     "answers": answers,
     "every-answer": every_answer,
-    "restored": restored,
+    "restored": disasters.restored,
     "retires": retires,
 }

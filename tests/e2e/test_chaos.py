@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from e2e import chaos, plans, rig, scenarios
+from e2e import chaos, disasters, plans, rig, scenarios
 from e2e.plans import Aim
 from e2e.stage import Stage
 from testbed.interceptor import Deed, Fault
@@ -67,7 +67,7 @@ async def test_binds_that_race_the_change_of_leader_are_all_seen(stage: Stage) -
 @pytest.mark.slow
 async def test_a_restored_etcd_is_found_out(stage: Stage) -> None:
     """What was decided after the copy never was; nobody is told, and no card is given twice by that."""
-    await play(stage, scenarios.restored)
+    await play(stage, disasters.restored)
 
 
 @pytest.mark.slow

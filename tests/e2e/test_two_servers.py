@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from e2e import scenarios
+from e2e import disasters
 from e2e.stage import Stage
 from e2e.test_chaos import play
 from testbed.interceptor import Deed
@@ -13,7 +13,7 @@ from testbed.interceptor import Deed
 @pytest.mark.slow
 async def test_a_bind_that_a_second_server_carries_out_late_is_void(stage: Stage) -> None:
     """It was frozen with the binds in its connections, and its copy of the Lease is old."""
-    on = await play(stage, functools.partial(scenarios.two_servers, how="frozen"))
+    on = await play(stage, functools.partial(disasters.two_servers, how="frozen"))
 
     late = [one for seat in on.seats for one in seat.wire.seen if one.deed is Deed.DETOUR]
     assert len(late) >= 32
