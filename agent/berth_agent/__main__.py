@@ -29,7 +29,7 @@ from berth_agent import beside, board, dropins, loop, patience, probe, rdma, set
 from berth_agent.health import rules
 from berth_agent.kubelet import podresources
 from berth_agent.nvml import source
-from berth_crds import vocabulary
+from berth_crds import logs, vocabulary
 from berth_crds.client import api, connection, errors
 
 log = logging.getLogger("berth_agent")
@@ -46,19 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = settings.parse(
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
         )
-        _start_logging(chosen.log_level)
+        logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(message)s")
         subjects = tuple(_subject(node, chosen) for node in chosen.nodes)
         asyncio.run(_serve(_links(chosen), subjects, chosen))
     except (settings.Refused, simulated.BadShape, errors.Unusable) as refusal:
         print(f"{settings.PROGRAM}: {refusal}", file=sys.stderr)
         return EXIT_UNUSABLE
     return 0
-
-
-def _start_logging(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
-    )
 
 
 def _subject(node: settings.Node, chosen: settings.Settings) -> loop.Subject:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 
+from berth_crds import logs
 from berth_crds.client import errors
 from berth_operator import app, settings
 
@@ -11,9 +12,7 @@ from berth_operator import app, settings
 def main() -> None:
     """Run the operator."""
     chosen = settings.parse()
-    logging.basicConfig(
-        level=chosen.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
+    logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     # Kopf and its helpers narrate every object they see.
     logging.getLogger("kopf").setLevel(max(logging.ERROR, logging.getLogger().level))
     # This library logs what it also raises; one line for one fault is enough.

@@ -6,6 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
+from berth_crds import text
 from berth_crds.client import errors
 from support import stub
 
@@ -103,6 +104,11 @@ def test_no_answer_makes_the_reader_fail(body: bytes, code: int) -> None:
         pytest.param("inf", None, 60.0, id="for ever is too much to ask"),
         pytest.param("nan", None, None, id="not a number"),
         pytest.param(None, 1e9, 60.0, id="the body asks too much"),
+        pytest.param("1e400", None, 60.0, id="beyond all numbers"),
+        pytest.param("-inf", None, 0.0, id="since ever"),
+        pytest.param("9" * 60_000, None, 60.0, id="many digits"),
+        pytest.param("soon\x1b[2J", 4, 4.0, id="words"),
+        pytest.param(None, -1e300, 0.0, id="the body asks for the past"),
         pytest.param(None, None, None, id="nothing said"),
     ],
 )
@@ -114,6 +120,37 @@ def test_patience_asked_for(header: str | None, hint: float | None, seconds: flo
     error = errors.from_answer(429, body, retry_after=header)
 
     assert error.retry_after == seconds
+
+
+NASTY = "no\x1b[31m\r\n2026 ERROR forged\u202e\u200b\x00\x7f\x9b" + "!" * 100_000
+TOLD = r"no\x1b[31m 2026 ERROR forged\u202e\u200b\x00\x7f\x9b!!"
+
+
+def test_an_error_is_one_short_line() -> None:
+    """What a server says of its errors lands in logs and conditions: nothing of it steers or floods them."""
+    status = errors.from_answer(409, json.dumps(stub.failure(409, NASTY, reason=NASTY)).encode())
+    event = errors.from_status(errors.Status(message=NASTY, reason=NASTY, code=500))
+    page = errors.from_answer(502, NASTY.encode())
+
+    for error in (status, event, page):
+        assert error.message.startswith(TOLD)
+        for told in (str(error), error.message, error.reason):
+            assert told.isprintable()
+            assert len(told) <= text.LONGEST
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(errors.Unreachable(NASTY, ambiguous=True), id="no answer"),
+        pytest.param(errors.Unusable(NASTY), id="no login"),
+        pytest.param(errors.ApiError(400, NASTY), id="an answer"),
+    ],
+)
+def test_every_error_is_one_line(error: errors.ClientError) -> None:
+    """Whoever words an error may quote what came from elsewhere."""
+    assert str(error).isprintable()
+    assert len(str(error)) <= text.LONGEST
 
 
 @pytest.mark.parametrize(

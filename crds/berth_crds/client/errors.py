@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from berth_crds import text
+
 # All that decoding may raise: what is no JSON, what is no UTF-8, what is nested without end.
 ODD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -19,7 +21,10 @@ MOST_PATIENCE_SECONDS: Final = 60.0
 
 
 class ClientError(Exception):
-    """Anything that kept a request from succeeding."""
+    """Anything that kept a request from succeeding; the message is one line, whoever wrote it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(text.line(message))
 
 
 class Unusable(ClientError):
@@ -42,8 +47,8 @@ class ApiError(ClientError):
     ) -> None:
         super().__init__(f"{code} {reason}: {message}" if reason else f"{code}: {message}")
         self.code = code
-        self.reason = reason
-        self.message = message
+        self.reason = text.line(reason)
+        self.message = text.line(message)
         self.retry_after = retry_after
 
 
