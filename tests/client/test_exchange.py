@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from berth_crds.client import errors, exchange
+from berth_crds.client import errors, exchange, parser
 
 HEAD = b"HTTP/1.1 201 Created\r\n"
 
@@ -63,7 +63,7 @@ async def opened(server: Server) -> AsyncIterator[exchange.Exchange]:
         way.close()
 
 
-async def said(way: exchange.Exchange, *, deadline: float = 2.0) -> exchange.Answer:
+async def said(way: exchange.Exchange, *, deadline: float = 2.0) -> parser.Answer:
     """Have one exchange."""
     request = way.request("POST", "/a b", {"c": "d e"}, {"X": "y"}, b"{}")
     return await way.run(request, connect=1.0, deadline=deadline)
@@ -131,7 +131,7 @@ async def test_a_request_is_written_as_http_wants_it() -> None:
         ),
         pytest.param(HEAD + b"Transfer-Encoding: gzip\r\n\r\n", id="an unknown encoding"),
         pytest.param(HEAD + b"Transfer-Encoding: chunked\r\n\r\nx\r\n", id="a chunk of no length"),
-        pytest.param(HEAD + b"A: " + b"a" * (exchange.LONGEST_HEAD + 1), id="a head without end"),
+        pytest.param(HEAD + b"A: " + b"a" * (parser.LONGEST_HEAD + 1), id="a head without end"),
     ],
 )
 async def test_what_is_no_answer_is_ambiguous(text: bytes) -> None:

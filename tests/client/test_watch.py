@@ -59,6 +59,17 @@ async def test_a_line_may_be_longer_than_any_buffer() -> None:
     assert await cut([*pieces, b"\n"]) == [line]
 
 
+async def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who never ends a line would fill the memory with it; the lines before it are told."""
+    monkeypatch.setattr(watch, "LONGEST_LINE", 1000)
+    content: Any = Chunks([b"a\n", *[b"b" * 100] * 1000])
+    told = watch.lines(content)
+
+    assert await anext(told) == b"a"
+    with pytest.raises(errors.Unreachable, match="a line of more than 1000 bytes"):
+        await anext(told)
+
+
 async def test_empty_lines_are_nothing() -> None:
     """Blank lines, as some proxies send to keep a connection alive, are skipped."""
     assert await cut([b"\n\n", b"a\n\n", b"b\n", b"\n"]) == [b"a", b"b"]

@@ -15,20 +15,20 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 
-from berth_crds.client import connection, errors, exchange, history, reading
+from berth_crds.client import connection, errors, exchange, history, parser, reading
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
+ACCEPTED: Final = {"Accept": JSON, "Accept-Encoding": "identity"}
 
 DEADLINE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
 LINGER_SECONDS: Final = 2.0
 TURN_SECONDS: Final = 0.01
 FEWEST_TURNS: Final = 3
-FIRST_ERROR_CODE: Final = 300  # A redirect is none of the API server's answers, and is not followed.
 
 T = TypeVar("T")
 Tally = Callable[[str, str, int], None]  # Method, path and status; no status where no answer came.
@@ -59,8 +59,10 @@ class Api:
                 limit=0, ssl=self.link.trust or True, keepalive_timeout=60, socket_factory=self._socket
             ),
             timeout=aiohttp.ClientTimeout(total=DEADLINE_SECONDS, sock_connect=CONNECT_SECONDS),
-            headers={"User-Agent": self._agent, "Accept": JSON},
-            auto_decompress=True,
+            headers={"User-Agent": self._agent, **ACCEPTED},
+            # A few bytes may unfold to gigabytes, and nothing that we ask for needs to be folded.
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         if not self.link.proxy:
             self._exchange = exchange.Exchange(
@@ -106,14 +108,18 @@ class Api:
     ) -> bytes:
         """Send one request and return the body of a successful answer."""
         if body is not None and self._exchange is not None:
-            headers = {"User-Agent": self._agent, "Accept": JSON, "Content-Type": content}
+            headers = {"User-Agent": self._agent, **ACCEPTED, "Content-Type": content}
             if header := await self.link.authorization():
                 headers["Authorization"] = header
             request = self._exchange.request(method, path, params, headers, body)
             return await self._exchanged(self._exchange, request, method, path, deadline=deadline)
         timeout = aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
         async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
-            return await answer.read()
+            found = await _read(answer.content, parser.LONGEST_BODY)
+            if len(found) > parser.LONGEST_BODY:
+                sentence = f"{path}: the answer has more than {parser.LONGEST_BODY} bytes"
+                raise errors.Unreachable(sentence, ambiguous=True)
+            return found
 
     async def _exchanged(
         self, way: exchange.Exchange, request: bytes, method: str, path: str, *, deadline: float
@@ -126,20 +132,28 @@ class Api:
             where = f"{self.link.server}{path}: {error}"
             raise errors.Unreachable(where, ambiguous=error.ambiguous) from error
         self._tally(method, path, answer.status)
-        if answer.status >= FIRST_ERROR_CODE:
+        if answer.status >= parser.FIRST_ERROR_CODE:
             hint = answer.headers.get(b"retry-after", b"").decode("latin-1")
             raise errors.from_answer(answer.status, answer.body, retry_after=hint or None)
+        _check_coding(answer.headers.get(b"content-encoding", b"").decode("latin-1"), path)
         return answer.body
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, *, params: Mapping[str, str], silence: float, head: float
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        silence: float,
+        head: float,
+        longest: float | None = None,
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a response that goes on for long.
 
-        `head` bounds the time until it begins, `silence` the pause between two chunks of it.
+        `head` bounds the time until it begins, `silence` the pause between two chunks of it, and
+        `longest` the whole: what comes may be without end and yet say nothing.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS, sock_read=silence)
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(head):
@@ -153,8 +167,15 @@ class Api:
 
     @contextlib.asynccontextmanager
     async def _answer(
-        self, method: str, path: str, params: Mapping[str, str] | None, *, content: str = "", **rest: Any
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        *,
+        content: str = "",
+        **rest: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Lend a successful answer of which nothing is read yet."""
         assert self._session is not None, "the Api is used inside `async with`"  # noqa: S101
         headers = {"Authorization": header} if (header := await self.link.authorization()) else {}
         if rest.get("data") is not None:
@@ -165,11 +186,9 @@ class Api:
             async with self._session.request(
                 method, url, params=params, headers=headers, allow_redirects=False, **rest
             ) as answer:
-                self._tally(method, path, answer.status)
-                if answer.status >= FIRST_ERROR_CODE:
-                    hint = answer.headers.get("Retry-After")
-                    raise errors.from_answer(answer.status, await answer.read(), retry_after=hint)
                 try:
+                    self._tally(method, path, answer.status)
+                    await _check(answer, path)
                     yield answer
                 finally:
                     _abandon(answer)
@@ -219,6 +238,32 @@ class Api:
             body=msgspec.json.encode(whole),
             content=APPLY,
         )
+
+
+async def _check(answer: aiohttp.ClientResponse, path: str) -> None:
+    """Raise what an answer says that is an error, or cannot be read as it is."""
+    if answer.status >= parser.FIRST_ERROR_CODE:
+        hint = answer.headers.get("Retry-After")
+        body = await _read(answer.content, parser.LONGEST_ERROR)
+        raise errors.from_answer(answer.status, body, retry_after=hint)
+    _check_coding(answer.headers.get("Content-Encoding", ""), path)
+
+
+def _check_coding(coding: str, path: str) -> None:
+    if coding.strip().lower() not in {"", "identity"}:
+        sentence = f"{path}: the answer is encoded ({coding}), though nobody asked for that"
+        raise errors.Unreachable(sentence, ambiguous=True)
+
+
+async def _read(content: aiohttp.StreamReader, most: int) -> bytes:
+    """Read a body; of one longer than `most` bytes only a beginning, which is longer than that, too."""
+    pieces, size = [], 0
+    async for piece in content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            break
+    return b"".join(pieces)
 
 
 def _abandon(answer: aiohttp.ClientResponse) -> None:

@@ -8,38 +8,18 @@ aiohttp. Nothing is ever sent twice.
 """
 
 import asyncio
-import contextlib
-import dataclasses
 import ssl
 import time
 import urllib.parse
 from collections.abc import Mapping
 from typing import Final
 
-from berth_crds.client import errors
+from berth_crds.client import errors, parser
 
 IDLE_SECONDS: Final = 60.0  # A connection that lay idle for longer is not trusted any more.
 SECOND_ADDRESS_SECONDS: Final = (
     0.25  # Where a host has several addresses, the next is tried beside the first.
 )
-LONGEST_HEAD: Final = 1 << 16
-LONGEST_BODY: Final = 1 << 28
-BODILESS: Final = frozenset({204, 304})
-FIRST_FINAL_CODE: Final = 200
-VERSIONS: Final = (b"HTTP/1.1", b"HTTP/1.0")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """What the server said."""
-
-    status: int
-    headers: Mapping[bytes, bytes]  # Names in lower case.
-    body: bytes
-
-
-class Odd(Exception):
-    """What came back is no HTTP that we understand."""
 
 
 class Line(asyncio.Protocol):
@@ -48,15 +28,16 @@ class Line(asyncio.Protocol):
     def __init__(self, living: "set[Line]") -> None:
         self._living = living
         self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[Answer] | None = None
-        self._buffer = bytearray()
+        self._waiter: asyncio.Future[parser.Answer] | None = None
+        self._answer = parser.Parser()
         self.usable = True
         self.since = 0.0
 
-    def ask(self, request: bytes) -> asyncio.Future[Answer]:
+    def ask(self, request: bytes) -> asyncio.Future[parser.Answer]:
         """Send a request; the answer comes in its own time."""
         assert self._transport is not None, "connected"  # noqa: S101
         self._waiter = asyncio.get_running_loop().create_future()
+        self._answer = parser.Parser()
         self._transport.write(request)
         return self._waiter
 
@@ -76,22 +57,17 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and hand the answer over once it is whole."""
-        self._buffer += data
         if self._waiter is None or self._waiter.done():
             self.close()  # Nobody asked: whatever this is, it belongs to no exchange.
             return
         try:
-            found = cut(self._buffer)
-        except Odd as error:
+            answer = self._answer.feed(data)
+        except parser.Odd as error:
             self._fail(error)
             return
-        if found is not None:
-            answer, length = found
-            keep = b"close" not in answer.headers.get(b"connection", b"").lower()
-            keep = keep and length == len(self._buffer)
-            self._buffer.clear()
+        if answer is not None:
             self._waiter.set_result(answer)
-            if not keep:
+            if not answer.keep:
                 self.close()
 
     def eof_received(self) -> None:
@@ -144,14 +120,14 @@ class Exchange:
         head = f"{method} {target} HTTP/1.1\r\nHost: {self._named}\r\n{fields}"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
-    async def run(self, request: bytes, *, connect: float, deadline: float) -> Answer:
+    async def run(self, request: bytes, *, connect: float, deadline: float) -> parser.Answer:
         """Have one exchange; failures tell whether the request may have had an effect."""
         started = time.monotonic()
         line = self._kept() or await self._connected(min(connect, deadline))
         try:
             async with asyncio.timeout(max(0.0, deadline - (time.monotonic() - started))):
                 answer = await line.ask(request)
-        except (OSError, Odd) as error:  # Of which TimeoutError is one.
+        except (OSError, parser.Odd) as error:  # Of which TimeoutError is one.
             self._drop(line)
             what = str(error) or f"no answer within {deadline:g} s"
             raise errors.Unreachable(what, ambiguous=True) from error
@@ -200,92 +176,3 @@ class Exchange:
     def _drop(self, line: Line) -> None:
         line.close()
         self._open.discard(line)
-
-
-# ---------------------------------------------------------------- reading an answer
-
-
-def cut(buffer: bytearray) -> tuple[Answer, int] | None:
-    """Cut an answer out of what has come so far, with its length; None while some of it is missing."""
-    start = 0
-    while True:
-        end = buffer.find(b"\r\n\r\n", start)
-        if end < 0:
-            if len(buffer) - start > LONGEST_HEAD:
-                raise Odd("the head of an answer does not end")
-            return None
-        status, headers = _head(bytes(buffer[start:end]))
-        start = end + 4
-        if status >= FIRST_FINAL_CODE:
-            break  # What comes before, such as 100, is no answer yet.
-    if status in BODILESS:
-        return Answer(status, headers, b""), start
-    found = _body(buffer, start, headers)
-    return None if found is None else (Answer(status, headers, found[0]), found[1])
-
-
-def _head(text: bytes) -> tuple[int, dict[bytes, bytes]]:
-    first, *lines = text.split(b"\r\n")
-    version, _, rest = first.partition(b" ")
-    code = rest[:3]
-    if version not in VERSIONS or not code.isdigit():
-        raise Odd(f"an answer begins with {first[:80]!r}")
-    headers: dict[bytes, bytes] = {}
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon:
-            raise Odd(f"an answer has the header {line[:80]!r}")
-        if (
-            name.lower() == b"content-length"
-            and headers.get(b"content-length", value.strip()) != value.strip()
-        ):
-            raise Odd("an answer has two lengths")
-        headers[name.lower()] = value.strip()
-    if version == VERSIONS[1]:
-        headers.setdefault(b"connection", b"close")
-    return int(code), headers
-
-
-def _body(buffer: bytearray, start: int, headers: Mapping[bytes, bytes]) -> tuple[bytes, int] | None:
-    if b"transfer-encoding" in headers:
-        if headers[b"transfer-encoding"].lower() != b"chunked":
-            raise Odd(f"an answer has the transfer encoding {headers[b'transfer-encoding'][:80]!r}")
-        return _chunks(buffer, start)
-    length = _number(headers.get(b"content-length", b""), 10)
-    end = start + length
-    return (bytes(buffer[start:end]), end) if len(buffer) >= end else None
-
-
-def _chunks(buffer: bytearray, start: int) -> tuple[bytes, int] | None:
-    body = bytearray()
-    while True:
-        end = buffer.find(b"\r\n", start)
-        if end < 0:
-            return None
-        length = _number(bytes(buffer[start:end]).partition(b";")[0].strip(), 16)
-        start = end + 2
-        if len(buffer) < start + length + 2:
-            return None
-        if length == 0:
-            return _trailed(buffer, start, bytes(body))
-        if not buffer.startswith(b"\r\n", start + length):
-            raise Odd("a chunk of an answer does not end where it should")
-        body += buffer[start : start + length]
-        start += length + 2
-        if len(body) > LONGEST_BODY:
-            raise Odd("an answer does not end")
-
-
-def _trailed(buffer: bytearray, start: int, body: bytes) -> tuple[bytes, int] | None:
-    """Pass over what may follow the last chunk: headers, then an empty line."""
-    if buffer.startswith(b"\r\n", start):
-        return body, start + 2
-    end = buffer.find(b"\r\n\r\n", start)
-    return None if end < 0 else (body, end + 4)
-
-
-def _number(text: bytes, base: int) -> int:
-    with contextlib.suppress(ValueError):
-        if text.isalnum() and 0 <= (found := int(text, base)) <= LONGEST_BODY:
-            return found
-    raise Odd(f"an answer says {text[:80]!r} where a length should be")

@@ -7,18 +7,23 @@ All know nothing of what was seen before: that is the informer's part.
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Final, Generic, Literal, TypeVar, cast
 
 import aiohttp
 import msgspec
 
-from berth_crds import wire
+from berth_crds import text, wire
 from berth_crds.client import api, errors, reading
 
 T = TypeVar("T")
 
 LIST_DEADLINE_SECONDS: Final = 60.0
+LONGEST_LIST: Final = 1 << 32  # All pages of it together, in bytes; they are not kept.
+# Of one page. The least objects take two bytes each, and many times that once they are read.
+MOST_ITEMS: Final = 250_000
+MOST_COMMAS: Final = 1 << 23
+LONGEST_LINE: Final = 1 << 25  # Far more than any object may have in etcd.
 SILENCE_SECONDS: Final = 75.0  # Bookmarks arrive about once a minute even when nothing happens.
 HEAD_SECONDS: Final = 15.0  # A server that only starts may accept a watch and never answer it.
 
@@ -118,15 +123,21 @@ class Codec(Generic[T]):
 
     def page(self, body: bytes) -> tuple[ListMeta, list[T | Unreadable]]:
         """Decode one page of a list."""
+        # A body that is not so long cannot have so many commas: no need to count.
+        if len(body) > 2 * MOST_COMMAS and body.count(b",") > MOST_COMMAS:
+            raise msgspec.ValidationError(f"it has more than {MOST_COMMAS} values")
         page = self._page.decode(body)
-        return page.metadata, [self.thing(raw) for raw in page.items or ()]
+        items = page.items or ()
+        if len(items) > MOST_ITEMS:
+            raise msgspec.ValidationError(f"it has more than {MOST_ITEMS} objects")
+        return page.metadata, [self.thing(raw) for raw in items]
 
     def thing(self, raw: msgspec.Raw) -> T | Unreadable:
         """Decode one object, or tell why not."""
         try:
             return reading.read(self._thing, raw)
         except errors.ODD as error:
-            return Unreadable(self._metadata(raw), str(error), bytes(raw))
+            return Unreadable(self._metadata(raw), text.line(str(error)), bytes(raw))
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
         """Decode one line of a watch; an ERROR line raises what it names."""
@@ -155,9 +166,12 @@ async def pages(
     read so far is worthless then.
     """
     items: list[T | Unreadable] = []
-    params = {**selectors, "limit": str(size)}
+    params, length = {**selectors, "limit": str(size)}, 0
     while True:
         body = await session.send("GET", path, params=params, deadline=LIST_DEADLINE_SECONDS)
+        length += len(body)
+        if length > LONGEST_LIST:
+            raise errors.Unreachable(f"{path}: the list does not end", ambiguous=False)
         meta, found = _readable(codec, body, path)
         items += found
         if not meta.continue_:
@@ -190,8 +204,15 @@ async def opened(
         "resourceVersion": version,
         "timeoutSeconds": str(seconds),
     }
+    stream = session.stream(
+        path,
+        params=params,
+        silence=SILENCE_SECONDS,
+        head=HEAD_SECONDS,
+        longest=seconds + SILENCE_SECONDS,
+    )
     async with (
-        session.stream(path, params=params, silence=SILENCE_SECONDS, head=HEAD_SECONDS) as content,
+        stream as content,
         contextlib.aclosing(_events(codec, content, path)) as events,
     ):
         yield events
@@ -217,13 +238,16 @@ async def newest(session: api.Api, path: str) -> str:
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Cut a stream at its newlines, whatever the length of a line; a half line at the end is dropped."""
-    rest = b""
+    """Cut a stream at its newlines; a half line at the end is dropped, and one without an end is refused."""
+    begun = bytearray()
     async for chunk in content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
-        for line in _filled(whole):
-            yield line
-
-
-def _filled(parts: list[bytes]) -> Iterator[bytes]:
-    return (part for part in parts if part)
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            if line := bytes(begun) + end:
+                yield line
+            begun.clear()
+        begun += rest
+        if len(begun) > LONGEST_LINE:
+            raise errors.Unreachable(
+                f"a watch sent a line of more than {LONGEST_LINE} bytes", ambiguous=False
+            )
