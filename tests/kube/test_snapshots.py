@@ -125,7 +125,7 @@ async def test_a_bind_that_is_confirmed_meanwhile_is_not_lost(yard: Yard) -> Non
 
     async def listed(request: Any) -> Any:
         yard.book.pod_bound(cycle.hold_for(candidate, bind.placement))
-        return await stub.thing({"items": [pod("p")]})(request)
+        return await stub.page(pod("p"), version="1")(request)
 
     yard.server.on("GET", LISTS["Pod"], listed)
 
@@ -142,7 +142,7 @@ async def test_a_bind_that_failed_meanwhile_is_not_shown(yard: Yard) -> None:
 
     async def listed(request: Any) -> Any:
         yard.book.forget("uid-p")
-        return await stub.thing({"items": [pod("p")]})(request)
+        return await stub.page(pod("p"), version="1")(request)
 
     yard.server.on("GET", LISTS["Pod"], listed)
 
@@ -198,4 +198,34 @@ async def test_half_a_cluster_is_no_snapshot(yard: Yard) -> None:
     yard.server.on("GET", LISTS["Device"], stub.status(503, "overloaded"))
 
     with pytest.raises(errors.Unavailable, match="overloaded"):
+        await yard.take()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(7, id="a number"),
+        pytest.param({}, id="nothing in it"),
+        pytest.param({"metadata": []}, id="metadata of another shape"),
+        pytest.param({"metadata": {"name": "o", "uid": ["a"]}}, id="a uid of another shape"),
+        pytest.param({"metadata": {"name": "o", "annotations": "x"}}, id="annotations of another shape"),
+        pytest.param({"metadata": {"name": "o"}, "spec": "x"}, id="a spec of another shape"),
+        pytest.param(
+            {"metadata": {"name": "o"}, "spec": {"containers": {"a": 1}}}, id="containers that are none"
+        ),
+        pytest.param({"metadata": {"name": "o"}, "spec": {"containers": [1]}}, id="a container that is none"),
+    ],
+)
+async def test_an_odd_object_spoils_no_snapshot(yard: Yard, odd: Any) -> None:
+    """Whatever a list holds, the rest of the cluster can still be looked at."""
+    yard.has("Pod", odd, pod("p"))
+
+    assert "p" in {one["metadata"].get("name") for one in (await yard.take())["items"]}
+
+
+async def test_a_list_of_another_shape_is_told(yard: Yard) -> None:
+    """What is no list at all is the trouble of whoever stands between us and the server."""
+    yard.server.on("GET", LISTS["Node"], stub.raw(b'{"metadata": {}, "items": {"a": 1}}'))
+
+    with pytest.raises(errors.Unreachable, match="the answer is no list"):
         await yard.take()

@@ -115,7 +115,7 @@ class Api:
             return await self._exchanged(self._exchange, request, method, path, deadline=deadline)
         timeout = aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
         async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
-            found = await _read(answer.content, parser.LONGEST_BODY)
+            found = await beginning(answer.content, parser.LONGEST_BODY)
             if len(found) > parser.LONGEST_BODY:
                 sentence = f"{path}: the answer has more than {parser.LONGEST_BODY} bytes"
                 raise errors.Unreachable(sentence, ambiguous=True)
@@ -244,19 +244,24 @@ async def _check(answer: aiohttp.ClientResponse, path: str) -> None:
     """Raise what an answer says that is an error, or cannot be read as it is."""
     if answer.status >= parser.FIRST_ERROR_CODE:
         hint = answer.headers.get("Retry-After")
-        body = await _read(answer.content, parser.LONGEST_ERROR)
+        body = await beginning(answer.content, parser.LONGEST_ERROR)
         raise errors.from_answer(answer.status, body, retry_after=hint)
     _check_coding(answer.headers.get("Content-Encoding", ""), path)
 
 
 def _check_coding(coding: str, path: str) -> None:
-    if coding.strip().lower() not in {"", "identity"}:
+    if not is_plain(coding):
         sentence = f"{path}: the answer is encoded ({coding}), though nobody asked for that"
         raise errors.Unreachable(sentence, ambiguous=True)
 
 
-async def _read(content: aiohttp.StreamReader, most: int) -> bytes:
-    """Read a body; of one longer than `most` bytes only a beginning, which is longer than that, too."""
+def is_plain(coding: str) -> bool:
+    """Whether a body with this Content-Encoding comes as it is."""
+    return coding.strip().lower() in {"", "identity"}
+
+
+async def beginning(content: aiohttp.StreamReader, most: int) -> bytes:
+    """Read a body; of one longer than `most` bytes only a beginning that is longer than that, too."""
     pieces, size = [], 0
     async for piece in content.iter_any():
         pieces.append(piece)

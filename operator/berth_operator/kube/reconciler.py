@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import aiohttp
 import kopf
 
 # Kopf takes what it finds as an argument, and shows it there, but gives its type no public name.
@@ -28,7 +27,7 @@ from kopf._cogs.structs import references
 from berth_crds import names
 from berth_crds.client import api, connection
 from berth_operator.engine import pace, summaries
-from berth_operator.kube import handlers, statuses
+from berth_operator.kube import handlers, sessions, statuses
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +174,7 @@ async def run_kopf(desk: statuses.Statuses, link: connection.Connection, stop: a
     @kopf.on.login(id="berth", registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         return kopf.AiohttpSession(
-            server=link.server, default_namespace=link.namespace, aiohttp_session=session_for(link)
+            server=link.server, default_namespace=link.namespace, aiohttp_session=sessions.session(link)
         )
 
     found = references.Insights()
@@ -190,24 +189,6 @@ async def run_kopf(desk: statuses.Statuses, link: connection.Connection, stop: a
     await _until_ended(work, _blindness(found), stop)
 
 
-def session_for(link: connection.Connection) -> aiohttp.ClientSession:
-    """Make a session that is always logged in, because each request asks for its header anew."""
-
-    async def authorize(
-        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        if header := await link.authorization():
-            request.headers["Authorization"] = header
-        request.server_hostname = link.server_name
-        return await handler(request)
-
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=link.trust or True),
-        middlewares=(authorize,),
-        proxy=link.proxy,
-    )
-
-
 def settings() -> kopf.OperatorSettings:
     """Configure Kopf for a quiet reader: no scanning, no posting, no annotations, no finalizers."""
     chosen = kopf.OperatorSettings()
@@ -217,6 +198,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.networking.request_timeout = 30
     chosen.networking.connect_timeout = 5
     chosen.watching.server_timeout = 600
+    chosen.watching.client_timeout = 660  # For a server that does not end a watch as it was asked to.
     chosen.watching.chunk_size = 100  # A page of Devices as dicts is ten times as large as its bytes.
     chosen.queueing.exit_timeout = 2
     chosen.execution.max_workers = 2  # All handlers are asynchronous.

@@ -7,11 +7,11 @@ secret (environments, arguments, what was once applied) is left out.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from berth_crds import names
-from berth_crds.client import api, resources
+from berth_crds.client import api, resources, watch
 from berth_operator.engine import ledger
 from berth_operator.kube import feeds, writer
 from berth_operator.scheduling import decisions
@@ -27,7 +27,7 @@ WHOLE: Final = (
     resources.GPU_PODS,
 )
 PAGE: Final = 500
-DEADLINE_SECONDS: Final = 30.0
+OBJECTS: Final = watch.Codec(dict[str, Any])
 TERM: Final = "assumed"  # Stands where the leader's term will, in pods that are about to be bound.
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
@@ -60,7 +60,7 @@ class Snapshots:
             for uid, placement in (before | self._placements()).items()
             if self._book.state(uid) is not ledger.State.FREE
         }
-        return items + [pod(one, open_binds.get(one["metadata"].get("uid", ""))) for one in listed]
+        return items + [pod(one, open_binds.get(str(one["metadata"].get("uid", "")))) for one in listed]
 
     def _placements(self) -> dict[str, decisions.Placement]:
         return {uid: one.placement for uid, one in self._book.assumed.items()}
@@ -68,28 +68,19 @@ class Snapshots:
     async def _list(
         self, resource: resources.Resource, *, namespace: str = "", fields: str = ""
     ) -> list[Thing]:
-        found: list[Thing] = []
-        path, going_on = resource.path(namespace=namespace), ""
-        while True:
-            asked = {"limit": str(PAGE), "continue": going_on, "fieldSelector": fields}
-            body = await self._session.send(
-                "GET",
-                path,
-                params={name: value for name, value in asked.items() if value},
-                deadline=DEADLINE_SECONDS,
-            )
-            page = api.decode(body, dict, path=path)
-            found += _named(resource, page.get("items") or [])
-            going_on = page.get("metadata", {}).get("continue", "")
-            if not going_on:
-                return found
+        path = resource.path(namespace=namespace)
+        selectors = {"fieldSelector": fields} if fields else {}
+        listed = await watch.pages(self._session, path, OBJECTS, selectors=selectors, size=PAGE)
+        return list(_named(resource, listed.items))
 
 
-def _named(resource: resources.Resource, items: list[Thing]) -> Iterator[Thing]:
+def _named(resource: resources.Resource, items: Iterable[Thing | watch.Unreadable]) -> Iterator[Thing]:
     """Give the objects of a list the kind that only the list told, without the ledger of their writers."""
     for one in items:
-        meta = {key: value for key, value in one["metadata"].items() if key != "managedFields"}
-        notes = {key: value for key, value in (meta.get("annotations") or {}).items() if key != APPLIED}
+        if isinstance(one, watch.Unreadable):
+            continue
+        meta = {key: value for key, value in _object(one.get("metadata")).items() if key != "managedFields"}
+        notes = {key: value for key, value in _object(meta.get("annotations")).items() if key != APPLIED}
         meta |= {"annotations": notes} if notes else {}
         if not notes:
             meta.pop("annotations", None)
@@ -98,15 +89,24 @@ def _named(resource: resources.Resource, items: list[Thing]) -> Iterator[Thing]:
 
 def pod(one: Thing, placement: decisions.Placement | None) -> Thing:
     """Give a pod as placement sees it; one that is about to be bound, as it will be."""
-    spec = dict(one.get("spec") or {})
+    spec = dict(_object(one.get("spec")))
     for part in CONTAINERS:
         if part in spec:
-            spec[part] = [_bare(container) for container in spec[part] or ()]
+            spec[part] = [_bare(_object(container)) for container in _list(spec[part])]
     if placement is None or spec.get("nodeName"):
         return {**one, "spec": spec}
     meta = dict(one["metadata"])
     meta["annotations"] = {**meta.get("annotations", {}), **writer.annotations(placement, term=TERM)}
     return {**one, "metadata": meta, "spec": {**spec, "nodeName": placement.node}}
+
+
+def _object(value: Any) -> Thing:
+    """Take for empty what should be an object and is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _bare(container: Mapping[str, Any]) -> Thing:

@@ -1,0 +1,50 @@
+"""The session with the API server that Kopf is lent.
+
+Kopf reads what the server says by itself. What holds for our own client is seen to from
+here: each request is logged in, answers come as they are, and none has more than a list
+may have.
+"""
+
+import aiohttp
+
+from berth_crds.client import api, connection, parser
+
+
+class Answer(aiohttp.ClientResponse):
+    """An answer of which no more is read than any list has."""
+
+    async def read(self) -> bytes:
+        """Return the whole body, or raise what Kopf takes for a body that broke off."""
+        if self._body is None:
+            body = await api.beginning(self.content, parser.LONGEST_BODY)
+            if len(body) > parser.LONGEST_BODY:
+                self.close()
+                raise aiohttp.ClientPayloadError(f"the answer has more than {parser.LONGEST_BODY} bytes")
+            self._body = body
+        return self._body
+
+
+def session(link: connection.Connection) -> aiohttp.ClientSession:
+    """Make a session that is always logged in, because each request asks for its header anew."""
+
+    async def authorize(
+        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if header := await link.authorization():
+            request.headers["Authorization"] = header
+        request.server_hostname = link.server_name
+        answer = await handler(request)
+        if not api.is_plain(answer.headers.get("Content-Encoding", "")):
+            answer.close()
+            raise aiohttp.ClientPayloadError("the answer is encoded, though nobody asked for that")
+        return answer
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=link.trust or True),
+        headers=api.ACCEPTED,
+        middlewares=(authorize,),
+        proxy=link.proxy,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        response_class=Answer,
+    )

@@ -1,0 +1,67 @@
+"""Kopf reads the server's answers by itself: through a session that keeps them within bounds."""
+
+import gzip
+
+import aiohttp
+import pytest
+
+from berth_crds.client import parser
+from berth_operator.kube import sessions
+from support import stub
+
+PATH = "/apis/berth.dev/v1alpha1/devices"
+
+
+async def read(server: stub.Stub) -> object:
+    """Read a list as Kopf does."""
+    async with sessions.session(server.link) as session, session.get(server.link.server + PATH) as answer:
+        return await answer.json()
+
+
+async def test_an_answer_is_read_as_it_is() -> None:
+    """What is plain and of a reasonable length is read, and asked for as such."""
+    async with stub.Stub() as server:
+        server.on("GET", PATH, stub.page(version="7"))
+
+        found = await read(server)
+
+    assert found == {
+        "kind": "List",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7", "continue": ""},
+    } | {"items": []}
+    assert [one.headers["Accept-Encoding"] for one in server.requests] == ["identity"]
+
+
+async def test_an_encoded_answer_is_refused() -> None:
+    """A few bytes that unfold to gigabytes are not unfolded."""
+    async with stub.Stub() as server:
+        packed = stub.raw(gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+        server.on("GET", PATH, packed)
+
+        with pytest.raises(aiohttp.ClientPayloadError, match="encoded"):
+            await read(server)
+
+
+async def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of a body is read than any list has."""
+    monkeypatch.setattr(parser, "LONGEST_BODY", 1000)
+    async with stub.Stub() as server:
+        server.on("GET", PATH, stub.raw(b" " * 1001), stub.raw(b" " * 998 + b"{}"))
+
+        with pytest.raises(aiohttp.ClientPayloadError, match="more than 1000 bytes"):
+            await read(server)
+        assert await read(server) == {}
+
+
+async def test_cookies_are_not_kept() -> None:
+    """Nothing that a server hands out comes back with later requests."""
+    async with stub.Stub() as server:
+        server.on("GET", PATH, stub.thing({}, headers={"Set-Cookie": "a=b; Path=/"}))
+
+        async with sessions.session(server.link) as session:
+            for _ in range(2):
+                async with session.get(server.link.server + PATH) as answer:
+                    await answer.read()
+
+    assert ["Cookie" in one.headers for one in server.requests] == [False, False]
