@@ -1,5 +1,7 @@
 """Device ids are read as pieces of the node's cards, and what is no GPU is left out."""
 
+import time
+
 import pytest
 
 from berth_agent import settings
@@ -117,3 +119,17 @@ def test_pod_that_is_listed_twice_holds_both() -> None:
     found = ids.holdings(twice, settings.GPU_RESOURCES, PIECES)
 
     assert [one.uuid for one in found[("ns", "p")]["c"]] == ["GPU-a", "GPU-b"]
+
+
+def test_a_pod_that_is_listed_often_takes_no_longer() -> None:
+    """One pod in thousands of entries is read as fast as thousands of pods."""
+    listed = [
+        Pod("ml", "train", (Container("main", (Devices(GPU, (f"GPU-{number}",)),)),))
+        for number in range(40_000)
+    ]
+    started = time.process_time()
+
+    held = ids.holdings(listed, settings.GPU_RESOURCES, {})
+
+    assert len(held["ml", "train"]["main"]) == 40_000
+    assert time.process_time() - started < 20.0

@@ -1,5 +1,6 @@
 """The kubelet's messages read by hand are what the real protobuf reads."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import hypothesis
@@ -36,13 +37,13 @@ def test_what_protobuf_writes_is_read(pods: list[dict[str, Any]]) -> None:
     """Every message that there can be is read as it was written."""
     body = REAL(pods=pods).SerializeToString()
 
-    assert messages.listed(body) == pods
+    assert list(messages.listed(body)) == pods
 
 
 def read(body: bytes) -> Any:
     """Read an answer by hand, or give why that cannot be."""
     try:
-        return messages.listed(body)
+        return list(messages.listed(body))
     except messages.Malformed as error:
         return str(error)
 
@@ -89,7 +90,7 @@ def test_damaged_messages_are_refused_or_read_alike(pods: list[dict[str, Any]], 
 def test_malformed_answers_say_why(body: bytes, why: str) -> None:
     """Each way to be malformed has its words."""
     with pytest.raises(messages.Malformed, match=why):
-        messages.listed(body)
+        list(messages.listed(body))
 
 
 def test_fields_of_newer_versions_are_skipped() -> None:
@@ -97,4 +98,34 @@ def test_fields_of_newer_versions_are_skipped() -> None:
     unknown = varint(9 << 3) + varint(300) + varint(10 << 3 | 1) + b"8 bytes." + varint(11 << 3 | 5) + b"four"
     body = unknown + field(1, field(7, "x") + field(1, "train") + unknown)
 
-    assert messages.listed(body) == [{"name": "train", "namespace": "", "containers": []}]
+    assert list(messages.listed(body)) == [{"name": "train", "namespace": "", "containers": []}]
+
+
+# ---------------------------------------------------------------- too much of anything
+
+POD = field(1, b"")
+IN_A_POD = {
+    "pods": lambda many: POD * many,
+    "containers": lambda many: field(1, field(3, b"") * many),
+    "devices": lambda many: field(1, field(3, field(2, b"") * many)),
+    "device ids": lambda many: field(1, field(3, field(2, field(2, b"") * many))),
+}
+
+
+@pytest.mark.parametrize(("what", "made"), IN_A_POD.items(), ids=IN_A_POD.keys())
+def test_an_answer_has_so_much_of_anything(what: str, made: Callable[[int], bytes]) -> None:
+    """What is two bytes on the wire is a hundred times that in memory: more than any node has is not read."""
+    most = messages.MOST[what.replace(" ", "_")]
+
+    assert list(messages.listed(made(most)))
+    with pytest.raises(messages.TooMuch, match=f"it has more than {most} {what}"):
+        list(messages.listed(made(most + 1)))
+
+
+def test_what_is_skipped_is_counted_too() -> None:
+    """Fields that nobody reads take time as well, on whatever level they stand."""
+    skipped = varint(9 << 3) + varint(1)
+    body = field(1, skipped * (messages.MOST["fields"] // 2)) * 2
+
+    with pytest.raises(messages.TooMuch, match="more than 1000000 fields"):
+        list(messages.listed(body))

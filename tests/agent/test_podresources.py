@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
-from berth_agent.kubelet import podresources
+from berth_agent.kubelet import messages, podresources
 from berth_agent.kubelet.podresources import Container, Devices, Pod, Trouble
+from berth_crds import text
 from support.podresources import Kubelet, answer, field
 
 DEADLINE = 0.5
@@ -200,6 +202,50 @@ async def test_oversize_answer_is_refused(kubelet: Kubelet, client: podresources
     kubelet.body = bytes(podresources.LARGEST_ANSWER + 1)
 
     assert (await refusal(client)).trouble is Trouble.TOO_LARGE
+
+
+async def test_an_answer_with_too_much_in_it_is_refused(
+    kubelet: Kubelet, client: podresources.PodResources
+) -> None:
+    """An answer of millions of empty pods is within gRPC's limit, and would fill the memory."""
+    kubelet.body = field(1, b"") * 7_000_000
+
+    refused = await refusal(client)
+
+    assert refused.trouble is Trouble.TOO_LARGE
+    assert str(refused) == "The kubelet's answer is not read: it has more than 10000 pods."
+
+
+async def test_reading_a_large_answer_holds_nobody_up(
+    kubelet: Kubelet, client: podresources.PodResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While an answer is read, the loop goes on: it has a Lease to renew."""
+    reading, loop_went_on = threading.Event(), threading.Event()
+
+    def listed(_body: bytes) -> Iterator[messages.Message]:
+        reading.set()
+        assert loop_went_on.wait(5.0)
+        return iter(())
+
+    monkeypatch.setattr(messages, "listed", listed)
+    asking = asyncio.create_task(client.pods())
+    await asyncio.to_thread(reading.wait, 5.0)
+    loop_went_on.set()
+
+    assert await asking == ()
+    assert kubelet.asked == ["v1"]
+
+
+async def test_what_the_kubelet_says_of_itself_is_one_line(
+    kubelet: Kubelet, client: podresources.PodResources
+) -> None:
+    """The words of a refusal land in a condition: nothing of them steers a terminal, or is of any length."""
+    kubelet.refusal = grpc.StatusCode.UNKNOWN, "cache\x1b[2J\nnot ready " + "!" * 4000
+
+    refused = await refusal(client)
+
+    assert str(refused).startswith(r"The kubelet refuses: cache\x1b[2J not ready !!")
+    assert len(str(refused)) == text.LONGEST
 
 
 async def test_kubelet_that_restarts_is_found_again(

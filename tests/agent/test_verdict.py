@@ -1,5 +1,7 @@
 """Whether what a pod holds is what it was given follows from what the sources say, by a table."""
 
+import time
+
 import pytest
 
 from berth_agent.gpupods import verdict
@@ -111,3 +113,25 @@ def test_message_fits_and_is_plain() -> None:
     assert len(message) == verdict.LONGEST_MESSAGE
     assert message.isascii()
     assert "\n" not in message
+
+
+def test_name_of_a_container_is_one_plain_word() -> None:
+    """A source may call a container anything; the message stays a line."""
+    evidence = Evidence({"a\x1b[2J\n" + "b" * 1000: ("GPU-a",)})
+
+    message = verdict.judge("Running", {}, evidence, PIECES).message
+
+    assert message.startswith(r"container a\x1b[2J bbb")
+    assert message.isprintable()
+    assert len(message) < 200
+
+
+def test_many_ids_are_compared_at_once() -> None:
+    """However many ids a container has, to compare them takes no longer than to read them."""
+    many = tuple(f"GPU-{number}" for number in range(50_000))
+    started = time.process_time()
+
+    found = verdict.judge("Running", {"main": many}, Evidence({"main": many}, {"main": many[:500]}), PIECES)
+
+    assert found.reason == "Agreed"
+    assert time.process_time() - started < 20.0

@@ -6,7 +6,8 @@ the host's own. All of it is pure but `settle`, which reads the cgroups.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -77,21 +78,24 @@ def by_pod(found: Iterable[Sight]) -> Mapping[ids.Key, Mapping[str, tuple[str, .
 # ---------------------------------------------------------------- strays
 
 
-def covers(given: Iterable[str], uuid: str, known: ids.Pieces) -> bool:
+def covers(given: Collection[str], uuid: str, known: ids.Pieces) -> bool:
     """Tell whether who was given these pieces may be seen on that one.
 
     The driver may name the card where a MIG instance of it is meant, and the other way round.
     """
     card = known[uuid].card if uuid in known else uuid
-    return any(one == uuid or (one in known and (known[one].card == uuid or one == card)) for one in given)
+    alike = (key for key, piece in known.items() if key == card or piece.card == uuid)
+    return uuid in given or any(key in given for key in alike)
 
 
 def strays(
     found: Iterable[Sight], given: Callable[[ids.Key], Iterable[str]], known: ids.Pieces
 ) -> frozenset[Sight]:
     """Find the processes that are on a piece that nobody gave to their pod."""
+    # A pod may have many processes, and many ids: these are gathered once.
+    theirs = functools.cache(lambda pod: frozenset(given(pod)))
     return frozenset(
-        one for one in found if one.pod is None or not covers(given(one.pod), one.piece.uuid, known)
+        one for one in found if one.pod is None or not covers(theirs(one.pod), one.piece.uuid, known)
     )
 
 

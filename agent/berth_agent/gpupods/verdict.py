@@ -13,11 +13,12 @@ from typing import Final, NamedTuple
 
 from berth_agent.gpupods import residents
 from berth_agent.kubelet import ids
-from berth_crds import vocabulary
+from berth_crds import text, vocabulary
 
 PODRESOURCES: Final = vocabulary.GrantSource.POD_RESOURCES
 NVML: Final = vocabulary.GrantSource.NVML
 LONGEST_MESSAGE: Final = 1024  # The schema refuses more.
+LONGEST_NAME: Final = 63
 
 ByContainer = Mapping[str, tuple[str, ...]]  # Uuids of pieces; the driver's container may be empty.
 
@@ -99,7 +100,7 @@ def _by_driver(given: ByContainer, said: ByContainer, known: ids.Pieces) -> Iter
 
 
 def _fault(name: str, given: Iterable[str], held: Iterable[str], source: vocabulary.GrantSource) -> str:
-    who = f"container {name}" if name else "the pod"
+    who = f"container {text.line(name, most=LONGEST_NAME)}" if name else "the pod"
     return f"{who} was given {_listed(given)} and holds {_listed(held)} ({source})"
 
 
@@ -107,5 +108,5 @@ def _listed(uuids: Iterable[str]) -> str:
     return ", ".join(ascii(uuid)[1:-1] for uuid in uuids) or "nothing"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."
+def _cut(said: str) -> str:
+    return text.line(said, most=LONGEST_MESSAGE)

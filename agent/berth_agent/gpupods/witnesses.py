@@ -76,12 +76,10 @@ class Witnesses:
         self._stirred()
 
     def _grouped(self, pods: Iterable[podresources.Pod]) -> dict[ids.Key, Listed]:
-        found: dict[ids.Key, Listed] = {}
+        found: dict[ids.Key, list[podresources.Pod]] = {}
         for pod in pods:
-            key = pod.namespace, pod.name
-            before = found.get(key, Listed(self._living(key)))
-            found[key] = dataclasses.replace(before, entries=(*before.entries, pod))
-        return found
+            found.setdefault((pod.namespace, pod.name), []).append(pod)
+        return {key: Listed(self._living(key), tuple(entries)) for key, entries in found.items()}
 
     def furnished(self, known: ids.Pieces) -> None:
         """Learn what there is to hold."""

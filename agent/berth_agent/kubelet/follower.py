@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 SHORTEST_REST_SECONDS: Final = 1.0
 MOST_PAUSE_SECONDS: Final = 20.0
 TOLERATED: Final = 2  # Failures in a row that are not yet a trouble.
-LONGEST_MESSAGE: Final = 1024  # The schema refuses more.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,8 +121,7 @@ def condition(heard: Heard) -> wire.Condition | None:
     """Say whether the kubelet can be relied on; None while that is not known. It is not dated yet."""
     kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
     if heard.trouble is not None:
-        message = str(heard.trouble)[:LONGEST_MESSAGE]
-        return wire.Condition(kind, vocabulary.Truth.FALSE, heard.trouble.trouble, message)
+        return wire.Condition(kind, vocabulary.Truth.FALSE, heard.trouble.trouble, str(heard.trouble))
     if heard.pods is None:
         return None
     return wire.Condition(

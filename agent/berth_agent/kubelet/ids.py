@@ -12,7 +12,8 @@ that the container holds less than it does.
 import collections
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_agent.kubelet import podresources
@@ -81,24 +82,28 @@ def holdings(listed: Iterable[podresources.Pod], patterns: tuple[str, ...], know
     A pod that is listed twice (one that has ended and its successor of the same name) holds
     what either entry says: the kubelet gives no uid by which to tell them apart.
     """
-    found: dict[Key, dict[str, collections.Counter[str]]] = {}
+    counted = functools.cache(lambda resource: counts(resource, patterns))
+    found: dict[Key, dict[str, dict[str, int]]] = {}
     for pod in listed:
         for container in pod.containers:
-            if ids := collections.Counter(map(plain, _ids(container, patterns))):
-                here = found.setdefault((pod.namespace, pod.name), {})
-                here[container.name] = here.get(container.name, collections.Counter()) | ids
+            if ids := collections.Counter(map(plain, _ids(container, counted))):
+                containers = found.setdefault((pod.namespace, pod.name), {})
+                _take_most(containers.setdefault(container.name, {}), ids)
     return {
         key: {name: _held(ids, known) for name, ids in containers.items()}
         for key, containers in found.items()
     }
 
 
-def _ids(container: podresources.Container, patterns: tuple[str, ...]) -> Iterator[str]:
+def _take_most(into: dict[str, int], ids: Mapping[str, int]) -> None:
+    for one, count in ids.items():
+        into[one] = max(count, into.get(one, 0))
+
+
+def _ids(container: podresources.Container, counted: Callable[[str], bool]) -> Iterator[str]:
     """Give each device id once: the kubelet repeats a device for each of its NUMA nodes."""
     return iter(
-        dict.fromkeys(
-            one for each in container.devices if counts(each.resource, patterns) for one in each.ids
-        )
+        dict.fromkeys(one for each in container.devices if counted(each.resource) for one in each.ids)
     )
 
 

@@ -5,6 +5,9 @@ rather than by classes: those would bring in a library that takes as much memory
 the agent's own code, and generated ones clash with any other copy in the process, for their
 packages are called no more than `v1` and `v1alpha1`. What is not listed (cpus, memory,
 topology, claims) is skipped, as everybody does who reads an older version of a message.
+
+An empty pod takes two bytes on the wire and a hundred times that once it is read. So what an
+answer may have is counted, and no answer is read to its end that has too much of anything.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,6 +39,14 @@ MESSAGES: Final[Mapping[str, Mapping[int, Field]]] = {
         2: Field("device_ids"),
     },
 }
+# What one answer may have: many times what any node has.
+MOST: Final[Mapping[str, int]] = {
+    "pods": 10_000,
+    "containers": 50_000,
+    "devices": 100_000,
+    "device_ids": 100_000,
+    "fields": 1_000_000,  # All together, those that are skipped included.
+}
 VERSIONS: Final = ("v1", "v1alpha1")  # The newest first.
 LIST_REQUEST: Final = b""  # It has no fields.
 
@@ -45,10 +56,15 @@ LONGEST_VARINT: Final = 10
 MORE: Final = 0x80  # Set in each byte of a number but the last.
 
 Message = Mapping[str, Any]
+Left = dict[str, int]  # How much more an answer may have.
 
 
 class Malformed(ValueError):
     """Bytes that are no such message; the message of the error is a clause."""
+
+
+class TooMuch(Malformed):
+    """An answer that has more than any node; the message of the error is a clause."""
 
 
 def method(version: str) -> str:
@@ -56,64 +72,81 @@ def method(version: str) -> str:
     return f"/{version}.PodResourcesLister/List"
 
 
-def listed(body: bytes) -> list[Message]:
-    """Read the pods of an answer, or raise `Malformed`."""
-    found: list[Message] = _message("ListPodResourcesResponse", memoryview(body))["pods"]
-    return found
+def listed(body: bytes) -> Iterator[Message]:
+    """Read the pods of an answer one by one; what cannot be read raises `Malformed` on the way."""
+    whole = slice(0, len(body))
+    return (pod for _, pod in _fields("ListPodResourcesResponse", body, whole, dict(MOST)))
 
 
-def _message(kind: str, data: memoryview) -> Message:
-    fields = MESSAGES[kind]
-    found: dict[str, Any] = {field.name: [] if field.repeated else "" for field in fields.values()}
-    for number, value in _values(data):
-        field = fields.get(number)
+def _fields(kind: str, body: bytes, span: slice, left: Left) -> Iterator[tuple[Field, Any]]:
+    """Walk over the fields of a message that are known, each with what it holds."""
+    known = MESSAGES[kind]
+    for number, value in _values(body, span, left):
+        field = known.get(number)
         if field is None:
             continue
         if value is None:
             raise Malformed(f"{kind}.{field.name} is a number")
-        read = _message(field.of, value) if field.of else _text(value)
         if field.repeated:
-            found[field.name].append(read)
+            _count(field.name, left)
+        yield field, _message(field.of, body, value, left) if field.of else _text(body[value])
+
+
+def _message(kind: str, body: bytes, span: slice, left: Left) -> Message:
+    found: dict[str, Any] = {one.name: [] if one.repeated else "" for one in MESSAGES[kind].values()}
+    for field, value in _fields(kind, body, span, left):
+        if field.repeated:
+            found[field.name].append(value)
         else:
-            found[field.name] = read
+            found[field.name] = value
     return found
 
 
-def _text(value: memoryview) -> str:
+def _text(value: bytes) -> str:
     try:
-        return str(value, "utf-8")
+        return value.decode()
     except UnicodeDecodeError as error:
         raise Malformed("a text in it is not UTF-8") from error
 
 
-def _values(data: memoryview) -> Iterator[tuple[int, memoryview | None]]:
-    """Walk over the fields of a message: the bytes of each by its number, None for one of another kind."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        size, at = _size(data, at, key & 7)
-        if at + size > len(data):
+def _count(what: str, left: Left) -> None:
+    left[what] -= 1
+    if left[what] < 0:
+        raise TooMuch(f"it has more than {MOST[what]} {what.replace('_', ' ')}")
+
+
+def _values(body: bytes, span: slice, left: Left) -> Iterator[tuple[int, slice | None]]:
+    """Walk over all fields: where the value of each is by its number, None for one that is no bytes."""
+    at, end = span.start, span.stop
+    while at < end:
+        _count("fields", left)
+        key, at = _varint(body, at, end)
+        size, at = _size(body, at, end, key & 7)
+        if at + size > end:
             raise Malformed("it ends amid a field")
-        yield key >> 3, data[at : at + size] if key & 7 == LENGTH else None
+        yield key >> 3, slice(at, at + size) if key & 7 == LENGTH else None
         at += size
 
 
-def _size(data: memoryview, at: int, kind: int) -> tuple[int, int]:
+def _size(body: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
     """Say how long a value is, and where it begins."""
     if kind == VARINT:
-        return _varint(data, at)[1] - at, at
+        return _varint(body, at, end)[1] - at, at
     if kind == LENGTH:
-        return _varint(data, at)
+        return _varint(body, at, end)
     if kind in {EIGHT_BYTES, FOUR_BYTES}:
         return 8 if kind == EIGHT_BYTES else 4, at
     raise Malformed(f"it has a field of the unknown kind {kind}")
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
     """Read a number of seven bits a byte, and say where it ends."""
+    if at < end and body[at] < MORE:
+        return body[at], at + 1
     number = 0
-    for place, byte in enumerate(data[at : at + LONGEST_VARINT]):
-        number |= (byte & ~MORE) << 7 * place
-        if not byte & MORE:
-            return number, at + place + 1
+    for place in range(at, min(end, at + LONGEST_VARINT)):
+        byte = body[place]
+        number |= (byte & ~MORE) << 7 * (place - at)
+        if byte < MORE:
+            return number, place + 1
     raise Malformed("it has a number without an end")

@@ -9,6 +9,7 @@ An answer names pods by namespace and name, never by uid, and older kubelets lis
 that have ended as well. Both are for the reader to judge by the pods themselves.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ import grpc
 import grpc.aio
 
 from berth_agent.kubelet import messages
+from berth_crds import text
 
 SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 CALM_SECONDS: Final = 2.0
@@ -45,7 +47,7 @@ class Refused(Exception):
     """
 
     def __init__(self, trouble: Trouble, sentence: str) -> None:
-        super().__init__(sentence)
+        super().__init__(text.line(sentence))
         self.trouble = trouble
         self.retry_after = CALM_SECONDS if trouble is Trouble.THROTTLED else 0.0
 
@@ -142,7 +144,8 @@ class PodResources:
             body = await call(messages.LIST_REQUEST, timeout=self._deadline)
         except grpc.aio.AioRpcError as error:
             raise _refused(error, self._socket, self._deadline) from error
-        answer = _read(body)
+        # A large answer takes a second, in which the loop must go on.
+        answer = await asyncio.to_thread(_read, body)
         self._version = version
         return answer
 
@@ -157,6 +160,8 @@ class _NotServed(Refused):
 def _read(body: bytes) -> tuple[Pod, ...]:
     try:
         return tuple(map(_pod, messages.listed(body)))
+    except messages.TooMuch as error:
+        raise Refused(Trouble.TOO_LARGE, f"The kubelet's answer is not read: {error}.") from error
     except messages.Malformed as error:
         raise Refused(Trouble.UNREADABLE, f"The kubelet's answer cannot be read: {error}.") from error
 
@@ -184,15 +189,15 @@ TOO_LARGE: Final = "larger than max"
 
 
 def _refused(error: grpc.aio.AioRpcError, socket: Path, deadline: float) -> Refused:
-    text = error.details() or ""
+    details = error.details() or ""
     trouble = TROUBLES.get(error.code(), Trouble.FAILED)
-    if trouble is Trouble.THROTTLED and TOO_LARGE in text:
+    if trouble is Trouble.THROTTLED and TOO_LARGE in details:
         trouble = Trouble.TOO_LARGE
     kind = _NotServed if trouble is Trouble.NOT_SERVED else Refused
-    return kind(trouble, _sentence(trouble, text, socket, deadline))
+    return kind(trouble, _sentence(trouble, details, socket, deadline))
 
 
-def _sentence(trouble: Trouble, text: str, socket: Path, deadline: float) -> str:
+def _sentence(trouble: Trouble, details: str, socket: Path, deadline: float) -> str:
     match trouble:
         case Trouble.UNREACHABLE:
             return f"Nobody answers at {socket}."
@@ -205,4 +210,4 @@ def _sentence(trouble: Trouble, text: str, socket: Path, deadline: float) -> str
         case Trouble.TOO_LARGE:
             return f"The kubelet's answer is larger than {LARGEST_ANSWER} bytes."
         case _:
-            return f"The kubelet refuses: {text}"
+            return f"The kubelet refuses: {details}"
