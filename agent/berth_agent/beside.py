@@ -3,7 +3,9 @@
 The cards decide whether the source answers: what stands beside them is listed only in a
 sample, and where they say nothing the Device stays as it was, with all that is in it.
 Devices that clash with one that is already listed are left out, and so are those past the
-room of the list: the server would refuse the cards along with them.
+room of the list: the server would refuse the cards along with them. The cards come first,
+then the kernel's devices, then those of files in the order of their names. Who cannot be
+read for a fault of ours lists what he did last, and keeps nobody from looking at cards.
 """
 
 import dataclasses
@@ -17,6 +19,7 @@ from berth_crds import vocabulary
 log = logging.getLogger(__name__)
 
 MOST_LISTED: Final = 64  # The schema takes no more.
+DRIVER: Final = "the driver"
 
 Reader = Callable[[], tuple[probe.Device, ...]]
 
@@ -26,8 +29,8 @@ class Beside:
 
     def __init__(self, cards: probe.Probe, readers: Sequence[Reader]) -> None:
         self._cards = cards
-        self._readers = readers
-        self._left_out: frozenset[str] = frozenset()
+        self._readers = tuple(map(Steady, readers))
+        self._left_out: tuple[str, ...] = ()
         self._reads = False  # What stands beside the cards, just now.
 
     def sample(self) -> probe.Outcome:
@@ -38,9 +41,9 @@ class Beside:
         self._reads = True
         read = tuple(device for reader in self._readers for device in reader())
         self._reads = False
-        found = tuple(_fitting(outcome, read))
-        self._tell(frozenset(each.uuid for each in read if each not in found))
-        return dataclasses.replace(outcome, devices=found)
+        fitting, left_out = sorted_out(outcome, read)
+        self._tell(left_out)
+        return dataclasses.replace(outcome, devices=fitting)
 
     def processes(self) -> tuple[processes.Process, ...] | None:
         """List the processes on the cards, where the probe of these can tell."""
@@ -61,20 +64,65 @@ class Beside:
         if isinstance(self._cards, probe.Closer):
             self._cards.close()
 
-    def _tell(self, left_out: frozenset[str]) -> None:
-        for uuid in sorted(left_out - self._left_out):
-            log.warning("the device %s is left out: its uuid or minor is taken, or the list is full", uuid)
+    def _tell(self, left_out: tuple[str, ...]) -> None:
+        for sentence in left_out:
+            if sentence not in self._left_out:
+                log.warning("%s", sentence)
         self._left_out = left_out
 
 
-def _fitting(sample: probe.Sample, devices: Sequence[probe.Device]) -> Iterator[probe.Device]:
-    """Give the devices that clash with nothing; a lost card keeps the room that it may need."""
-    uuids = {each.uuid for each in sample.cards}
-    minors = {(str(vocabulary.DeviceType.GPU), each.minor) for each in sample.read()}
+class Steady:
+    """A reader that lists what it did last, should it fail, and says so once."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._last: tuple[probe.Device, ...] = ()
+        self._fails = False
+
+    def __call__(self) -> tuple[probe.Device, ...]:
+        """Read, or repeat what was read."""
+        try:
+            self._last = self._reader()
+        except Exception:
+            if not self._fails:
+                log.exception("devices beside the cards cannot be read; those that were read last stand")
+            self._fails = True
+        else:
+            self._fails = False
+        return self._last
+
+
+def sorted_out(
+    sample: probe.Sample, devices: Sequence[probe.Device]
+) -> tuple[tuple[probe.Device, ...], tuple[str, ...]]:
+    """Give the devices that clash with nothing, and a sentence for each of the others.
+
+    A lost card keeps the room that it may need.
+    """
+    uuids = dict.fromkeys(_uuids(sample), DRIVER)
+    minors = dict.fromkeys(((str(vocabulary.DeviceType.GPU), each.minor) for each in sample.read()), DRIVER)
     room = max(0, MOST_LISTED - len(sample.cards))
+    fitting: list[probe.Device] = []
+    left_out: list[str] = []
     for each in devices:
-        if room and each.uuid not in uuids and (each.type, each.minor) not in minors:
-            uuids.add(each.uuid)
-            minors.add((each.type, each.minor))
-            room -= 1
-            yield each
+        key = each.type, each.minor
+        if each.uuid in uuids:
+            why = f"{uuids[each.uuid]} names this uuid already"
+        elif key in minors:
+            why = f"{minors[key]} names a device of type {each.type} and minor {each.minor} already"
+        elif len(fitting) >= room:
+            why = f"the list has room for {MOST_LISTED} alone"
+        else:
+            uuids[each.uuid] = minors[key] = each.origin
+            fitting.append(each)
+            continue
+        left_out.append(f"the device {each.uuid} of {each.origin} is left out: {why}")
+    return tuple(fitting), tuple(left_out)
+
+
+def _uuids(sample: probe.Sample) -> Iterator[str]:
+    """Name the cards, and the MIG instances that they are cut into."""
+    for card in sample.cards:
+        yield card.uuid
+        if isinstance(card, probe.Card) and card.mig is not None:
+            yield from (one.uuid for one in card.mig.instances)

@@ -19,12 +19,12 @@ from typing import Final
 import msgspec
 
 from berth_agent import probe
-from berth_crds import catalog, vocabulary, wire
+from berth_crds import catalog, text, vocabulary, wire
 from berth_crds.client import lease
 
 NVML_READY: Final = vocabulary.DeviceCondition.NVML_READY
 LONGEST_MESSAGE: Final = 1024  # The schema refuses more.
-LONGEST_SHARING: Final = 256  # Likewise.
+LONGEST_SUMMARY: Final = 256  # Likewise.
 
 
 # ---------------------------------------------------------------- spec
@@ -46,10 +46,12 @@ def spec(
     found = (_shared(each, sharing) for each in (*map(card, outcome.read()), *remembered))
     cards = sorted(found, key=lambda each: each.index or 0)
     listed = frozenset(each.uuid for each in cards)
-    # A lost card keeps its minor, whoever else claims it meanwhile.
+    # A lost card keeps its uuid and its minor, whoever else claims them meanwhile.
     minors = {(each.type, each.minor) for each in cards}
     beside = map(device, outcome.devices)
-    others = tuple(each for each in beside if (each.type, each.minor) not in minors)
+    others = tuple(
+        each for each in beside if each.uuid not in listed and (each.type, each.minor) not in minors
+    )
     return wire.DeviceSpec(
         node=node,
         boot_id=outcome.boot_id,
@@ -164,7 +166,11 @@ def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:
     counts = collections.Counter(catalog.normal_model(each.model) for each in gpus)
     models = ", ".join(f"{model} x{count}" for model, count in counts.items())
     told = ", ".join(filter(None, (_shares(gpus), _cuts(gpus))))
-    return wire.SpecSummary(models=models, gpus=len(gpus), sharing=told[:LONGEST_SHARING])
+    return wire.SpecSummary(
+        models=text.line(models, most=LONGEST_SUMMARY),
+        gpus=len(gpus),
+        sharing=text.line(told, most=LONGEST_SUMMARY),
+    )
 
 
 def _shares(gpus: Iterable[wire.Card]) -> str:
@@ -260,7 +266,7 @@ def _verdict(uuid: str, health: probe.Health) -> wire.CardStatus:
         health=health.verdict,
         reason=health.reason,
         xid=health.xid,
-        message=health.message[:LONGEST_MESSAGE],
+        message=text.line(health.message, most=LONGEST_MESSAGE),
         recovery=health.recovery or "",
     )
 
@@ -289,7 +295,7 @@ def _failed(failure: probe.SourceFailed) -> wire.Condition:
         type=NVML_READY,
         status=vocabulary.Truth.FALSE,
         reason=failure.reason,
-        message=failure.message[:LONGEST_MESSAGE],
+        message=text.line(failure.message, most=LONGEST_MESSAGE),
     )
 
 
@@ -301,9 +307,10 @@ def _answered(sample: probe.Sample) -> wire.Condition:
         # One silent card is a verdict on that card; it does not close the node.
         status=vocabulary.Truth.TRUE,
         reason="CardsLost" if lost else "CardsRead",
-        message=f"{len(sample.cards) - len(lost)} of {len(sample.cards)} cards answered.{silent}"[
-            :LONGEST_MESSAGE
-        ],
+        message=text.line(
+            f"{len(sample.cards) - len(lost)} of {len(sample.cards)} cards answered.{silent}",
+            most=LONGEST_MESSAGE,
+        ),
     )
 
 

@@ -10,7 +10,8 @@ Where a `busID` is given, the kernel is asked for NUMA node and PCIe root. Files
 every look, so that health may change. One that cannot be used counts as it was last: it may
 be half written, and a device that comes and goes with that would take its pods along. What
 was never readable lists nothing, and the log says why, once. Everything is checked here,
-because the server refuses a whole Device for one bad value.
+because the server refuses a whole Device for one bad value, and what is written for people
+is made a line. Which of two devices of one uuid is listed is for `beside` to say.
 """
 
 import logging
@@ -20,14 +21,17 @@ from typing import Annotated, Final
 import msgspec
 
 from berth_agent import probe, sysfs
-from berth_crds import vocabulary
+from berth_crds import text, vocabulary
 
 log = logging.getLogger(__name__)
 
 MOST_DEVICES: Final = 64  # The schema takes no more.
+MOST_FILES: Final = 64  # Of which each names a device at least.
 MOST_BYTES: Final = 1 << 20
+LONGEST_TEXT: Final = 253
+LONGEST_MESSAGE: Final = 1024
 
-Text = Annotated[str, msgspec.Meta(max_length=253)]
+Text = Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -37,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     type: Annotated[str, msgspec.Meta(max_length=63, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?\\Z")]
     minor: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
     vendor: Annotated[str, msgspec.Meta(max_length=63, pattern="^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?\\Z")] = ""
-    model: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    model: Annotated[str, msgspec.Meta(max_length=probe.LONGEST_MODEL)] = ""
     memory: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
     bus_id: (
         Annotated[
@@ -48,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=64)] = {}
     health: vocabulary.Health = vocabulary.Health.HEALTHY
     reason: Annotated[str, msgspec.Meta(max_length=128, pattern="^[A-Za-z][A-Za-z0-9]*\\Z")] = "ToldByFile"
-    message: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    message: Annotated[str, msgspec.Meta(max_length=LONGEST_MESSAGE)] = ""
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,33 +76,35 @@ class Folder:
     def devices(self) -> tuple[probe.Device, ...]:
         """Read what the files say now, in the order of their names."""
         paths = sorted(each for each in sysfs.entries(self._path) if each.suffix == ".json")
+        if len(paths) > MOST_FILES:
+            last = paths[MOST_FILES - 1].name
+            self._complain(
+                self._path, f"{self._path} has more than {MOST_FILES} files: those after {last} are not read"
+            )
+            paths = paths[:MOST_FILES]
         found = {path: file for path in paths if (file := self._read(path))}
         self._last = found
-        return tuple(_device(entry, self._kernel) for file in found.values() for entry in file.devices)
+        self._complaints = {
+            path: words for path, words in self._complaints.items() if path in {self._path, *paths}
+        }
+        return tuple(
+            _device(entry, path.name, self._kernel) for path, file in found.items() for entry in file.devices
+        )
 
     def _read(self, path: Path) -> File | None:
         try:
-            file = _decoder.decode(_contents(path))
+            file = _decoder.decode(sysfs.contents(path, most=MOST_BYTES))
             _check(file)
         except (OSError, ValueError) as error:
-            self._complain(path, str(error))
+            self._complain(path, f"the file {path} cannot be used: {error}")
             return self._last.get(path)
         self._complaints.pop(path, None)
         return file
 
     def _complain(self, path: Path, words: str) -> None:
         if self._complaints.get(path) != words:
-            log.warning("the file %s cannot be used: %s", path, words)
+            log.warning("%s", text.line(words))
         self._complaints[path] = words
-
-
-def _contents(path: Path) -> bytes:
-    """Read a file; a pipe, from which nothing may ever come, is none, and nor is a whole disk."""
-    if not path.is_file():
-        raise ValueError("it is no regular file")
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"it is larger than {MOST_BYTES} bytes")
-    return path.read_bytes()
 
 
 def _check(file: File) -> None:
@@ -107,16 +113,25 @@ def _check(file: File) -> None:
             raise ValueError(f"{entry.uuid} is of type gpu and must have memory")
 
 
-def _device(entry: Entry, kernel: sysfs.Kernel) -> probe.Device:
+def _device(entry: Entry, file: str, kernel: sysfs.Kernel) -> probe.Device:
     well = entry.health is vocabulary.Health.HEALTHY
+    message = text.line(entry.message, most=LONGEST_MESSAGE)
     return probe.Device(
         uuid=entry.uuid,
         type=entry.type,
         minor=entry.minor,
         vendor=entry.vendor,
-        model=entry.model,
+        model=probe.model(entry.model),
         memory=entry.memory,
         place=kernel.place(entry.bus_id) if entry.bus_id else probe.Place(),
-        labels=tuple(sorted(entry.labels.items())),
-        health=probe.Health() if well else probe.Health(entry.health, entry.reason, message=entry.message),
+        labels=tuple(sorted(_labels(entry).items())),
+        health=probe.Health() if well else probe.Health(entry.health, entry.reason, message=message),
+        origin=file,
     )
+
+
+def _labels(entry: Entry) -> dict[str, str]:
+    return {
+        text.line(key, most=LONGEST_TEXT): text.line(value, most=LONGEST_TEXT)
+        for key, value in entry.labels.items()
+    }

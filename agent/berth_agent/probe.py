@@ -11,10 +11,17 @@ either is left to `describe`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, runtime_checkable
 
-from berth_crds import vocabulary
+from berth_crds import text, vocabulary
+
+LONGEST_MODEL: Final = 128  # The schema takes no more.
+
+
+def model(said: str) -> str:
+    """Return the name of a model as it is told on, whatever a driver or a file made of it."""
+    return text.line(said, most=LONGEST_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +177,7 @@ class Device:
     """One device beside the cards, such as a network card; an empty word is unknown.
 
     Its `health` is believed as it is told. Where none is, it is judged as a card is, by its `sign`: what
-    is wrong with it just now, if anything.
+    is wrong with it just now, if anything. Its `origin` says to people who tells of it.
     """
 
     uuid: str
@@ -184,6 +191,7 @@ class Device:
     labels: tuple[tuple[str, str], ...] = ()
     health: Health | None = Health()
     sign: Health | None = None
+    origin: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from berth_agent import probe, sysfs
 from berth_crds import vocabulary
 
 MOST_VFS: Final = 256  # The schema takes no more in one group.
+MOST_PORTS: Final = 256  # More than any device has.
 
 # PCI vendors of RDMA devices; those of others stay without a vendor.
 VENDORS: Final = {
@@ -29,7 +30,7 @@ VENDORS: Final = {
 
 ACTIVE: Final = "ACTIVE"
 
-_VF: Final = re.compile(r"virtfn([0-9]+)")
+_VF: Final = re.compile(r"virtfn(0|[1-9][0-9]{0,4})")
 
 
 def devices(kernel: sysfs.Kernel) -> tuple[probe.Device, ...]:
@@ -45,7 +46,7 @@ def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
     return {
         address: name
         for address, name in sorted(listed, reverse=True)
-        if address and not (kernel.device(address) / "physfn").exists()
+        if address and not sysfs.exists(kernel.device(address) / "physfn")
     }
 
 
@@ -63,11 +64,12 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.
         type=vocabulary.DeviceType.RDMA,
         minor=minor,
         vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
-        model=sysfs.text(own / "hca_type") or "",
+        model=probe.model(sysfs.text(own / "hca_type") or ""),
         place=kernel.place(address),
         vf_groups=(probe.VfGroup(vfs),) if vfs else (),
         health=None,
         sign=_sign(dict(_ports(own))),
+        origin="the kernel",
     )
 
 
@@ -83,7 +85,7 @@ def _sign(ports: Mapping[str, str]) -> probe.Health | None:
 
 def _ports(own: Path) -> Iterator[tuple[str, str]]:
     """Give the state of each port; the kernel writes it as `4: ACTIVE`."""
-    for port in sorted(sysfs.entries(own / "ports"), key=lambda each: each.name):
+    for port in sorted(sysfs.entries(own / "ports"), key=lambda each: each.name)[:MOST_PORTS]:
         if state := (sysfs.text(port / "state") or "").partition(":")[2].strip():
             yield port.name, state
 

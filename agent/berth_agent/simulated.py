@@ -19,10 +19,11 @@ from typing import Annotated, Final
 
 import msgspec
 
-from berth_agent import boards, probe
+from berth_agent import boards, probe, sysfs
 from berth_crds import catalog, names, vocabulary
 
 MOST_CARDS: Final = 64  # The schema takes no more.
+MOST_BYTES: Final = 1 << 20  # Of the file of faults.
 BUSES_PER_ROOT: Final = 4
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, names.GROUP)
 DRIVER: Final = probe.Driver(version="simulated")
@@ -189,7 +190,8 @@ class FaultFile:
         if self._path is None:
             return WELL
         try:
-            return _decoder.decode(self._path.read_bytes()).get(self._node, WELL)
+            said = _decoder.decode(sysfs.contents(self._path, most=MOST_BYTES))
+            return said.get(self._node, WELL)
         except FileNotFoundError:
             return WELL
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

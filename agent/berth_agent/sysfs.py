@@ -4,15 +4,26 @@ Everything here is optional: in a container without these files, or on a machine
 firmware tells nothing, the answer is None, never zero. The kernel says -1 for a device
 whose NUMA node it does not know, and to take that for 0 would put half a machine's cards
 on the wrong socket.
+
+The trees are what somebody mounted, and drivers of any make write in them. Links that lead
+in circles, files that nobody may read or that do not end, and names with line breaks are
+unknown as well: they cost what they stand for, and never a look.
 """
 
+import itertools
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from berth_agent import probe
+from berth_crds import text as texts
 
+LONGEST_TEXT: Final = 4096  # The kernel writes no more than a page.
+LONGEST_BOOT_ID: Final = 64  # The schema takes no more.
+MOST_ENTRIES: Final = 1 << 14  # Of one folder.
 LARGEST_NUMA_NODE: Final = 1023  # The schema takes no larger one, nor has any kernel.
 
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
@@ -28,7 +39,7 @@ class Kernel:
 
     def boot_id(self) -> str:
         """Tell one boot from another; empty where unknown."""
-        return text(self.proc / "sys/kernel/random/boot_id") or ""
+        return (text(self.proc / "sys/kernel/random/boot_id") or "")[:LONGEST_BOOT_ID]
 
     def place(self, address: str) -> probe.Place:
         """Say where a PCI device sits."""
@@ -41,17 +52,15 @@ class Kernel:
 
     def pcie_root(self, address: str) -> str | None:
         """Give the PCIe root complex above a PCI device, such as `pci0000:3a`."""
-        try:
-            parts = self.device(address).resolve(strict=True).parts
-        except OSError:
-            return None
+        place = _resolved(self.device(address))
+        parts = place.parts if place else ()
         # Under some virtual roots another root is nested; the nearest one is what is shared.
         return next((part for part in reversed(parts) if _ROOT.fullmatch(part)), None)
 
     def driven_by(self, driver: str) -> frozenset[str] | None:
         """Name the PCI devices that a driver has taken; None where the kernel does not say."""
         listing = self.sys / "bus/pci/drivers" / driver
-        if not listing.is_dir():
+        if not _is_readable(listing):
             return None
         return frozenset(each.name for each in entries(listing) if is_address(each.name))
 
@@ -68,22 +77,57 @@ def is_address(name: str) -> bool:
 def entries(folder: Path) -> tuple[Path, ...]:
     """List a folder; one that is not there is empty."""
     try:
-        return tuple(folder.iterdir())
+        with os.scandir(folder) as found:
+            return tuple(folder / each.name for each in itertools.islice(found, MOST_ENTRIES))
     except OSError:
         return ()
 
 
+def exists(path: Path) -> bool:
+    """Whether there is something that can be looked at."""
+    return _resolved(path) is not None
+
+
 def target(link: Path) -> str:
     """Give the name of what a link leads to; empty where it leads nowhere."""
-    try:
-        return link.resolve(strict=True).name
-    except OSError:
-        return ""
+    place = _resolved(link)
+    return place.name if place else ""
 
 
 def text(path: Path) -> str | None:
-    """Read what one file says; None where it cannot be read."""
+    """Read what one file says, as one line; None where it cannot be read."""
     try:
-        return path.read_text(encoding="ascii").strip()
+        return texts.line(contents(path, most=LONGEST_TEXT).decode("ascii").strip(), most=LONGEST_TEXT)
     except (OSError, UnicodeDecodeError):
+        return None
+
+
+def contents(path: Path, *, most: int) -> bytes:
+    """Read a regular file, or raise OSError; one of more bytes is not read, and nobody waits for a pipe."""
+    with open(path, "rb", opener=_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is no regular file")
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise OSError(f"it is larger than {most} bytes")
+    return found
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _is_readable(folder: Path) -> bool:
+    try:
+        with os.scandir(folder):
+            return True
+    except OSError:
+        return False
+
+
+def _resolved(path: Path) -> Path | None:
+    """Follow all links; None where that leads nowhere, or in a circle, of which Python tells in two ways."""
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):
         return None

@@ -1,5 +1,7 @@
 """A process is joined to its pod by the name of its cgroup, however that is spelled."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,20 @@ def test_file_is_read(tmp_path: Path) -> None:
 def test_process_that_has_ended_has_no_place(tmp_path: Path) -> None:
     """A process without a file is not taken for one of the host."""
     assert cgroups.read(tmp_path, 42) is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(lambda path: path.symlink_to(path), id="a link in a circle"),
+        pytest.param(lambda path: path.mkdir(), id="a folder"),
+        pytest.param(os.mkfifo, id="a pipe"),
+        pytest.param(lambda path: path.write_bytes(b"x" * (cgroups.LONGEST + 1)), id="a giant"),
+    ],
+)
+def test_odd_file_tells_of_no_process(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+    """What is no file of a reasonable size says nothing, as if the process had ended."""
+    (tmp_path / "7").mkdir()
+    odd(tmp_path / "7/cgroup")
+
+    assert cgroups.read(tmp_path, 7) is None

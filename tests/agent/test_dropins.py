@@ -2,6 +2,8 @@
 
 import datetime as dt
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,162 @@ def test_what_clashes_is_left_out(shelf: Shelf, place: nodes.Place, caplog: pyte
     assert [each.uuid for each in sample.devices] == [f"npu-{number}" for number in range(56)]
     nodes.look(looking)
     assert sum("left out" in message for message in caplog.messages) == 6
+
+
+# ---------------------------------------------------------------- odd files
+
+
+def test_words_of_a_file_are_one_line(shelf: Shelf) -> None:
+    """What is written for people steers no terminal, whoever wrote the file."""
+    words = {"model": "N\x1b[2J1", "labels": {"fab\nric": "a\u202eb"}, "message": "too\r\nhot\x07\u200b"}
+    shelf.put("a.json", NPU | words | {"health": "Unhealthy"})
+
+    (found,) = shelf.folder.devices()
+    assert found.model == r"N\x1b[2J1"
+    assert found.labels == (("fab ric", r"a\u202eb"),)
+    assert found.health == probe.Health(
+        vocabulary.Health.UNHEALTHY, "ToldByFile", message=r"too hot\x07\u200b"
+    )
+
+
+def test_words_that_grow_by_their_escapes_still_fit(shelf: Shelf, place: nodes.Place) -> None:
+    """A text that is as long as may be, and none of which can be printed, is one that the server takes."""
+    bad = "\u202e"
+    words = {"model": bad * 128, "labels": {bad * 253: bad * 253}, "message": bad * 1024}
+    shelf.put("a.json", NPU | words | {"health": "Unhealthy"})
+    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+
+    sample = nodes.look(looking)
+    spec = describe.spec(nodes.NODE, sample, None)
+    told = nodes.status(sample, spec, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
+    device.DeviceStatus.model_validate_json(msgspec.json.encode(told))
+
+
+def test_summary_fits_however_many_models_there_are(shelf: Shelf, place: nodes.Place) -> None:
+    """The columns of kubectl are short; the list of models is cut to what the server takes."""
+    gpus = ({"uuid": f"g-{at}", "type": "gpu", "minor": 8 + at, "model": f"{at}" * 40} for at in range(30))
+    shelf.put("a.json", *(NPU | one for one in gpus))
+    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+
+    spec = describe.spec(nodes.NODE, nodes.look(looking), None)
+    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
+    assert spec.summary is not None
+    assert spec.summary.models.startswith("A10 x8, ")
+    assert spec.summary.gpus == 38
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        pytest.param(lambda path: path.symlink_to(path), "symbolic links", id="a link in a circle"),
+        pytest.param(lambda path: path.mkdir(), "directory", id="a folder"),
+        pytest.param(os.mkfifo, "no regular file", id="a pipe"),
+        pytest.param(lambda path: path.write_bytes(b" " * (dropins.MOST_BYTES + 1)), "larger", id="a giant"),
+        pytest.param(lambda path: path.write_bytes(b"[" * 100_000), "object", id="nested without end"),
+        pytest.param(
+            lambda path: path.write_bytes(b'{"devices": [{"uuid": "\xff"}]}'), "utf-8", id="no text"
+        ),
+    ],
+)
+def test_odd_file_lists_nothing(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture, odd: Callable[[Path], object], words: str
+) -> None:
+    """What is no file of a reasonable size is told once, and costs nobody else."""
+    odd(shelf.path / "a\n\x1b.json")
+    shelf.put("b.json", NPU)
+
+    assert shelf.uuids() == shelf.uuids() == [NPU["uuid"]]
+    (told,) = caplog.messages
+    assert words in told
+    assert told.isprintable()
+
+
+def test_folder_is_read_so_far(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+    """More files than there may be devices are not read, which is told once."""
+    for number in range(dropins.MOST_FILES + 2):
+        shelf.put(f"{number:03}.json", NPU | {"uuid": f"npu-{number}", "minor": number})
+
+    assert shelf.uuids() == shelf.uuids() == [f"npu-{number}" for number in range(dropins.MOST_FILES)]
+    (told,) = caplog.messages
+    assert "more than 64 files: those after 063.json are not read" in told
+
+
+# ---------------------------------------------------------------- one uuid, named twice
+
+
+def test_the_first_file_that_names_a_uuid_has_it(
+    shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of two files that name one uuid the first counts, by their names; one sentence tells of both."""
+    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    shelf.put("b.json", NPU | {"minor": 1, "model": "later"})
+    shelf.put("a.json", NPU | {"model": "earlier"})
+
+    for _ in range(2):
+        (found,) = nodes.look(looking).devices
+        assert found.model == "earlier"
+    assert caplog.messages == [
+        f"the device {NPU['uuid']} of b.json is left out: a.json names this uuid already"
+    ]
+
+
+def test_equal_entries_are_one_device(
+    shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two files that say the very same of one device are told of as well."""
+    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    shelf.put("a.json", NPU)
+    shelf.put("b.json", NPU)
+
+    assert len(nodes.look(looking).devices) == 1
+    assert "of b.json is left out: a.json names this uuid already" in caplog.text
+
+
+@pytest.mark.parametrize("minor", [0, 40], ids=["and its minor", "and another minor"])
+def test_the_drivers_card_wins(
+    shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture, minor: int
+) -> None:
+    """A file that names the uuid of a card is refused, whether the card answers or is lost for now."""
+    rig = place(presets.A10)
+    looking = beside.Beside(rig.start(), [shelf.folder.devices])
+    before = describe.spec(nodes.NODE, nodes.look(looking), None)
+    shelf.put("a.json", NPU | {"uuid": before.devices[0].uuid, "type": "gpu", "minor": minor})
+
+    assert describe.spec(nodes.NODE, nodes.look(looking), before) == before
+    assert "of a.json is left out: the driver names this uuid already" in caplog.text
+    rig.machine.lose(0)
+    assert describe.spec(nodes.NODE, nodes.look(looking), before) == before
+
+
+def test_an_instance_of_the_driver_wins(
+    shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The uuid of a MIG instance is taken, too: containers are given instances by it."""
+    looking = beside.Beside(place(presets.MIG).start(), [shelf.folder.devices])
+    card = next(nodes.look(looking).read())
+    assert card.mig is not None
+    shelf.put("a.json", NPU | {"uuid": card.mig.instances[0].uuid})
+
+    assert nodes.look(looking).devices == ()
+    assert "the driver names this uuid already" in caplog.text
+
+
+def test_reader_that_fails_keeps_nobody_from_the_cards(
+    shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of ours in reading what stands beside costs what is new of that, and is told once."""
+    shelf.put("a.json", NPU)
+    faults: list[Exception] = []
+
+    def read() -> tuple[probe.Device, ...]:
+        if faults:
+            raise faults[0]
+        return shelf.folder.devices()
+
+    looking = beside.Beside(place(presets.A10).start(), [read])
+    before = nodes.look(looking)
+    faults.append(RuntimeError("Symlink loop"))
+
+    assert nodes.look(looking).devices == nodes.look(looking).devices == before.devices
+    assert sum("cannot be read" in message for message in caplog.messages) == 1

@@ -24,6 +24,8 @@ NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
         pytest.param({"card.1.memory": "18446744073709551615 0 0"}, 1, id="all the memory that there can be"),
         pytest.param({"card.1.uuid": "GPU with spaces"}, 1, id="a uuid that is none"),
         pytest.param({"card.1.name": "X" * 90}, 0, id="a long name"),
+        pytest.param({"card.1.name": "X\x1b[2J\x07\u202e"}, 0, id="a name that steers a terminal"),
+        pytest.param({"driver.version": "9\x1b[2J\u200b"}, 0, id="a version that steers a terminal"),
         pytest.param({"driver.version": "9" * 79}, 0, id="a long version"),
         pytest.param({"driver.version": "5\udcff"}, 0, id="a version that is no text"),
         pytest.param({"driver.cuda": -12}, 0, id="a CUDA version below zero"),
@@ -44,6 +46,8 @@ def test_nonsense_costs_at_most_one_card(place: nodes.Place, changes: dict[str, 
     assert len(spec.devices) == 8 - lost
     told = nodes.status(sample, spec, now=NOON)
     assert told.devices == ()
+    assert spec.driver is not None
+    assert all(text.isprintable() for text in (spec.driver.version, *(card.model for card in spec.devices)))
 
 
 INSTANCE: Final = presets.instance("mig", 0, 9, 2, size=1)

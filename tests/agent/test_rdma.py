@@ -1,6 +1,7 @@
 """RDMA devices and their virtual functions, read from a tree made as the kernel makes it."""
 
 import dataclasses
+import datetime as dt
 import os
 from pathlib import Path
 
@@ -170,6 +171,63 @@ def test_function_with_two_names_is_one_device(tree: Tree) -> None:
     _link(tree.kernel.sys / "class/infiniband/mlx4_1", place / "infiniband/mlx4_0")
 
     assert len(rdma.devices(tree.kernel)) == 1
+
+
+def spoil(path: Path) -> None:
+    """Put a link that leads in a circle in the place of what is there."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    path.symlink_to(path)
+
+
+def test_links_in_circles_cost_what_they_stand_for(tree: Tree) -> None:
+    """A device whose links lead in circles is not there, or knows less; the others are as they were."""
+    place = tree.add("mlx5_0", "0000:3b:00.0")
+    tree.add_vf(0, "0000:3b:00.2", of=place)
+    spoil(place / "virtfn1")
+    spoil(place / "physfn")
+    spoil(place / "numa_node")
+    tree.port("mlx5_0", 1, "1: DOWN")
+    spoil(tree.kernel.sys / "class/infiniband/mlx5_0/ports/2")
+    spoil(tree.kernel.sys / "class/infiniband/mlx5_7")
+    spoil(tree.kernel.sys / "bus/pci/devices/0000:3b:00.2")
+
+    (found,) = rdma.devices(tree.kernel)
+    assert found.vf_groups == (probe.VfGroup((probe.Vf(0, "0000:3b:00.2"),)),)
+    assert found.place == probe.Place(None, "pci0000:3a", "0000:3b:00.0")
+    assert found.sign is not None
+
+
+def test_words_of_a_driver_are_one_line(tree: Tree) -> None:
+    """Whatever a driver writes, and however it names its ports, the Device can be written, and read."""
+    place = tree.add("mlx5_0", "0000:3b:00.0")
+    (place / "infiniband/mlx5_0/hca_type").write_text("MT\x1b[31m4123\n" + "!" * 500)
+    tree.port("mlx5_0", 1, "1: DO\x1b[2JWN " + "!" * 2000)
+    odd = tree.kernel.sys / "class/infiniband/mlx5_0/ports" / os.fsdecode(b"2\n\xff")
+    odd.mkdir()
+    (odd / "state").write_text("2: INIT")
+    sample = dataclasses.replace(CARDLESS, devices=rdma.devices(tree.kernel))
+
+    spec = describe.spec(nodes.NODE, sample, None)
+    (card,) = spec.devices
+    told = nodes.status(sample, spec, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
+    device.DeviceStatus.model_validate_json(msgspec.json.encode(told))
+    assert card.model.startswith(r"MT\x1b[31m4123 !!")
+    assert told.devices[0].message.startswith(r"none of its ports is active: port 1 is DO\x1b[2JWN !!")
+    assert told.devices[0].message.isprintable()
+
+
+@pytest.mark.parametrize("name", ["virtfn01", "virtfn999999", "virtfn1\n", "virtfn-1"])
+def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> None:
+    """The kernel counts them from 0, without zeros before."""
+    place = tree.add("mlx5_0", "0000:3b:00.0")
+    tree.add_vf(1, "0000:3b:00.2", of=place)
+    _link(place / name, tree.kernel.device("0000:3b:00.2"))
+
+    (found,) = rdma.devices(tree.kernel)
+    assert found.vf_groups == (probe.VfGroup((probe.Vf(1, "0000:3b:00.2"),)),)
 
 
 def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:

@@ -1,5 +1,7 @@
 """What the kernel tells about places, and what it does not tell."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,106 @@ def test_driver_holds_devices_and_not_its_other_files(tmp_path: Path) -> None:
         (listing / name).mkdir(parents=True)
 
     assert sysfs.Kernel(tmp_path, tmp_path).driven_by("nvidia") == frozenset({ADDRESS})
+
+
+# ---------------------------------------------------------------- odd trees
+
+
+def circle(path: Path) -> None:
+    """Make a link that leads to itself."""
+    path.symlink_to(path)
+
+
+def folder(path: Path) -> None:
+    """Make a folder where a file should be."""
+    path.mkdir()
+
+
+def giant(path: Path) -> None:
+    """Make a file that is larger than the memory of any machine."""
+    with path.open("wb") as file:
+        file.truncate(1 << 42)
+
+
+ODD_FILES: dict[str, Callable[[Path], object]] = {
+    "a link in a circle": circle,
+    "a link to nowhere": lambda path: path.symlink_to(path.parent / "nowhere"),
+    "a folder": folder,
+    "a pipe": os.mkfifo,
+    "a giant": giant,
+    "no ASCII": lambda path: path.write_bytes(b"\xff\xfe1"),
+    "NULs": lambda path: path.write_bytes(b"1\0"),
+    "many digits": lambda path: path.write_bytes(b"1" * 4000),
+    "two lines": lambda path: path.write_bytes(b"1\n2\n"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_FILES.values(), ids=ODD_FILES.keys())
+def test_odd_file_is_unknown(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+    """Whatever stands where a number should be, nothing is known, nobody waits, and nothing fails."""
+    tree = kernel(tmp_path, under="pci0000:3a", numa=None)
+    odd(tree.device(ADDRESS) / "numa_node")
+    odd_boot = tmp_path / "sys/kernel/random/boot_id"
+    odd_boot.parent.mkdir(parents=True)
+    odd(odd_boot)
+
+    assert tree.numa_node(ADDRESS) is None
+    assert tree.boot_id().isprintable()
+    assert len(tree.boot_id()) <= sysfs.LONGEST_BOOT_ID
+
+
+def test_file_that_nobody_may_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree of another user tells nothing, which is no failure."""
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    tree = kernel(tmp_path, under="pci0000:3a", numa="1")
+    for name in ("open", "scandir"):
+        monkeypatch.setattr(os, name, forbidden)
+    monkeypatch.setattr(os.path, "realpath", forbidden)
+
+    assert tree.numa_node(ADDRESS) is None
+    assert tree.pcie_root(ADDRESS) is None
+    assert tree.driven_by("nvidia") is None
+    assert not sysfs.exists(tree.device(ADDRESS))
+
+
+@pytest.mark.parametrize("odd", [circle, folder], ids=["a circle", "a folder"])
+def test_odd_place_is_under_no_root(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+    """A device whose link leads in a circle sits nowhere that is known."""
+    listing = tmp_path / "bus/pci/devices"
+    listing.mkdir(parents=True)
+    odd(listing / ADDRESS)
+    tree = sysfs.Kernel(tmp_path, tmp_path)
+
+    assert tree.place(ADDRESS).pcie_root is None
+    assert tree.place(ADDRESS).numa_node is None
+
+
+@pytest.mark.parametrize("odd", ODD_FILES.values(), ids=ODD_FILES.keys())
+def test_odd_folder_of_a_driver_names_nothing(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+    """What is no folder holds no device, and what is none of its names is none."""
+    drivers = tmp_path / "bus/pci/drivers"
+    drivers.mkdir(parents=True)
+    odd(drivers / "nvidia")
+
+    assert not sysfs.Kernel(tmp_path, tmp_path).driven_by("nvidia")
+
+
+def test_names_that_are_no_addresses_are_passed_over(tmp_path: Path) -> None:
+    """A name with a line break, or of another encoding, is not that of a device."""
+    listing = tmp_path / "bus/pci/drivers/nvidia"
+    for name in (ADDRESS, f"{ADDRESS}\n", "\n", "a\x1b[2J", os.fsdecode(b"\xff")):
+        (listing / name).mkdir(parents=True)
+
+    assert sysfs.Kernel(tmp_path, tmp_path).driven_by("nvidia") == frozenset({ADDRESS})
+
+
+def test_folder_is_listed_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder has so many names that to list them takes for ever."""
+    monkeypatch.setattr(sysfs, "MOST_ENTRIES", 3)
+    for number in range(10):
+        (tmp_path / str(number)).touch()
+
+    assert len(sysfs.entries(tmp_path)) == 3

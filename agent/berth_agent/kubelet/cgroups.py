@@ -21,6 +21,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from berth_agent import sysfs
+
+LONGEST: Final = 1 << 16  # A few lines of paths.
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
@@ -47,9 +51,10 @@ def place(text: str) -> Place:
 def read(procfs: Path, pid: int) -> Place | None:
     """Read where a process runs; None when it has ended meanwhile, or may not be looked at."""
     try:
-        return place((procfs / str(pid) / "cgroup").read_text(errors="replace"))
+        told = sysfs.contents(procfs / str(pid) / "cgroup", most=LONGEST)
     except OSError:
         return None
+    return place(told.decode(errors="replace"))
 
 
 def _paths(text: str) -> Iterable[str]:

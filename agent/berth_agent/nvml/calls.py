@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import pynvml
 
 from berth_agent import probe
+from berth_crds import text
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class Failed(Exception):
     """A call that gave no answer; `reason` is one CamelCase word, the message has no full stop."""
 
     def __init__(self, call: str, code: int, words: str) -> None:
-        super().__init__(f"{call} failed: {words}")
+        super().__init__(text.line(f"{call} failed: {words}"))
         self.code = code
         self.reason = _NAMES.get(code, "NvmlFailed")
 

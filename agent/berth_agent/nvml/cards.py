@@ -55,7 +55,7 @@ def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> Facts:
     """Ask a card for what cannot change, and the kernel where its address is."""
     capability = calls.known(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     return Facts(
-        model=calls.ask(pynvml.nvmlDeviceGetName, handle)[: limits.LONGEST_MODEL],
+        model=probe.model(calls.ask(pynvml.nvmlDeviceGetName, handle)),
         compute_capability=_capability(capability),
         module_id=_module_id(handle),
         place=kernel.place(address) if address else probe.Place(),

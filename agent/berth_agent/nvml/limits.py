@@ -5,7 +5,8 @@ from typing import Final
 
 MOST_MODULES: Final = 1023
 MOST_SLICES: Final = 64
-LONGEST_MODEL: Final = 128
+MOST_CARDS: Final = 64
+MOST_INSTANCES: Final = 64
 LARGEST_MINOR: Final = 2**31 - 1
 LARGEST_MEMORY: Final = 2**63 - 1
 LARGEST_ID: Final = 255  # Of a GPU or compute instance.

@@ -72,7 +72,8 @@ def profile_names(handle: Any) -> Profiles:
 
 def _parts(handle: Any) -> Iterator[Any]:
     """Walk over the MIG devices of a card."""
-    for number in range(calls.ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)):
+    count = calls.ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)
+    for number in range(min(count, limits.MOST_INSTANCES)):
         try:
             yield calls.ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
         except calls.Failed as failure:
