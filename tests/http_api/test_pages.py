@@ -270,3 +270,21 @@ async def test_metrics_are_served_as_prometheus_reads_them() -> None:
 
     assert answer.headers["Content-Type"].startswith("text/plain; version=")
     assert 'berth_scheduling_attempts_total{result="unschedulable"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/debug/ledger?node=%1b%5b2J%0aforged",
+        "/debug/explain?pod=%1b%5b2J%0a/%e2%80%ae",
+        "/debug/backlog?format=%1b%5b2J%0a",
+    ],
+)
+async def test_a_question_is_quoted_plainly(path: str) -> None:
+    """Who follows somebody else's link with curl gets one printable line."""
+    desk = desks.desk(cards=1)
+
+    status, sentence = await desk.ask(path)
+
+    assert status >= 400
+    assert sentence.removesuffix("\n").isprintable()

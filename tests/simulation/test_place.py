@@ -343,3 +343,24 @@ def test_notes() -> None:
     assert quiet.notes == ""
     assert "passed over: 2 ConfigMap\n" in loud.notes
     assert "Device n9: there is no Node of this name" in loud.notes
+
+
+@pytest.mark.parametrize("words", [(), ("--explain",)], ids=["in short", "in full"])
+def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
+    """A snapshot holds what anybody in a cluster wrote; to look at it is safe."""
+    nasty = "T4\x1b[2J\r\n\u202e\x9b"
+    taint = {"key": "a", "value": nasty, "effect": "NoSchedule"}
+    tainted = desk.node("n2") | {"spec": {"taints": [taint]}}
+    given = [
+        *desk.both(),
+        tainted,
+        desk.device("n2"),
+        desk.pod("model", annotations={"berth.dev/model": nasty}),
+        desk.pod("wrong", annotations={"berth.dev/scope": nasty}),
+        desk.pod("large", {"nvidia.com/gpu": 5}),
+    ]
+
+    answer = desk.run("place", "-", *words, stdin=desk.written(*given))
+
+    assert answer.code == 0, answer.notes
+    assert all(line.isprintable() for line in answer.out.split("\n"))

@@ -5,7 +5,7 @@ from typing import Any, Final
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_crds import aliases, names
+from berth_crds import aliases, names, text
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus
@@ -71,6 +71,11 @@ WORDS: Final = (
         "\ud800"[:0],
         "é",
         "a\nb",
+        "a\x1b[2J\u202eb",
+        "(?P<a\x1b>b)",
+        "\\\x1b",
+        "k\x1b=v",
+        '{"r\\u001b": {"\\ud800": 1}}',
     ),
     *(
         "true",
@@ -162,6 +167,15 @@ def test_what_is_read_makes_sense(pod: raw.Pod) -> None:
                 assert (ask.memory > 0) != (ask.ratio > 0)
             case requests.Parts():
                 assert 1 <= ask.share <= 100
+
+
+@manifests.PROPERTY
+@hypothesis.given(any_pod())
+def test_a_refusal_is_one_plain_line(pod: raw.Pod) -> None:
+    """What people are told is wrong quotes what they wrote, and steers nobody's terminal."""
+    for sentence in manifests.sentences(pod):
+        assert sentence.isprintable()
+        assert len(sentence) <= text.LONGEST
 
 
 @manifests.PROPERTY

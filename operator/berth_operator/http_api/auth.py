@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
+from berth_crds import text
 from berth_crds.client import errors
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def refused(refusal: Refusal) -> web.Response:
     """Say no."""
     unknown = refusal.status == http.HTTPStatus.UNAUTHORIZED
     headers = {"WWW-Authenticate": "Bearer"} if unknown else {}
-    return web.Response(text=f"{refusal.sentence}\n", status=refusal.status, headers=headers)
+    return web.Response(text=f"{text.line(refusal.sentence)}\n", status=refusal.status, headers=headers)
 
 
 def bearer(header: str) -> str:

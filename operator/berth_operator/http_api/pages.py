@@ -16,6 +16,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from berth_crds import text
 from berth_crds.client import errors
 from berth_operator.engine import ledger, records
 from berth_operator.http_api import auth, views
@@ -30,7 +31,7 @@ class Mistake(Exception):
     """A question that cannot be answered, in a sentence for whoever asked."""
 
     def __init__(self, sentence: str, *, status: http.HTTPStatus = http.HTTPStatus.BAD_REQUEST) -> None:
-        super().__init__(sentence)
+        super().__init__(text.line(sentence))
         self.status = status
 
 

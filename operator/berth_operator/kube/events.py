@@ -17,13 +17,14 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import names
+from berth_crds import names, text
 from berth_crds.client import api, errors, lease, resources
 from berth_operator.engine import pace
 
 log = logging.getLogger(__name__)
 
 MOST_QUEUED: Final = 16_384
+LONGEST_MESSAGE: Final = 1024  # The API server refuses more.
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 MOST_REMEMBERED: Final = 4096
 
@@ -156,7 +157,7 @@ def event(note: Note, name: str, *, moment: str, instance: str) -> dict[str, Any
         },
         "type": "Warning" if note.warning else "Normal",
         "reason": note.reason,
-        "message": note.message[:1024],
+        "message": text.line(note.message, most=LONGEST_MESSAGE),
         "count": 1,
         "firstTimestamp": moment,
         "lastTimestamp": moment,

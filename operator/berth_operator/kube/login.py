@@ -19,10 +19,12 @@ from typing import Any, Final
 
 from kubernetes_asyncio import client, config
 
+from berth_crds import text
 from berth_crds.client import connection, errors
 
 RENEW_SECONDS: Final = 60.0
 PLUGIN_SECONDS: Final = 30.0
+LONGEST_SAID: Final = 300  # Of what the library says went wrong.
 ENTRY: Final = re.compile(r"\{.*\}")
 
 
@@ -139,5 +141,5 @@ def _line(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {PLUGIN_SECONDS:g} s"
     # The library quotes whole entries of the file in its messages, keys and tokens included.
-    text = ENTRY.sub("{...}", " ".join(str(error).split()))
-    return text[:300].rstrip(".") or type(error).__name__
+    said = text.line(ENTRY.sub("{...}", " ".join(str(error).split())), most=LONGEST_SAID)
+    return said.rstrip(".") or type(error).__name__

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import names, vocabulary, wire
+from berth_crds import names, text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_operator.engine import pace, summaries
 from berth_operator.translate import policies
@@ -183,7 +183,8 @@ def _judgement(body: Shown) -> tuple[vocabulary.Truth, str, str]:
     except msgspec.ValidationError as error:
         policy, rules = None, str(error)
     if policy is None or isinstance(rules, str):
-        return vocabulary.Truth.FALSE, "Invalid", f"{rules}; the last good policy stays in force."
+        message = text.line(f"{rules}; the last good policy stays in force.")
+        return vocabulary.Truth.FALSE, "Invalid", message
     if body["metadata"]["name"] != names.DEFAULT_POLICY:
         message = f"Only the policy named {names.DEFAULT_POLICY} is in force; this one is valid and rests."
         return vocabulary.Truth.FALSE, "NotDefault", message

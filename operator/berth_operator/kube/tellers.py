@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import vocabulary, wire
+from berth_crds import text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import pace
@@ -116,7 +116,7 @@ class Teller:
     ) -> None:
         """Tell that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
         # Cut here and not when it is written: what is shown later must equal what was meant.
-        verdict = Verdict(fault or UNSCHEDULABLE, message[:LONGEST_MESSAGE])
+        verdict = Verdict(fault or UNSCHEDULABLE, text.line(message, most=LONGEST_MESSAGE))
         if self._show(candidate, verdict):
             self._note(candidate, "FailedScheduling", verdict.message, warning=True)
 
@@ -128,7 +128,7 @@ class Teller:
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
         """Tell that a pod has its place, and why its bind does not come about, each time anew."""
-        verdict = Verdict(FAILED, f"The bind failed: {message}"[:LONGEST_MESSAGE])
+        verdict = Verdict(FAILED, text.line(f"The bind failed: {message}", most=LONGEST_MESSAGE))
         self._show(candidate, verdict)
         self._note(candidate, "FailedBinding", verdict.message, warning=True)
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from berth_crds import names
+from berth_crds import names, text
 from berth_crds.vocabulary import Strategy
 from berth_operator.simulation import (
     cluster,
@@ -19,7 +19,7 @@ from berth_operator.simulation import (
     usage,
     whys,
 )
-from berth_operator.simulation.mistakes import Mistake, one_line
+from berth_operator.simulation.mistakes import Mistake
 
 PROGRAM: Final = "berth-simulation"
 CALLED: Final = "python -m berth_operator.simulation"
@@ -238,4 +238,4 @@ def read(chosen: Chosen) -> scenario.Scenario:
 def tell(chosen: Chosen, notes: Sequence[str]) -> None:
     """Write notes beside the output."""
     if not chosen.quiet and sys.stderr is not None:
-        sys.stderr.writelines(f"{PROGRAM}: {one_line(note)}\n" for note in notes)
+        sys.stderr.writelines(f"{PROGRAM}: {text.line(note)}\n" for note in notes)

@@ -11,7 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-LONGEST_SHOWN: Final = 60
+from berth_crds import text
+
+LONGEST: Final = 4000
+LONGEST_SHOWN: Final = 63
 WORDS: Final = {
     "str": "a string",
     "int": "a whole number",
@@ -32,15 +35,7 @@ class Mistake(Exception):
     """Something in the input that only its author can mend; the message is one line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
-
-
-def one_line(text: str) -> str:
-    """Put a message on one line, with nothing in it that a terminal would act on."""
-    joined = " ".join(text.split())
-    return (
-        joined if joined.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in joined)
-    )
+        super().__init__(text.line(message, most=LONGEST))
 
 
 def shown(value: object) -> str:
@@ -49,8 +44,7 @@ def shown(value: object) -> str:
         return "an object" if isinstance(value, dict) else "a list"
     if value is None:
         return "nothing"
-    text = f"{value!r}" if isinstance(value, str) else str(value).lower()
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text.line(repr(value) if isinstance(value, str) else str(value).lower(), most=LONGEST_SHOWN)
 
 
 def of_shape(error: msgspec.ValidationError, body: Mapping[str, Any]) -> str:

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from berth_crds import text
+
+LONGEST: Final = 4000
 GAP: Final = "   "
 NOTHING: Final = "-"
 
@@ -11,13 +14,17 @@ Cells = Sequence[str]
 
 def table(head: Cells, rows: Iterable[tuple[Cells, Sequence[str]]]) -> Iterator[str]:
     """Lay out rows; the lines that belong to a row stand below its last cell."""
-    listed = [(head, ()), *rows]
+    listed = [(head, ()), *((tuple(map(_clean, cells)), below) for cells, below in rows)]
     widths = [max(len(cells[at]) for cells, _ in listed) for at in range(len(head) - 1)]
     margin = " " * (sum(widths) + len(GAP) * len(widths))
     for cells, below in listed:
         padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
         yield GAP.join([*padded, cells[-1]]).rstrip()
-        yield from (f"{margin}{line}".rstrip() for line in below)
+        yield from (f"{margin}{_clean(line)}".rstrip() for line in below)
+
+
+def _clean(cell: str) -> str:
+    return text.line(cell, most=LONGEST)
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -206,7 +206,9 @@ def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
         if match is None:
             refusals.refuse(f"{place}: '{refusals.shown(part)}' is no label; write for instance fabric=a")
         if found.setdefault(match["key"], match["value"]) != match["value"]:
-            refusals.refuse(f"{place} gives the label {match['key']} two values; no device has both")
+            refusals.refuse(
+                f"{place} gives the label {refusals.shown(match['key'])} two values; no device has both"
+            )
     return tuple(sorted(found.items())) or refusals.refuse(
         f"{place} names no label; write for instance fabric=a"
     )

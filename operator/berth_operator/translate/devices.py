@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from berth_crds import catalog, vocabulary, wire
+from berth_crds import catalog, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import boards, facts
@@ -41,7 +41,7 @@ def _card(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, .
     return facts.Card(
         uuid=card.uuid,
         minor=card.minor,
-        model=catalog.normal_model(card.model),
+        model=text.line(catalog.normal_model(card.model)),
         memory=card.memory or 0,
         trouble=trouble(card, verdict, cordon),
         numa=place.numa_node,
@@ -95,7 +95,7 @@ def failed_source(conditions: tuple[wire.Condition, ...]) -> str:
     """Name the first source of the agent without which its cards cannot be trusted."""
     for condition in conditions:
         if condition.type in FATAL_SOURCES and condition.status != vocabulary.Truth.TRUE:
-            return condition.reason or condition.type
+            return text.line(condition.reason or condition.type)
     return ""
 
 

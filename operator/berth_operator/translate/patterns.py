@@ -12,6 +12,8 @@ import itertools
 import re
 from typing import Final
 
+from berth_operator.translate import refusals
+
 LONGEST: Final = 256
 NAME: Final = 64  # Characters of a model's name that a repetition may have to try.
 MOST_STEPS: Final = 10_000_000  # About a tenth of a second for the worst pattern there is.
@@ -49,7 +51,7 @@ def fault(pattern: str) -> str:
     try:
         re.compile(pattern, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
-        return f"is not a regular expression of Python: {error}"
+        return f"is not a regular expression of Python: {refusals.shown(error)}"
     return "" if _steps(tokens) <= MOST_STEPS else "takes too long to try; use fewer repetitions and choices"
 
 

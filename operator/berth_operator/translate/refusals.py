@@ -2,14 +2,16 @@
 
 Reading goes through many small functions, and the first of them that cannot go on knows
 best what to write instead. `Refused` carries its sentence up to the function that reads
-the container or the annotation; it never leaves `translate`.
+the container or the annotation; it never leaves `translate`. Sentences quote what the author
+of a pod wrote, so all of them are made one clean line here.
 """
 
 from typing import Final, NoReturn
 
+from berth_crds import text
 from berth_operator.scheduling.decisions import Reason, Refusal
 
-LONGEST_SHOWN: Final = 60
+LONGEST_SHOWN: Final = 63
 
 
 class Refused(Exception):
@@ -22,12 +24,12 @@ class Refused(Exception):
 
 def invalid(detail: str) -> Refusal:
     """Refuse what makes no sense."""
-    return Refusal(Reason.INVALID_REQUEST, detail=detail)
+    return Refusal(Reason.INVALID_REQUEST, detail=text.line(detail))
 
 
 def unsupported(detail: str) -> Refusal:
     """Refuse what makes sense and is not served."""
-    return Refusal(Reason.UNSUPPORTED_REQUEST, detail=detail)
+    return Refusal(Reason.UNSUPPORTED_REQUEST, detail=text.line(detail))
 
 
 def refuse(detail: str) -> NoReturn:
@@ -42,6 +44,4 @@ def decline(detail: str) -> NoReturn:
 
 def shown(value: object) -> str:
     """Show what people wrote, in one line that is not too long."""
-    text = str(value)
-    plain = text if text.isprintable() else ascii(text)[1:-1]
-    return plain if len(plain) <= LONGEST_SHOWN else f"{plain[:LONGEST_SHOWN]}..."
+    return text.line(str(value), most=LONGEST_SHOWN)

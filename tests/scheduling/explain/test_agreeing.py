@@ -44,6 +44,16 @@ def test_other_counts_are_contradicted(said: str, counts: tuple[Count, ...]) -> 
     assert not explain.agrees(said, counts, POD)
 
 
+def test_what_is_no_sentence_of_ours_takes_no_time() -> None:
+    """A condition may be long, and written by anybody: it is not searched for what it might say."""
+    reasons = (Reason.FULL, Reason.UNSCHEDULABLE, Reason.SILENT, Reason.MIG_MODE, Reason.EXCLUDED)
+    counts = tuple(Count(reason, "", 1) for reason in reasons)
+    first, *parts = explain.brief(counts, POD).split("; ")
+    said = f"{first} ({''.join(f'); {part} (' * 100 for part in parts)}x"
+
+    assert not explain.agrees(said, counts, POD)
+
+
 def test_every_reason_agrees_with_its_own_words() -> None:
     """What is made of counts agrees with them, also where there are too many for a sentence."""
     counts = tuple(Count(reason, "", 2) for reason in Reason if reason is not Reason.NO_NODES)

@@ -2,10 +2,13 @@
 
 import pytest
 
+from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import backlog, decisions, explain
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
+from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import words
 from berth_operator.scheduling.explain.findings import Measure, Unit
+from berth_operator.scheduling.nodes import facts
 from scheduling.explain import scenes
 
 GIB = scenes.GIB
@@ -214,6 +217,45 @@ def test_endless_faults_are_cut() -> None:
 
     assert len(found) == 1024
     assert found.endswith("…")
+
+
+# ---------------------------------------------------------------- what others wrote
+
+NASTY = "a\x1b[2J\r\n0/9 nodes fit: forged\u202e\u200b\x9b\x7f"
+NASTY_POD = scenes.pod(
+    requests.cards(2),
+    models=frozenset({NASTY, "t4"}),
+    avoid_models=frozenset({NASTY}),
+    pattern=NASTY,
+    manner=requests.Manner(scope=Scope.NVLINK, joint=(NASTY, "rdma")),
+)
+
+
+@pytest.mark.parametrize("reason", Reason, ids=str)
+def test_no_reason_passes_controls_on(reason: Reason) -> None:
+    """Whatever people call their models, taints and resources, the sentence is one printable line."""
+    assert explain.brief([Count(reason, NASTY, 2)], NASTY_POD).isprintable()
+    assert words.briefly(reason, NASTY).isprintable()
+
+
+def test_no_explanation_passes_controls_on() -> None:
+    """Neither the sentence nor the table of a whole explanation steers a terminal."""
+    taint = facts.Taint(NASTY, NASTY, "NoSchedule")
+    made = scenes.picture(
+        scenes.node("n1", taints=(taint,)),
+        scenes.device("n1"),
+        scenes.node("n2"),
+        scenes.device("n2", [scenes.card(0, at="n2", model=NASTY, uuid=NASTY)]),
+        scenes.node(NASTY),
+        scenes.device(NASTY, failed=NASTY),
+    )
+    where = facts.Where(selector=((NASTY, NASTY),))
+
+    for asked in (scenes.cards(2), scenes.cards(models=frozenset({NASTY})), scenes.cards(where=where)):
+        told = scenes.told(made, asked, whole=True)
+        assert explain.sentence(told, asked).isprintable()
+        assert all(line.isprintable() for line in explain.table(told).split("\n"))
+        assert all(refusal.detail.isprintable() for refusal in explain.refusals(told, asked))
 
 
 # ---------------------------------------------------------------- amounts

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from berth_crds import text
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.explain import clauses, findings, words
@@ -27,10 +28,10 @@ def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.C
     extras = _extras(told)
     ending = _ending(told)
     for shown in REASONS_SHOWN:
-        text = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
-        if len(text) <= LONGEST:
-            return text
-    return _cut(text)
+        said = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
+        if len(said) <= LONGEST:
+            break
+    return _cut(said)
 
 
 def brief(counts: Sequence[Count], candidate: backlog.Candidate) -> str:
@@ -43,8 +44,9 @@ def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> 
     """Tell whether a sentence says these counts, whatever else it says between and after them.
 
     Nodes that are undecided were decided before perhaps: then only their number in all must agree.
+    What is longer than any sentence of ours is none, and to search it could take for ever.
     """
-    if not said:
+    if not said or len(said) > LONGEST:
         return False
     total = sum(count.nodes for count in counts)
     if any(count.reason is Reason.UNDECIDED for count in counts):
@@ -151,5 +153,6 @@ def _ending(told: findings.Explanation) -> str:
     return f".{never} {best[0].upper()}{best[1:]}."
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+def _cut(said: str) -> str:
+    plain = text.line(said, most=2 * LONGEST)
+    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 1]}…"

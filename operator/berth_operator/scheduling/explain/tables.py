@@ -8,6 +8,7 @@ import collections
 from collections.abc import Iterator
 from typing import Final
 
+from berth_crds import text
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, verdicts
 from berth_operator.scheduling.explain import closely, findings, sentences, words
@@ -28,7 +29,7 @@ def table(told: findings.Explanation) -> str:
 
 
 def _aligned(lines: list[Line]) -> Iterator[str]:
-    lines = [HEAD, *lines] if lines else []
+    lines = [HEAD, *(tuple(map(text.line, line)) for line in lines)] if lines else []
     widths = [max((len(line[at]) for line in lines), default=0) for at in range(len(HEAD))]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))

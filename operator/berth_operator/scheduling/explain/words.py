@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
+from berth_crds import text
 from berth_operator.scheduling import backlog, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
@@ -76,9 +77,10 @@ def counted(measure: Measure) -> str:
     return f"{of(measure)} {noun(measure.name, measure.wanted)}"
 
 
-def short(text: str) -> str:
-    """Cut what people wrote where it is too long for a sentence."""
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+def short(said: str) -> str:
+    """Make what people wrote one clean line, and cut it where it is too long for a sentence."""
+    plain = text.line(said)
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
 
 
 def listed(names: Iterable[str], joint: str = "and", *, most: int = LISTED) -> str:

@@ -1,0 +1,63 @@
+"""Conditions and Events are plain lines of a length that the server takes, whoever's words they quote."""
+
+from typing import Any, Final
+
+from berth_operator.engine import pace
+from berth_operator.kube import events, statuses, tellers
+from support import builders, clock
+
+NASTY: Final = "a\x1b[2J\r\n2026 forged\u202e\u200b\x9b" + "!" * 10_000
+SHOWN: Final = r"a\x1b[2J 2026 forged\u202e\u200b\x9b!!"
+CANDIDATE = builders.candidate()
+
+
+def teller() -> tellers.Teller:
+    """Make a teller that has nobody to write to."""
+    nobody: Any = None
+    time = clock.Clock()
+    notes = events.Events(nobody, pace.unlimited(), wall=time.wall, instance="test")
+    return tellers.Teller(nobody, notes, pace.unlimited(), wall=time.wall)
+
+
+def test_why_a_pod_waits_is_a_plain_line() -> None:
+    """What the condition will say is clean before it is compared with what is shown."""
+    made = teller()
+
+    made.refused(CANDIDATE, NASTY)
+
+    said = made.shown(CANDIDATE.uid)
+    assert said.startswith(SHOWN)
+    assert said.isprintable()
+    assert len(said) == tellers.LONGEST_MESSAGE
+
+
+def test_why_a_bind_failed_is_a_plain_line() -> None:
+    """The server's own words for it are clean as well."""
+    made = teller()
+
+    made.failed(CANDIDATE, NASTY)
+
+    ((_, verdict),) = made._due.values()
+    assert verdict.message.startswith(f"The bind failed: {SHOWN}")
+    assert verdict.message.isprintable()
+
+
+def test_an_event_is_a_plain_line() -> None:
+    """`kubectl describe` prints it as it is."""
+    note = events.Note(events.Subject("ml", "p", "uid-p"), "FailedScheduling", NASTY)
+
+    said = events.event(note, "p.1", moment="now", instance="test")["message"]
+
+    assert said.startswith(SHOWN)
+    assert said.isprintable()
+    assert len(said) == events.LONGEST_MESSAGE
+
+
+def test_what_is_wrong_with_a_policy_is_a_plain_line() -> None:
+    """The condition of a policy quotes what people wrote into it."""
+    body = {"metadata": {"name": "default"}}
+
+    for spec in ({"strategy": NASTY}, {NASTY: 1, "agents": {"graceSeconds": NASTY}}, {"models": {NASTY: 1}}):
+        (condition,) = statuses.policy_status(body | {"spec": spec}, moment="now")["conditions"]
+        assert condition["message"].isprintable()
+        assert len(condition["message"]) <= 1024
