@@ -4,8 +4,8 @@ The cards decide whether the source answers: what stands beside them is listed o
 sample, and where they say nothing the Device stays as it was, with all that is in it.
 Devices that clash with one that is already listed are left out, and so are those past the
 room of the list: the server would refuse the cards along with them. The cards come first,
-then the kernel's devices, then those of files in the order of their names. Who cannot be
-read for a fault of ours lists what he did last, and keeps nobody from looking at cards.
+then the kernel's devices, then those of files in the order of their names. Should
+reading them fail, those that were read last stand, and the cards are looked at all the same.
 """
 
 import dataclasses
@@ -95,7 +95,7 @@ class Steady:
 def sorted_out(
     sample: probe.Sample, devices: Sequence[probe.Device]
 ) -> tuple[tuple[probe.Device, ...], tuple[str, ...]]:
-    """Give the devices that clash with nothing, and a sentence for each of the others.
+    """Return the devices that clash with nothing, and a sentence for each of the others.
 
     A lost card keeps the room that it may need.
     """

@@ -132,10 +132,11 @@ class Api:
             where = f"{self.link.server}{path}: {error}"
             raise errors.Unreachable(where, ambiguous=error.ambiguous) from error
         self._tally(method, path, answer.status)
+        coding = answer.headers.get(b"content-encoding", b"").decode("latin-1")
         if answer.status >= parser.FIRST_ERROR_CODE:
             hint = answer.headers.get(b"retry-after", b"").decode("latin-1")
-            raise errors.from_answer(answer.status, answer.body, retry_after=hint or None)
-        _check_coding(answer.headers.get(b"content-encoding", b"").decode("latin-1"), path)
+            raise _error(answer.status, answer.body, coding=coding, hint=hint or None)
+        _check_coding(coding, path)
         return answer.body
 
     @contextlib.asynccontextmanager
@@ -242,11 +243,16 @@ class Api:
 
 async def _check(answer: aiohttp.ClientResponse, path: str) -> None:
     """Raise what an answer says that is an error, or cannot be read as it is."""
+    coding = answer.headers.get("Content-Encoding", "")
     if answer.status >= parser.FIRST_ERROR_CODE:
-        hint = answer.headers.get("Retry-After")
         body = await beginning(answer.content, parser.LONGEST_ERROR)
-        raise errors.from_answer(answer.status, body, retry_after=hint)
-    _check_coding(answer.headers.get("Content-Encoding", ""), path)
+        raise _error(answer.status, body, coding=coding, hint=answer.headers.get("Retry-After"))
+    _check_coding(coding, path)
+
+
+def _error(status: int, body: bytes, *, coding: str, hint: str | None) -> errors.ApiError:
+    """Return an error by its code; what is said of it is left out where that is encoded."""
+    return errors.from_answer(status, body if is_plain(coding) else b"", retry_after=hint)
 
 
 def _check_coding(coding: str, path: str) -> None:
