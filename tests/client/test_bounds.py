@@ -56,7 +56,7 @@ async def post(session: api.Api) -> object:
 
 async def follow(session: api.Api, *, longest: float | None = None) -> object:
     """Follow something."""
-    async with session.stream(PATH, params={}, silence=5.0, longest=longest) as content:
+    async with session.stream(PATH, params={}, silence=5.0, head=5.0, longest=longest) as content:
         return [line async for line in watch.lines(content)]
 
 
@@ -157,9 +157,9 @@ async def test_interim_answers_do_not_hold_a_watch_open(monkeypatch: pytest.Monk
     codec = watch.Codec(mirror.ConfigMap)
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 10
     async with saying(lambda: itertools.repeat(interim)) as session:
-        events = watch.events(session, PATH, codec, selectors={}, version="1", seconds=0)
         with pytest.raises(errors.Unreachable):
-            await anext(events)
+            async with watch.opened(session, PATH, codec, selectors={}, version="1", seconds=0):
+                pytest.fail("it never begins")
 
 
 async def test_cookies_are_not_kept() -> None:
