@@ -363,6 +363,10 @@ class DeviceStatus(shapes.Model):
     summary: StatusSummary | None = None
     """The operator's count of the cards. Absent: not counted yet."""
 
+    claims: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_most=1024)] = ()
+    """Uuids of GPUs and MIG instances that the operator has recorded as this node's own. Should
+    another node publish one of them later, that node does not give it out. Absent or empty: none."""
+
 
 class Device(shapes.Model):
     """All cards of one node: what is there, how it fares, and which cards people want spared.

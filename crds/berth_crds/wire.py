@@ -211,6 +211,7 @@ class DeviceStatus(Struct, frozen=True):
     devices: tuple[CardStatus, ...] = ()
     conditions: tuple[Condition, ...] = ()
     summary: StatusSummary | None = None
+    claims: tuple[str, ...] = ()
 
 
 class Device(Struct, frozen=True):

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from berth_crds import names
 from berth_operator.engine import ledger
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
 from engine import books
 from support import builders, clock, pictures, worlds
 
+EVERY = holds.ALL_CARDS
 LOST = {names.ALLOCATION: "{"}
 NAMELESS = builders.pod("p", gpus=2, nodeName="n1", annotations=LOST)
 READABLE = builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[2, 3]))
@@ -60,12 +61,14 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("last", "expected"),
     [
-        pytest.param(lambda book: book.gpupod_gone("ml/p"), ([], 2), id="the GpuPod goes"),
-        pytest.param(lambda book: books.named(book, builders.gpupod()), ([], 2), id="it names nothing now"),
+        pytest.param(lambda book: book.gpupod_gone("ml/p"), ([], EVERY), id="the GpuPod goes"),
+        pytest.param(
+            lambda book: books.named(book, builders.gpupod()), ([], EVERY), id="it names nothing now"
+        ),
         pytest.param(lambda book: books.named(book, ONE), ([1], 1), id="it names fewer"),
         pytest.param(lambda book: books.named(book, builders.gpupod(main=[2, 3])), ([2, 3], 0), id="others"),
-        pytest.param(lambda book: books.named(book, builders.gpupod(uid="x", main=[0])), ([], 2), id="x"),
-        pytest.param(lambda book: book.device_gone("n1"), ([], 2), id="the Device goes"),
+        pytest.param(lambda book: books.named(book, builders.gpupod(uid="x", main=[0])), ([], EVERY), id="x"),
+        pytest.param(lambda book: book.device_gone("n1"), ([], EVERY), id="the Device goes"),
         pytest.param(lambda book: book.device_seen(builders.device("n1", 1)), ([0], 1), id="a card goes"),
         pytest.param(lambda book: book.node_gone("n1"), ([0, 1], 0), id="the node goes"),
         pytest.param(lambda book: books.saw(book, NAMELESS), ([0, 1], 0), id="the pod is seen again"),
@@ -124,7 +127,7 @@ def test_a_pod_made_again_takes_nothing_from_the_old_gpupod() -> None:
     before = held(book, "uid-again")
     books.named(book, builders.gpupod(uid="uid-again", main=[1, 3]))
 
-    assert before == ([], 2)
+    assert before == ([], EVERY)
     assert held(book, "uid-again") == ([1, 3], 0)
 
 

@@ -101,6 +101,33 @@ def test_nodes_to_sum_up_are_remembered(happen: Callable[[ledger.Ledger], object
     assert book.touched == {"n1"}
 
 
+def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
+    """Both are summed up anew, and whoever waits for cards looks again when one of them lets go."""
+    book = books.of(2, cards=1)
+    book.devices_known()
+    book.touched.clear()
+
+    book.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
+    quarrel = set(book.touched)
+    books.wait(book)
+    books.asleep(book, "p", Help.DEVICE_CHANGED)
+    book.device_gone("n1")
+
+    assert quarrel == {"n1", "n2"}
+    assert books.awake(book) == ["p"]
+
+
+def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
+    """The operator's own write comes back to it: that must not have the node summed up again."""
+    book = books.of(1)
+    book.touched.clear()
+
+    book.device_seen(builders.device("n1"), [builders.uuid("n1", 0)])
+
+    assert book.touched == set()
+    assert book.picture.claims.keeper(builders.uuid("n1", 0)) == "n1"
+
+
 def test_device_that_is_gone_needs_no_summary() -> None:
     """There is nothing left to sum up of cards that are gone."""
     book = books.of()

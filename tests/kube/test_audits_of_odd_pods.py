@@ -11,7 +11,7 @@ from berth_crds import names
 from berth_crds.client import api, resources
 from berth_operator.engine import ledger, watchdog
 from berth_operator.kube import auditor, feeds
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
 from engine import books
 from kube import churn
@@ -138,6 +138,6 @@ async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.Mo
     assert known is not None
     assert lost is not None
     assert (known.withheld, [one.uuid for one in known.shares]) == (0, [churn.uuid(NODE, 0)])
-    assert lost.withheld == 1
+    assert lost.withheld == holds.ALL_CARDS
     assert [one.name for one in found] == ["u-1"]
     assert book.picture.hold("u-1") == known

@@ -196,7 +196,7 @@ def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(scene: Scene) ->
 
     assert withheld is not None
     assert named is not None
-    assert (withheld.withheld, withheld.shares) == (1, ())
+    assert (withheld.withheld, withheld.shares) == (holds.ALL_CARDS, ())
     assert (named.withheld, [one.uuid for one in named.shares]) == (0, [churn.uuid(NODE, 2)])
     assert scene.book.picture.hold("u-1") == withheld
 
@@ -223,7 +223,7 @@ def test_a_gpupod_names_the_cards_of_a_pod_that_cannot_be_read(scene: Scene) -> 
 def test_a_gpupod_that_says_nothing_readable_names_nothing(
     scene: Scene, blind: Callable[[feeds.GpuPodSink], None]
 ) -> None:
-    """Fail closed: its pod withholds again what it asks for, until the GpuPod can be read once more."""
+    """Fail closed: its pod withholds every card again, until the GpuPod can be read once more."""
     scene.pods.upserted(LOST)
     scene.gpupods.upserted(gpupod(2))
 
@@ -232,7 +232,7 @@ def test_a_gpupod_that_says_nothing_readable_names_nothing(
     scene.gpupods.upserted(gpupod(2))
 
     assert hold is not None
-    assert (hold.withheld, hold.shares) == (1, ())
+    assert (hold.withheld, hold.shares) == (holds.ALL_CARDS, ())
     assert scene.book.picture.hold("u-1") != hold
 
 

@@ -92,6 +92,19 @@ async def test_a_device_shows_counts_and_whether_its_agent_lives(desk: Desk) -> 
     assert (ready(status)["status"], ready(status)["reason"]) == ("True", "AgentAlive")
 
 
+async def test_a_device_records_which_uuids_are_its_own(desk: Desk, session: Noted) -> None:
+    """They are written with the counts, once; and taken away where none are left."""
+    desk.want(claims=("GPU-a", "GPU-b"))
+    first = await desk.flushed()
+    await desk.flushed()
+    count = len(session.sent)
+    desk.want()
+    last = await desk.flushed()
+
+    assert (first["claims"], count) == (["GPU-a", "GPU-b"], 1)
+    assert not last.get("claims")
+
+
 async def test_what_is_shown_already_is_not_written(desk: Desk, session: Noted) -> None:
     """The same summary, seen and wanted again and again, is one write."""
     for _ in range(3):

@@ -15,7 +15,7 @@ import numpy as np
 from berth_operator.scheduling import backlog, decisions, policy, search
 from berth_operator.scheduling.devices import allocator, views
 from berth_operator.scheduling.devices import facts as cards
-from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
 from support import worlds
 
@@ -94,21 +94,60 @@ def usage(holds: Iterable[Hold]) -> dict[str, views.Usage]:
     }
 
 
+def strangers(world: worlds.World, node: str) -> dict[str, list[int]]:
+    """List by pod the minors of GPUs that it holds here and that the node does not have."""
+    device = world.devices.get(node)
+    if device is None:
+        return {}
+    there = {uuid for card in device.cards for uuid in (card.uuid, *(one.uuid for one in card.instances))}
+    found = {
+        hold.uid: [share.minor for share in hold.shares if share.type == "gpu" and share.uuid not in there]
+        for hold in world.holds_on(node)
+    }
+    return {uid: minors for uid, minors in found.items() if minors}
+
+
+def after_strangers(world: worlds.World, node: str) -> cards.Device | None:
+    """Give a node's devices, none of them at the minor of a card that somebody holds and that is not there."""
+    device = world.devices.get(node)
+    taken = {minor for minors in strangers(world, node).values() for minor in minors}
+    if device is None or not taken:
+        return device
+    lost = decisions.Reason.WRONG_RECORD
+    found = tuple(
+        dataclasses.replace(card, trouble=card.trouble or lost) if card.minor in taken else card
+        for card in device.cards
+    )
+    return dataclasses.replace(device, cards=found)
+
+
+def nameless(world: worlds.World, node: str) -> int:
+    """Count the cards that are kept back because nothing that their holder names is there."""
+    device = world.devices.get(node)
+    minors_there = {card.minor for card in device.cards} if device else set()
+    lost = 0
+    for uid, minors in strangers(world, node).items():
+        gpus = [share for share in world.holds[uid].shares if share.type == "gpu"]
+        if len(gpus) == len(minors) and not minors_there & set(minors):
+            lost += ALL_CARDS
+    return lost
+
+
 def view(world: worlds.World, node: str) -> views.View:
     """Show the devices of a node and their use."""
-    holds, device = world.holds_on(node), world.devices.get(node)
+    holds, device = world.holds_on(node), after_strangers(world, node)
     return views.View(
         device or cards.Device(node),
         usage(holds),
         functions=frozenset(share.function for hold in holds for share in hold.shares if share.function),
-        withheld=sum(hold.withheld for hold in holds),
+        withheld=sum(hold.withheld for hold in holds) + nameless(world, node),
         open=device is not None and not device.failed and node in world.heard,
     )
 
 
 def sound(world: worlds.World, node: str) -> set[str]:
     """Name the devices of a node that a new pod may get anything of."""
-    device = world.devices.get(node)
+    device = after_strangers(world, node)
     if device is None or device.failed or node not in world.heard or node not in world.nodes:
         return set()
     well = [card for card in (*device.cards, *device.others) if card.trouble is None]

@@ -44,7 +44,7 @@ PER_HOP: Final = {
     "upgrade",
 }
 VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
-VERSIONED: Final = frozenset({"list pods", "get pods", "patch pods/status"})
+VERSIONED: Final = re.compile(r"list .*|get pods|patch pods/status")
 LINGER_SECONDS: Final = 2.0
 ENOUGH: Final = 4096  # A list says its revision at its beginning.
 
@@ -357,7 +357,7 @@ class Interceptor:
 def _take_down(record: Record, answer: aiohttp.ClientResponse, body: bytes) -> None:
     """Keep what tests ask for of an answer."""
     record.status = answer.status
-    if record.call.kind in VERSIONED and (found := VERSION.search(body[:ENOUGH])):
+    if VERSIONED.fullmatch(record.call.kind) and (found := VERSION.search(body[:ENOUGH])):
         record.version = int(found[1])
     if answer.status >= http.HTTPStatus.BAD_REQUEST:
         with contextlib.suppress(ValueError, AttributeError):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import allocation, names
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, naming
 from berth_operator.scheduling.devices import allocator, facts, views
-from berth_operator.translate import pods
+from berth_operator.translate import holdings, pods
 from translate import manifests
 
 ON_NODE: dict[str, Any] = {"nodeName": "n1"}
@@ -121,4 +121,5 @@ def test_record_is_read_as_it_was_written(shares: tuple[decisions.Share, ...]) -
     record = allocation.decode(manifests.answered(placement)[names.ALLOCATION])
 
     assert isinstance(record, allocation.Allocation)
-    assert pods.grants_of(record, manifests.pod().spec) == placement.grants
+    starts = holdings.starts(manifests.pod().spec)
+    assert naming.in_turn(holdings.granted(record), starts) == placement.grants

@@ -1,4 +1,4 @@
-"""A bound pod whose record does not name its cards withholds as many as it may have (I9)."""
+"""A bound pod whose record does not name its cards keeps back whatever it may have (I9)."""
 
 from typing import Any
 
@@ -31,23 +31,18 @@ WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
     ),
     "a damaged record": (
         manifests.pod(gpus=2, annotations={names.ALLOCATION: "{"}, **ON_NODE),
-        2,
+        holds.ALL_CARDS,
         "its allocation cannot be read: Expecting property name enclosed in double quotes",
     ),
     "an empty record": (
         manifests.pod(gpus=2, annotations={names.ALLOCATION: ""}, **ON_NODE),
-        2,
+        holds.ALL_CARDS,
         "its allocation cannot be read: Expecting value",
     ),
     "a record of a newer version": (
         manifests.pod(gpus=1, annotations={names.ALLOCATION: '{"v":2}'}, **ON_NODE),
-        1,
+        holds.ALL_CARDS,
         "its allocation cannot be read: v: this Berth reads version 1, found 2",
-    ),
-    "a record of another node": (
-        manifests.pod(gpus=1, annotations=manifests.record("n2", main=[0]), **ON_NODE),
-        1,
-        "its allocation is of node n2",
     ),
     "a record that names too few cards": (
         manifests.pod(gpus=3, annotations=manifests.record("n1", main=[0]), **ON_NODE),
@@ -73,29 +68,24 @@ WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
     ),
     "a request that cannot be read": (
         manifests.one({names.NVIDIA_GPU: "x"}, **ON_NODE),
-        holds.ALL_CARDS,
+        1,
         MISSING,
     ),
     "a request that makes no sense": (
         manifests.one({names.GPU_CORE: 50}, **ON_NODE),
-        holds.ALL_CARDS,
+        1,
         MISSING,
     ),
     "a request that is not served": (
-        manifests.one({"nvidia.com/mig-1g.10gb.shared": 1}, **ON_NODE),
-        holds.ALL_CARDS,
-        MISSING,
-    ),
-    "a key on the pod that cannot be read": (
-        manifests.pod(annotations={"gpu-fraction": "half"}, **ON_NODE),
-        holds.ALL_CARDS,
+        manifests.one({"nvidia.com/mig-1g.10gb.shared": 2}, **ON_NODE),
+        2,
         MISSING,
     ),
     "one container of two that cannot be read": (
         manifests.pod(
             containers=[manifests.container("a", gpus=1), manifests.asking("b", {names.GPU: "x"})], **ON_NODE
         ),
-        holds.ALL_CARDS,
+        2,
         MISSING,
     ),
     "a share": (manifests.one({names.GPU_MEMORY: "1Gi"}, **ON_NODE), 1, MISSING),
@@ -157,7 +147,7 @@ WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
 
 @pytest.mark.parametrize(("pod", "withheld", "fault"), WITHHELD.values(), ids=WITHHELD.keys())
 def test_record_that_cannot_be_trusted_fails_closed(pod: raw.Pod, withheld: int, fault: str) -> None:
-    """A bound pod withholds what it asks for and cannot name, all where even that is unreadable (I9)."""
+    """A bound pod withholds what it asks for and nobody names; all, where its record is damaged (I9)."""
     found = bound(pod)
 
     assert found.hold.withheld == withheld
@@ -207,6 +197,16 @@ NOTHING: dict[str, raw.Pod] = {
     "asks for shares of no card": manifests.one({"nvidia.com/gpu": 0, "nvidia.com/gpumem": 3000}, **ON_NODE),
     "asks for nothing of a card": manifests.pod(annotations={"gpu-fraction": "0"}, **ON_NODE),
     "asks for another maker's card": manifests.one({"amd.com/gpu": 1}, **ON_NODE),
+    "asks by an annotation, which nobody served": manifests.pod(annotations={names.GPU: "6400"}, **ON_NODE),
+    "asks by an annotation that makes no sense": manifests.pod(
+        annotations={"gpu-fraction": "nonsense"}, **ON_NODE
+    ),
+    "asks by a label that makes no sense": manifests.pod(
+        meta={"labels": {"genius/gpu-number": "x"}}, **ON_NODE
+    ),
+    "was bound by Berth without cards, and asks for some since": manifests.pod(
+        annotations={names.TERM: "7", names.GPU: "100"}, **ON_NODE
+    ),
 }
 
 

@@ -10,6 +10,8 @@ dirty again after a pause; none is ever dropped.
 What the kubelet and the driver say makes names dirty as well. A pod that has cards of the
 node without Berth having given them gets a GpuPod, too, and loses it when nobody sees it
 on a card any more; while a source has not spoken yet, none is taken away for its silence.
+So does a pod that asks for cards and runs without any, for the operator would keep some
+back for it.
 
 An allocation that cannot be read gives no GpuPod of its own, and takes none away: what
 stands there may be the only readable word on who holds the cards.
@@ -23,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from berth_agent import patience
-from berth_agent.gpupods import record, residents, roster, witnesses
+from berth_agent.gpupods import record, residents, roster, verdict, witnesses
 from berth_agent.kubelet import follower, ids
 from berth_agent.publish import mirror, writer
 from berth_crds import allocation, vocabulary, wire
@@ -51,6 +53,7 @@ FORM: Final = writer.Form(
 
 
 Restless = Callable[[], None]
+Told = allocation.Allocation | record.Unclear | None
 NOBODY: Final = witnesses.Sources()
 
 
@@ -209,18 +212,19 @@ class Keeper:
             return
         spec = self._spec(pod, told, seen)
         if spec is not None:
-            await self._write(key, pod, spec, seen.status if seen else wire.GpuPodStatus())
+            before = seen.status if seen else wire.GpuPodStatus()
+            evidence = self._evidence(pod, told, before.granted)
+            status = record.status(pod, spec, before, self._view, evidence=evidence, now=self._means.clock())
+            await self._write(key, pod, spec, status)
         elif seen and told is None and (self._witnesses.complete(key) or record.finished(pod)):
             await self._remove(key, seen)
 
-    def _spec(
-        self, pod: record.Pod, told: allocation.Allocation | record.Unclear | None, seen: wire.GpuPod | None
-    ) -> wire.GpuPodSpec | None:
+    def _spec(self, pod: record.Pod, told: Told, seen: wire.GpuPod | None) -> wire.GpuPodSpec | None:
         """Say what the pod was given, or None where its record, if there is one, is left as it is."""
         if isinstance(told, allocation.Allocation):
             return record.spec(pod, told, self._view)
         key = mirror.key_of(pod.metadata)
-        evidence = self._witnesses.evidence(key)
+        evidence = self._evidence(pod, told)
         if evidence is None or not evidence.speakers() or record.finished(pod):
             return None
         holdings = self._witnesses.holdings.get(key, {})
@@ -228,22 +232,30 @@ class Keeper:
         whole = told is None and self._witnesses.kubelet_knows(key)
         return record.kept(seen.spec, handed) if seen and not whole else handed
 
+    def _evidence(
+        self, pod: record.Pod, told: Told, said: Iterable[wire.Grant] = ()
+    ) -> verdict.Evidence | None:
+        """Say what is known of a pod: of one that asks for devices and runs without any, that it has none.
+
+        That is said of pods alone that Berth gave nothing. What Berth gives needs no device plugin, so
+        there the kubelet's silence means nothing.
+        """
+        key = mirror.key_of(pod.metadata)
+        evidence = self._witnesses.evidence(key, said)
+        if evidence is None or evidence.speakers() or told is not None or not pod.runs:
+            return evidence
+        if not self._witnesses.empty_handed(key, pod.metadata.uid):
+            return evidence
+        return dataclasses.replace(evidence, kubelet={one.name: () for one in record.askers(pod)})
+
     async def _write(
-        self, key: mirror.Key, pod: record.Pod, spec: wire.GpuPodSpec, before: wire.GpuPodStatus
+        self, key: mirror.Key, pod: record.Pod, spec: wire.GpuPodSpec, status: wire.GpuPodStatus
     ) -> None:
         owner = wire.OwnerReference(
             api_version=resources.PODS.api_version,
             kind=resources.PODS.kind,
             name=pod.metadata.name,
             uid=pod.metadata.uid,
-        )
-        status = record.status(
-            pod,
-            spec,
-            before,
-            self._view,
-            evidence=self._witnesses.evidence(key, before.granted),
-            now=self._means.clock(),
         )
         try:
             await self._writer.make_so(writer.Wanted(key, owner, spec, status))
@@ -263,9 +275,7 @@ class Keeper:
         if left and left.metadata.uid == seen.metadata.uid:
             self._writer.forget(key)
 
-    def _report(
-        self, key: mirror.Key, pod: record.Pod | None, told: allocation.Allocation | record.Unclear | None
-    ) -> None:
+    def _report(self, key: mirror.Key, pod: record.Pod | None, told: Told) -> None:
         """Tell of an allocation that cannot be read, once for each pod."""
         if pod is None or not isinstance(told, record.Unclear):
             self._unclear.pop(key, None)

@@ -11,13 +11,13 @@ import dataclasses
 import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from berth_agent.gpupods import verdict
 from berth_agent.kubelet import ids
-from berth_crds import allocation, names, vocabulary, wire
+from berth_crds import aliases, allocation, names, vocabulary, wire
 from berth_crds.client import lease
 
 # What the schema takes.
@@ -26,10 +26,26 @@ MOST_UUIDS: Final = 64
 MOST_GRANTS: Final = 128
 
 
+class Resources(wire.Struct, frozen=True):
+    """What a container asks for."""
+
+    requests: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+
+
+class Container(wire.Struct, frozen=True):
+    """A container, and what it asks for."""
+
+    name: str = ""
+    resources: Resources | None = None
+
+
 class PodSpec(wire.Struct, frozen=True):
-    """Where a pod runs."""
+    """Where a pod runs, and what its containers ask for."""
 
     node_name: str = ""
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
 
 
 class ContainerStatus(wire.Struct, frozen=True):
@@ -54,6 +70,11 @@ class Pod(wire.Struct, frozen=True):
     metadata: wire.Meta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def runs(self) -> bool:
+        """Whether its containers were started."""
+        return self.status.phase == vocabulary.PodPhase.RUNNING
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,6 +106,17 @@ def containers(pod: Pod) -> Iterator[tuple[str, str]]:
         *status.ephemeral_container_statuses,
     )
     return ((one.container_id.rpartition("://")[2], one.name) for one in started if one.container_id)
+
+
+def askers(pod: Pod) -> tuple[Container, ...]:
+    """Give the containers that ask for devices by a resource that Berth answers for, whoever answered it."""
+    every = *(pod.spec.init_containers or ()), *(pod.spec.containers or ())
+    return tuple(one for one in every if _asks(one.resources or Resources()))
+
+
+def _asks(resources: Resources) -> bool:
+    amounts = (resources.requests or {}) | (resources.limits or {})
+    return any(aliases.served(name) and str(amount) != "0" for name, amount in amounts.items())
 
 
 def finished(pod: Pod) -> bool:
@@ -217,7 +249,8 @@ def _grants(evidence: verdict.Evidence) -> Iterator[wire.Grant]:
     """Say it of containers with a name alone; what the schema takes for no uuid stands in the condition."""
     for source, said in ((verdict.PODRESOURCES, evidence.kubelet), (verdict.NVML, evidence.driver)):
         for name in sorted(filter(None, said)):
-            if uuids := tuple(filter(UUID.fullmatch, said[name]))[:MOST_UUIDS]:
+            uuids = tuple(filter(UUID.fullmatch, said[name]))[:MOST_UUIDS]
+            if uuids or not said[name]:
                 yield wire.Grant(name, uuids, source)
 
 

@@ -90,4 +90,5 @@ def _trimmed(pod: record.Pod) -> record.Pod:
     meta = pod.metadata
     kept = {key: text for key, text in meta.annotations.items() if key == names.ALLOCATION}
     bare = wire.Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=kept)
-    return msgspec.structs.replace(pod, metadata=bare)
+    spec = record.PodSpec(pod.spec.node_name, record.askers(pod))
+    return msgspec.structs.replace(pod, metadata=bare, spec=spec)

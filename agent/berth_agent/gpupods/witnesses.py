@@ -110,6 +110,14 @@ class Witnesses:
         """Tell whether the kubelet has spoken of a pod, be it that it has no card; or is not asked at all."""
         return key in self._listed or not self.sources.kubelet
 
+    def empty_handed(self, key: ids.Key, uid: str) -> bool:
+        """Tell whether the kubelet lists this very pod, and no device of any kind with it."""
+        listed = self._listed.get(key)
+        if listed is None or listed.uid != uid:
+            return False
+        containers = [container for pod in listed.entries for container in pod.containers]
+        return not any(one.ids for container in containers for one in container.devices)
+
     def evidence(self, key: ids.Key, said: Iterable[wire.Grant] = ()) -> verdict.Evidence | None:
         """Say what is known of one pod; None where there is no source at all.
 

@@ -50,7 +50,7 @@ def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:
     found = list(book.picture.each())
     return {
         "Node": {row.name: row.node for row in found if row.node is not None},
-        "Device": {row.name: row.device for row in found if row.device is not None},
+        "Device": {row.name: row.published for row in found if row.published is not None},
         "hold": {uid: hold for row in found for uid, hold in row.holds.items()},
         "sample": book.picture.workload.samples,
         "waiting": {one.candidate.uid: one.candidate for one in book.waiting.each()} | book.gated,

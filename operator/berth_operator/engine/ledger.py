@@ -18,6 +18,7 @@ import asyncio
 import dataclasses
 import enum
 import logging
+from collections.abc import Collection
 from typing import Final
 
 from berth_operator.engine import ports, register
@@ -344,22 +345,34 @@ class Ledger:
         self.picture.drop_node(name)
         self._unsettle(name)
 
-    def device_seen(self, device: devices.Device) -> None:
-        """A Device is new or changed."""
+    def device_seen(self, device: devices.Device, recorded: Collection[str] = ()) -> None:
+        """A Device is new or changed; `recorded` are the uuids that belong to its node for sure."""
         row = self.picture.row(device.node)
-        if row is None or row.device != device:
-            self.picture.put_device(device)
-            self._unsettle(device.node, devices_alone=True)
+        changed = row is None or row.published != device
+        if changed or self.picture.claims.recorded(device.node, recorded):
+            affected = self.picture.put_device(device, recorded)
+            self._devices_changed(affected if changed else affected - {device.node})
             self._revise_node(device.node)
-            self.touched.add(device.node)
-            self._help(Help.DEVICE_CHANGED)
 
     def device_gone(self, node: str) -> None:
         """A Device is gone, and its cards with it."""
-        self.picture.drop_device(node)
+        affected = self.picture.drop_device(node)
         self._unsettle(node, devices_alone=True)
+        self._devices_changed(affected)
         self._revise_node(node)
         self.touched.discard(node)
+
+    def _devices_changed(self, nodes: Collection[str]) -> None:
+        """Take note that other cards of some nodes can be given out than before."""
+        for name in nodes:
+            self._unsettle(name, devices_alone=True)
+        self.touched.update(nodes)
+        if nodes:
+            self._help(Help.DEVICE_CHANGED)
+
+    def devices_known(self) -> None:
+        """All Devices have been read once: what is published from now on is published later."""
+        self.picture.claims.ordered = True
 
     def agent_silent(self, node: str, *, silent: bool) -> None:
         """An agent fell silent, or speaks again."""

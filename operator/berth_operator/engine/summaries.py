@@ -5,15 +5,19 @@ Made from one row of the inventory, as plain values that may cross into another 
 
 import collections
 import dataclasses
+from typing import Final
 
 from berth_operator.engine import audits
-from berth_operator.scheduling import inventory, rows
+from berth_operator.scheduling import claims, inventory, rows
 from berth_operator.scheduling.decisions import Reason
 
+MOST_NAMED: Final = 4  # Nodes that publish the same cards.
 TROUBLE_WORDS: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
     Reason.OCCUPIED: "occupied by strangers",
+    Reason.WRONG_RECORD: "kept for a pod whose record is wrong",
+    Reason.DUPLICATE_UUID: "published twice",
 }
 
 
@@ -27,9 +31,10 @@ class Summary:
     healthy: int
     silent: bool
     reason: str = ""
+    claims: tuple[str, ...] = ()  # The uuids that belong to the node, to be recorded.
 
 
-def summary(row: rows.Row) -> Summary | None:
+def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
     """Sum a node up; None where there is no Device."""
     if row.device is None:
         return None
@@ -42,8 +47,25 @@ def summary(row: rows.Row) -> Summary | None:
         used=sum(not view.unused(card) for card in cards),
         healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards),
         silent=row.silent,
-        reason=reason(row),
+        reason="; ".join(filter(None, (reason(row), contested(row.name, owners)))),
+        claims=owners.kept(row.name),
     )
+
+
+def contested(node: str, owners: claims.Claims) -> str:
+    """Say in a few words which other nodes publish cards of this one, and whose those are."""
+    others: dict[tuple[bool, str], set[str]] = collections.defaultdict(set)
+    for uuid, nodes in owners.contested(node).items():
+        for one in nodes:
+            others[owners.keeper(uuid) == one, one].add(uuid)
+    return "; ".join(
+        f"{len(uuids)} {'uuid' if len(uuids) == 1 else 'uuids'} {_published(one, first=first)}"
+        for (first, one), uuids in sorted(others.items())[:MOST_NAMED]
+    )
+
+
+def _published(node: str, *, first: bool) -> str:
+    return f"published by {node} {'first' if first else 'too'}"
 
 
 def reason(row: rows.Row) -> str:
@@ -72,7 +94,7 @@ def take(picture: inventory.Inventory, nodes: set[str]) -> list[Summary]:
     found = []
     for name in sorted(nodes):
         row = picture.row(name)
-        one = summary(row) if row is not None else None
+        one = summary(row, picture.claims) if row is not None else None
         if one is not None:
             found.append(one)
     return found

@@ -146,7 +146,7 @@ class DeviceSink:
 
     def upserted(self, thing: wire.Device) -> None:
         """Take what an agent published."""
-        self._book.device_seen(devices.device(thing))
+        self._book.device_seen(devices.device(thing), thing.status.claims)
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
     def deleted(self, meta: wire.Meta) -> None:
@@ -249,6 +249,7 @@ class Feeds:
         """Wait until everything has been read once."""
         for one in self._all:
             await one.wait_synced()
+        self._book.devices_known()
 
     async def catch_up(self) -> None:
         """Wait until all that was committed before this call is in the ledger, pods last."""

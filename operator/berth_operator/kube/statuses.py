@@ -27,7 +27,7 @@ Shown = dict[str, Any]
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 
 # The parts of a Device's status in which the operator has a say: the cards are many times as much.
-OURS: Final = ("conditions", "summary")
+OURS: Final = ("conditions", "summary", "claims")
 # Parts of a policy that are checked and kept, but that nothing acts upon yet.
 DORMANT: Final = ("models", "sharing")
 
@@ -161,7 +161,11 @@ def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> di
         "healthy": wanted.healthy,
         "reason": wanted.reason,
     }
-    return {"conditions": [_timed(ready, shown, moment)], "summary": summary}
+    return {
+        "conditions": [_timed(ready, shown, moment)],
+        "summary": summary,
+        "claims": list(wanted.claims),
+    }
 
 
 def policy_status(body: Shown, *, moment: str) -> dict[str, Any]:
@@ -215,6 +219,6 @@ def shows(shown: Shown, status: Shown) -> bool:
         if key == "conditions":
             if any(_shown_condition(shown, one["type"]) != one for one in value):
                 return False
-        elif shown.get(key) != value:
+        elif (shown.get(key) or type(value)()) != value:
             return False
     return True

@@ -35,7 +35,15 @@ CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whol
 
 # Why a node gives out no device at all, and why a card is not given out; 0 where it is.
 STATES: Final = (None, Reason.NO_DEVICE, Reason.SILENT, Reason.SOURCE_FAILED)
-TROUBLES: Final = (None, Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE)
+TROUBLES: Final = (
+    None,
+    Reason.UNHEALTHY,
+    Reason.CORDONED,
+    Reason.OCCUPIED,
+    Reason.DUPLICATE_UUID,
+    Reason.WRONG_RECORD,
+    Reason.MIG_MODE,
+)
 
 
 class Names:

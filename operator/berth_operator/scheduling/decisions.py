@@ -29,6 +29,8 @@ class Reason(enum.StrEnum):
     UNHEALTHY = "Unhealthy"
     CORDONED = "Cordoned"
     OCCUPIED = "Occupied"
+    DUPLICATE_UUID = "DuplicateUuid"
+    WRONG_RECORD = "WrongRecord"
     MIG_MODE = "MigMode"
     WITHHELD = "Withheld"
     FULL = "Full"
@@ -158,6 +160,8 @@ HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.CORDONED: frozenset({Help.DEVICE_CHANGED}),
     Reason.MIG_MODE: frozenset({Help.DEVICE_CHANGED}),
     Reason.OCCUPIED: frozenset({Help.DEVICE_CHANGED, Help.CAPACITY_FREED}),
+    Reason.DUPLICATE_UUID: frozenset({Help.DEVICE_CHANGED}),
+    Reason.WRONG_RECORD: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
     Reason.WITHHELD: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
     Reason.FULL: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
     Reason.EXCLUDED: frozenset({Help.DEVICE_CHANGED}),

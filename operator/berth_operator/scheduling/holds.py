@@ -18,7 +18,8 @@ class Hold:
     """What one pod takes from one node.
 
     `withheld` counts cards that the pod surely has but that nobody can name, because
-    its allocation is missing or cannot be read.
+    its allocation is missing or cannot be read. `marked` are uuids and minors of cards that it
+    may have beside its shares: nobody knows how much of them, so nothing more of them is given.
     """
 
     uid: str
@@ -27,3 +28,4 @@ class Hold:
     amounts: facts.Amounts = ()
     shares: tuple[decisions.Share, ...] = ()
     withheld: int = 0
+    marked: frozenset[str | int] = frozenset()

@@ -7,13 +7,13 @@ changes it, and nobody does while a decision reads it; a what-if is `charge` and
 or a pod bound to it, in whatever order they arrive) until nothing does.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from berth_crds import catalog
-from berth_operator.scheduling import columns, counting, lessons, rows, workload
+from berth_operator.scheduling import claims, columns, counting, lessons, rows, withholding, workload
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -27,6 +27,7 @@ class Inventory:
     def __init__(self) -> None:
         self.columns = columns.Columns()
         self.workload = workload.Workload()
+        self.claims = claims.Claims()
         self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
         self.layout = 0  # Rises whenever rows come or go: what was worked out by row is void then.
@@ -145,10 +146,30 @@ class Inventory:
         self._resupplied()
         self._vacate_if_idle(row)
 
-    def put_device(self, device: devices.Device) -> None:
-        """Take what an agent published."""
+    def put_device(self, device: devices.Device, recorded: Collection[str] = ()) -> set[str]:
+        """Take what an agent published; `recorded` are the uuids that are known to belong to this node.
+
+        Return the nodes for which it changes something.
+        """
         row = self._at(device.node)
-        row.device = device
+        row.published = device
+        affected = self.claims.publish(device, recorded)
+        for name in affected:
+            self._settle(self._at(name))
+        return affected
+
+    def _settle(self, row: rows.Row) -> None:
+        """Work out which cards of a node count, after what it publishes, claims or holds has changed."""
+        if row.published is None:
+            return
+        row.owned = withholding.after_claims(row.published, self.claims.lost(row.name))
+        there = self.claims.of(row.name)
+        device, unnamed = withholding.after_holds(row.owned, there, row.holds.values())
+        if (device, unnamed) != (row.device, row.unnamed):
+            row.device, row.unnamed = device, unnamed
+            self._install(row, device)
+
+    def _install(self, row: rows.Row, device: devices.Device) -> None:
         table = self.columns
         table.reserve_slots(len(device.cards))
         table.clear_cards(row.at)
@@ -158,16 +179,24 @@ class Inventory:
         self._rescale()
         counting.recount(self.columns, row)
 
-    def drop_device(self, node: str) -> None:
-        """Forget a node's devices; what pods hold of them is remembered."""
+    def drop_device(self, node: str) -> set[str]:
+        """Forget a node's devices; what pods hold of them is remembered.
+
+        Return the other nodes for which that changes something.
+        """
         row = self.row(node)
         if row is None:
-            return
-        row.device, row.silent = None, True  # Whoever publishes anew must be heard anew.
+            return set()
+        row.published = row.owned = row.device = None
+        row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
+        affected = self.claims.withdraw(node)
+        for name in affected:
+            self._settle(self._at(name))
         self.columns.clear_cards(row.at)
         self._rescale()
         counting.recount(self.columns, row)
         self._vacate_if_idle(row)
+        return affected
 
     def set_silent(self, node: str, silent: bool) -> None:  # noqa: FBT001  the value is the message
         """Note whether a node's agent is silent."""
@@ -200,6 +229,8 @@ class Inventory:
             row.amounts[name] = row.amounts.get(name, 0) + sign * amount
             self._write_left(row, name)
         counting.take(row, hold, sign)
+        if withholding.is_odd(hold, self.claims.of(row.name)):
+            self._settle(row)
         counting.refresh(self.columns, row, hold)
 
     def _give(self, row: rows.Row, allocatable: facts.Amounts) -> None:

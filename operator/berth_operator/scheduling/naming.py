@@ -55,12 +55,13 @@ def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Devi
         return hold
     there = _there(named.grants, device)
     shares = allocator.held(in_turn(_known(named.grants, there), nameless.starts))
+    marked = hold.marked - _words(shares) - _words(share for grant in named.grants for share in grant.shares)
     cards = _gpus(shares)
     if not cards:
         return dataclasses.replace(hold, shares=shares)
     listed = _gpus(share for grant in named.grants for share in grant.shares)
     missing = max(nameless.fewest, len(listed)) - len(cards)
-    return dataclasses.replace(hold, shares=shares, withheld=max(0, missing))
+    return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)
 
 
 def in_turn(
@@ -77,6 +78,10 @@ def in_turn(
     return tuple(
         dataclasses.replace(grant, runs=runs) if grant.runs != runs else grant for (_, runs), grant in found
     )
+
+
+def _words(shares: Iterable[decisions.Share]) -> set[str | int]:
+    return {word for share in shares for word in (share.uuid, share.minor)}
 
 
 def _gpus(shares: Iterable[decisions.Share]) -> set[str]:

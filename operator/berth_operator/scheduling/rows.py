@@ -23,7 +23,10 @@ class Row:
     name: str
     at: int
     node: facts.Node | None = None
-    device: devices.Device | None = None
+    published: devices.Device | None = None  # As its agent says.
+    owned: devices.Device | None = None  # Without the cards that belong to another node.
+    device: devices.Device | None = None  # Without those, too, that damaged records name: as it counts.
+    unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
     silent: bool = True
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -35,7 +38,7 @@ class Row:
     @property
     def idle(self) -> bool:
         """Whether nothing names this node any more."""
-        return self.node is None and self.device is None and not self.holds
+        return self.node is None and self.published is None and not self.holds
 
     @property
     def open(self) -> bool:
@@ -45,7 +48,7 @@ class Row:
     @property
     def withheld(self) -> int:
         """How many cards somebody surely has and nobody can name."""
-        return sum(hold.withheld for hold in self.holds.values())
+        return self.unnamed + sum(hold.withheld for hold in self.holds.values())
 
     def view(self) -> views.View:
         """Show the devices and their use to the allocator."""

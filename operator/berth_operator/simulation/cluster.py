@@ -55,7 +55,7 @@ class Cluster:
             case "Node":
                 self.book.node_seen(nodes.node(defaults.node(thing)))
             case "Device":
-                self.book.device_seen(devices.device(thing.value))
+                self.book.device_seen(devices.device(thing.value), thing.value.status.claims)
                 self._condemned[thing.name] = condemned(thing.value)
             case "GpuPod":
                 self._take_names(thing)

@@ -4,8 +4,9 @@ The board is made of the links and partitions that the agent published. Equal bo
 one object, because what the core works out for a board it remembers by it.
 """
 
+import collections
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth_crds import catalog, text, vocabulary, wire
@@ -24,26 +25,40 @@ FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 def device(thing: wire.Device) -> facts.Device:
     """Read what an agent published."""
     verdicts = {one.uuid: one for one in thing.status.devices}
+    twice = _twice(thing.spec.devices)
     ordered = sorted(thing.spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
     others = [card for card in ordered if card.type != vocabulary.DeviceType.GPU]
     return facts.Device(
         node=thing.metadata.name,
-        cards=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon) for card in gpus),
+        cards=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon, twice) for card in gpus),
         others=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon) for card in others),
         board=board(gpus, thing.spec.partitions),
         failed=failed_source(thing.status.conditions),
     )
 
 
-def _card(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, ...]) -> facts.Card:
+def _twice(cards: Iterable[wire.Card]) -> frozenset[str]:
+    """Find uuids that stand in a Device twice: nobody could tell which of the two a pod has."""
+    counts = collections.Counter(uuid for card in cards for uuid in _uuids(card))
+    return frozenset(uuid for uuid, count in counts.items() if count > 1)
+
+
+def _uuids(card: wire.Card) -> Iterator[str]:
+    yield card.uuid
+    yield from (one.uuid for one in (card.mig.instances if card.mig else ()))
+
+
+def _card(
+    card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, ...], twice: Collection[str] = ()
+) -> facts.Card:
     place = card.topology or wire.Topology()
     return facts.Card(
         uuid=card.uuid,
         minor=card.minor,
         model=text.line(catalog.normal_model(card.model)),
         memory=card.memory or 0,
-        trouble=trouble(card, verdict, cordon),
+        trouble=trouble(card, verdict, cordon) or _ambiguous(card, twice),
         numa=place.numa_node,
         root=place.pcie_root,
         mig=card.mig is not None and card.mig.enabled,
@@ -89,6 +104,10 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str,
     if verdict is not None and verdict.occupants:
         return Reason.OCCUPIED
     return None
+
+
+def _ambiguous(card: wire.Card, twice: Collection[str]) -> Reason | None:
+    return Reason.DUPLICATE_UUID if any(uuid in twice for uuid in _uuids(card)) else None
 
 
 def failed_source(conditions: tuple[wire.Condition, ...]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from berth_crds import allocation, wire
 from berth_operator.scheduling import naming
-from berth_operator.translate import pods
+from berth_operator.translate import holdings
 
 
 def title(meta: wire.Meta) -> str:
@@ -28,7 +28,7 @@ def named(thing: wire.GpuPod) -> naming.Named | str:
     record = allocation.checked(copied(spec))
     if isinstance(record, allocation.Unreadable):
         return record.detail
-    return naming.Named(title(thing.metadata), spec.pod_uid, spec.node, pods.granted(record))
+    return naming.Named(title(thing.metadata), spec.pod_uid, spec.node, holdings.granted(record))
 
 
 def _twice(spec: wire.GpuPodSpec) -> Iterator[str]:

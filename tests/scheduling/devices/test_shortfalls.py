@@ -65,7 +65,16 @@ def test_a_verdict_has_the_figures_for_a_sentence() -> None:
     assert verdict.total == verdicts.Amount(100, 8 * GIB)
 
 
-@pytest.mark.parametrize("trouble", [Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED])
+TROUBLES = (
+    Reason.UNHEALTHY,
+    Reason.CORDONED,
+    Reason.OCCUPIED,
+    Reason.DUPLICATE_UUID,
+    Reason.WRONG_RECORD,
+)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
 def test_trouble_is_named_and_may_pass(trouble: Reason) -> None:
     """A card in trouble takes no new pod, and one day it may (I6)."""
     view = build.view(build.device(build.gpu(0, trouble=trouble)))

@@ -35,7 +35,7 @@ FABRIC: Final = (("fabric", "a"),)
 SERVED: Final = "nvidia.com/gpu"
 LICENCE: Final = "example.com/licence"
 RULES: Final = policy.Policy()
-TROUBLES: Final = (Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED)
+TROUBLES: Final = (Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.DUPLICATE_UUID)
 TAINTS: Final = (
     nodes.Taint("gpu", "yes", "NoSchedule"),
     nodes.Taint("leaving", "", "NoExecute"),

@@ -150,6 +150,10 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
         findings.Mend("n3", Reason.OCCUPIED, rooms(3), 1.0),
         "would fit if strangers left GPU-0, GPU-1 and GPU-2 of n3",
     ),
+    "a uuid that is published twice": (
+        findings.Mend("n3", Reason.DUPLICATE_UUID, rooms(1), 1.0),
+        "would fit if nobody else published GPU-0 of n3",
+    ),
 }
 
 

@@ -55,6 +55,16 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     Reason.UNHEALTHY: ("", "1 has too few healthy cards", "2 have too few healthy cards"),
     Reason.CORDONED: ("", "1 has cordoned cards", "2 have cordoned cards"),
     Reason.OCCUPIED: ("", "1 has cards occupied by strangers", "2 have cards occupied by strangers"),
+    Reason.DUPLICATE_UUID: (
+        "",
+        "1 has cards whose uuid is published twice",
+        "2 have cards whose uuid is published twice",
+    ),
+    Reason.WRONG_RECORD: (
+        "",
+        "1 has cards kept for a pod whose record is wrong",
+        "2 have cards kept for a pod whose record is wrong",
+    ),
     Reason.MIG_MODE: ("", "1 has cards in MIG mode", "2 have cards in MIG mode"),
     Reason.WITHHELD: (
         "",

@@ -29,7 +29,15 @@ from berth_operator.scheduling.devices import (
     views,
 )
 
-TROUBLE: Final = frozenset({Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED})
+TROUBLE: Final = frozenset(
+    {
+        Reason.UNHEALTHY,
+        Reason.CORDONED,
+        Reason.OCCUPIED,
+        Reason.DUPLICATE_UUID,
+        Reason.WRONG_RECORD,
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ MENDED: Final[Mapping[Reason, str]] = {
     Reason.CORDONED: "{devices} were uncordoned",
     Reason.UNHEALTHY: "{devices} were healthy",
     Reason.OCCUPIED: "strangers left {devices}",
+    Reason.DUPLICATE_UUID: "nobody else published {devices}",
 }
 MINORS_LISTED: Final = 16
 # What a part of each card is a part of.

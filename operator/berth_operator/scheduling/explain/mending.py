@@ -18,7 +18,7 @@ from berth_operator.scheduling.holds import Hold
 
 NODES_TRIED: Final = 2
 PODS_TRIED: Final = 16
-TROUBLE: Final = (Reason.CORDONED, Reason.UNHEALTHY, Reason.OCCUPIED)
+TROUBLE: Final = (Reason.CORDONED, Reason.UNHEALTHY, Reason.OCCUPIED, Reason.DUPLICATE_UUID)
 
 
 def mends(
@@ -185,7 +185,7 @@ def _troubles(found: Finding) -> set[Reason]:
 
 def _card_mended(heard: hearing.Hearing, at: int, found: Finding, trouble: Reason) -> Mend | None:
     """Put as few cards right as will do, those first that would then be free."""
-    row, device = heard.row(at), heard.row(at).device
+    row, device = heard.row(at), heard.row(at).owned
     if device is None or found.shortfall is None:
         return None
     cards = [one for one in found.shortfall.against if one.reason is trouble]
@@ -219,10 +219,10 @@ def _closed(heard: hearing.Hearing, reason: Reason) -> list[int]:
 def _opened(heard: hearing.Hearing, at: int) -> Mend | None:
     """Let the agent be heard again, or let it read its cards again, but not both."""
     row, reason = heard.row(at), heard.why(at)[0]
-    if row.device is None:
+    if row.owned is None:
         return None
-    failed = row.device.failed if reason is Reason.SILENT else ""
-    copy = trials.changed_device(heard, at, dataclasses.replace(row.device, failed=failed))
+    failed = row.owned.failed if reason is Reason.SILENT else ""
+    copy = trials.changed_device(heard, at, dataclasses.replace(row.owned, failed=failed))
     return Mend(row.name, reason, (), findings.WHOLE_SIZE) if trials.fits(heard, copy) else None
 
 

@@ -180,7 +180,7 @@ def _fewest(parts: Parts, enough: Callable[[Parts], bool]) -> Parts:
 def _world(heard: hearing.Hearing, at: int) -> World:
     row = heard.row(at)
     assert row.node is not None, "a node that refuses is known"  # noqa: S101
-    return World(heard.request, heard.demand, row.node, row.device, row.silent, tuple(mending.in_order(row)))
+    return World(heard.request, heard.demand, row.node, row.owned, row.silent, tuple(mending.in_order(row)))
 
 
 def _built(heard: hearing.Hearing, world: World) -> inventory.Inventory:

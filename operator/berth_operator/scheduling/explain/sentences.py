@@ -18,7 +18,16 @@ from berth_operator.scheduling.explain import clauses, findings, words
 LONGEST: Final = 1024
 REASONS_SHOWN: Final = (8, 4, 2, 1)
 # Reasons that are about single cards, of which one is named.
-EXEMPLARY: Final = frozenset({Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.MIG_MODE})
+EXEMPLARY: Final = frozenset(
+    {
+        Reason.UNHEALTHY,
+        Reason.CORDONED,
+        Reason.OCCUPIED,
+        Reason.DUPLICATE_UUID,
+        Reason.WRONG_RECORD,
+        Reason.MIG_MODE,
+    }
+)
 
 
 def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:

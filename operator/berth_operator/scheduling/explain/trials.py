@@ -23,7 +23,7 @@ STEPS_TO_TRY: Final = 20
 def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
     """Make an inventory of one node, equal to the node."""
     row = heard.row(at)
-    return built(heard, row.node, row.device, row.holds.values(), silent=row.silent)
+    return built(heard, row.node, row.owned, row.holds.values(), silent=row.silent)
 
 
 def built(

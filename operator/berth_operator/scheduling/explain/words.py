@@ -211,6 +211,12 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.UNHEALTHY: lambda n, _c, d: f"{_have(n)} too few healthy {noun(d or closely.CARDS, 2)}",
     Reason.CORDONED: lambda n, _c, d: f"{_have(n)} cordoned {noun(d or closely.CARDS, 2)}",
     Reason.OCCUPIED: lambda n, _c, d: f"{_have(n)} {noun(d or closely.CARDS, 2)} occupied by strangers",
+    Reason.DUPLICATE_UUID: lambda n, _c, d: (
+        f"{_have(n)} {noun(d or closely.CARDS, 2)} whose uuid is published twice"
+    ),
+    Reason.WRONG_RECORD: lambda n, _c, d: (
+        f"{_have(n)} {noun(d or closely.CARDS, 2)} kept for a pod whose record is wrong"
+    ),
     Reason.MIG_MODE: _has("cards in MIG mode"),
     Reason.WITHHELD: _unnamed,
     Reason.FULL: _taken,
@@ -251,6 +257,8 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
     Reason.OCCUPIED: "occupied by strangers",
+    Reason.DUPLICATE_UUID: "published twice",
+    Reason.WRONG_RECORD: "kept for a pod whose record is wrong",
     Reason.MIG_MODE: "in MIG mode",
     Reason.WITHHELD: "held without a readable allocation",
     Reason.FULL: "full",

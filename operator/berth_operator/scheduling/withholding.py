@@ -1,0 +1,77 @@
+"""Which cards of a node get no new pod because of what is said of them elsewhere.
+
+A Device says what its agent found. Beside that count the claims of other nodes on the same
+uuid, and the holds whose records are damaged: of a card that such a record names nothing
+more is given, and of a card that it names and that is not there the one at its minor. Where
+nothing that a hold names is there, all cards that nobody holds by name are kept back.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from berth_operator.scheduling import decisions, holds
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import facts
+
+
+def after_claims(published: facts.Device, lost: frozenset[str]) -> facts.Device:
+    """Return a Device without the cards that belong to another node, as far as they could be given out."""
+    if not lost:
+        return published
+
+    def is_lost(card: facts.Card) -> bool:
+        return card.uuid in lost or any(one.uuid in lost for one in card.instances)
+
+    return _troubled(published, is_lost, Reason.DUPLICATE_UUID)
+
+
+def after_holds(
+    device: facts.Device, there: frozenset[str], held: Iterable[holds.Hold]
+) -> tuple[facts.Device, int]:
+    """Return a Device without the cards that damaged records name, and how many more are kept back."""
+    odd = [hold for hold in held if is_odd(hold, there)]
+    if not odd:
+        return device, 0
+    cards = _by_name(device)
+    closed: set[str] = set()
+    withheld = 0
+    for hold in odd:
+        found = {cards[name].uuid for name in _named(hold, there) if name in cards}
+        closed |= found
+        if not found and not any(share.uuid in there for share in hold.shares):
+            withheld += holds.ALL_CARDS
+    return _troubled(device, lambda card: card.uuid in closed, Reason.WRONG_RECORD), withheld
+
+
+def is_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
+    """Whether a hold names cards that it has not surely, or that are not there."""
+    return bool(hold.marked) or any(_missing(share, there) for share in hold.shares)
+
+
+def _missing(share: decisions.Share, there: frozenset[str]) -> bool:
+    return share.type == facts.GPU and share.uuid not in there
+
+
+def _named(hold: holds.Hold, there: frozenset[str]) -> Iterable[str | int]:
+    yield from hold.marked
+    for share in hold.shares:
+        if _missing(share, there):
+            yield share.minor
+
+
+def _by_name(device: facts.Device) -> Mapping[str | int, facts.Card]:
+    """Find the cards of a node by their uuids, those of their instances, and their minors."""
+    found: dict[str | int, facts.Card] = {}
+    for card in device.cards:
+        found[card.minor] = found[card.uuid] = card
+        for instance in card.instances:
+            found[instance.uuid] = card
+    return found
+
+
+def _troubled(device: facts.Device, which: Callable[[facts.Card], bool], reason: Reason) -> facts.Device:
+    cards = tuple(
+        dataclasses.replace(card, trouble=reason) if card.trouble is None and which(card) else card
+        for card in device.cards
+    )
+    return dataclasses.replace(device, cards=cards)

@@ -1,0 +1,264 @@
+"""What a bound pod holds, and what it keeps from others because it may have it.
+
+The record that the Binding wrote says what the pod holds. Beside the record stand the same
+cards in other words: uuids and minors, for the pod and for each container. Where a record
+is damaged, or other words name other cards, whatever is named anywhere is kept from
+others; where nothing is named, everything on the node that nobody else holds by name.
+
+Only Berth's operator may write those words. A pod without any of them was bound by somebody
+else, or has lost them all: it keeps back as many cards as it may have been given for the
+resources of its containers, which nobody can edit. What it asks for by annotations counts
+for nothing there, for anybody may have written those since.
+"""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from berth_crds import aliases, allocation, names, wire
+from berth_crds.vocabulary import DeviceType
+from berth_operator.scheduling import decisions, holds, naming
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.translate import asks, grammar, quantities, raw, resources
+
+MOST_MARKED: Final = 512
+UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", re.ASCII)
+MINOR: Final = re.compile(r"\d{1,9}", re.ASCII)
+# What may still be legible in a record that is no JSON any more.
+IN_RECORD: Final = re.compile(
+    r'"uuid"\s*:\s*"(?P<uuid>[A-Za-z0-9][A-Za-z0-9._:/-]{0,63})"|"minor"\s*:\s*(?P<minor>\d{1,9})\b', re.ASCII
+)
+WORDS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
+UUIDS, MINORS = names.container_key("", "uuids"), names.container_key("", "minors")
+# Resources of which one unit is one device.
+BY_THE_PIECE: Final = (names.NVIDIA_GPU, names.NVIDIA_MIG_PREFIX)
+
+Record = allocation.Allocation | allocation.Unreadable | None
+Marks = frozenset[str | int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holding:
+    """What a bound pod holds by name, and what it keeps from others: a count, and cards that are marked."""
+
+    shares: tuple[decisions.Share, ...] = ()
+    withheld: int = 0
+    marked: Marks = frozenset()
+    fault: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """What a bound pod asks for, as far as that matters for what it holds.
+
+    `own` is what its containers ask by resources, None where that makes no sense; `any` tells whether
+    anything of the pod asks for devices; `most` counts the cards that it may have for its resources.
+    """
+
+    own: requests.Request | None
+    any: bool
+    most: int
+
+
+def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
+    """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
+    return Asked(_by_resources(pod), whole is None or bool(whole), _most(pod))
+
+
+def holding(pod: raw.Pod, wants: Asked) -> Holding:
+    """Return what a bound pod holds and keeps back, and what is wrong with its record."""
+    annotations = pod.metadata.annotations
+    text = annotations.get(names.ALLOCATION)
+    record = allocation.decode(text) if text is not None else None
+    if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
+        shares = allocator.held(naming.in_turn(granted(record), starts(pod.spec)))
+        return _recorded(shares, wants, marks(annotations) - _known(shares))
+    if not any(map(_is_answer, annotations)):
+        return Holding(withheld=wants.most, fault=_unanswered(wants))
+    if not wants.any or (record is None and not wants.own and not marks(annotations)):
+        return Holding()
+    marked = marks(annotations) | _legible(record, text or "")
+    least = fewest_cards(wants.own) if wants.own else naming.SURELY_ONE
+    rest = max(0, least - _cards_in(marked)) if marked else holds.ALL_CARDS
+    return Holding(withheld=rest, marked=marked, fault=_fault(record))
+
+
+# ---------------------------------------------------------------- a record that can be read
+
+
+def granted(record: allocation.Allocation) -> tuple[decisions.Grant, ...]:
+    """Return what a record grants, as it is written there."""
+    return tuple(
+        decisions.Grant(name, tuple(_share(kind, share) for kind, shares in types for share in shares))
+        for name, types in record.containers
+    )
+
+
+def starts(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
+    """Return the containers in the order in which they start, and whether each keeps running."""
+    return tuple((container.name, runs) for container, runs in resources.each_container(spec))
+
+
+def _share(kind: str, share: allocation.Share) -> decisions.Share:
+    return decisions.Share(share.uuid, share.minor, share.core, share.memory, kind, share.profile, share.vf)
+
+
+def _known(shares: Iterable[decisions.Share]) -> set[str | int]:
+    return {word for share in shares for word in (share.uuid, share.minor)}
+
+
+def _recorded(shares: tuple[decisions.Share, ...], wants: Asked, marked: Marks) -> Holding:
+    """Believe a record; cards that it should name and does not are kept back without a name."""
+    withheld, fault = _missing(shares, wants.own)
+    if marked:
+        fault = fault or "its annotations name other cards than its allocation"
+    return Holding(shares, withheld, marked, fault)
+
+
+def _missing(shares: tuple[decisions.Share, ...], own: requests.Request | None) -> tuple[int, str]:
+    """Count the cards that a record should name and does not; a request of another time is not asked."""
+    if own is None:
+        return 0, ""
+    named = len({share.uuid for share in shares if share.type == DeviceType.GPU})
+    surely = fewest_cards(own)
+    if named < surely:
+        return surely - named, f"its allocation names {named} of {surely} cards"
+    others = asks.types_asked(own.containers) - {share.type for share in shares} - {DeviceType.GPU}
+    return 0, f"its allocation names no {', '.join(sorted(others))}" if others else ""
+
+
+# ---------------------------------------------------------------- what else is named
+
+
+def _is_answer(key: str) -> bool:
+    return key in WORDS or names.CONTAINER_INFIX in key
+
+
+def marks(annotations: Mapping[str, str]) -> Marks:
+    """Return the uuids and minors of the cards that the words beside the record name."""
+    found = set(_listed(annotations.get(names.MINORS, ""), MINOR, int))
+    for key, text in annotations.items():
+        if key.endswith(UUIDS):
+            found.update(_listed(text, UUID, str))
+        elif key.endswith(MINORS):
+            found.update(_listed(text, MINOR, int))
+    return frozenset(found)
+
+
+def _listed(text: str, form: re.Pattern[str], read: Callable[[str], str | int]) -> Iterator[str | int]:
+    parts = (part.strip() for part in text.split(",", MOST_MARKED)[:MOST_MARKED])
+    return (read(part) for part in parts if form.fullmatch(part))
+
+
+def _legible(record: Record, text: str) -> Marks:
+    """Return what a record that cannot be believed still names."""
+    if isinstance(record, allocation.Allocation):
+        return frozenset(word for grant in granted(record) for word in _known(grant.shares))
+    matches = itertools.islice(IN_RECORD.finditer(text), MOST_MARKED)
+    return frozenset(match["uuid"] or int(match["minor"]) for match in matches)
+
+
+def _cards_in(marked: Marks) -> int:
+    """Count the cards that are marked: by uuid or by minor, whichever names more of them."""
+    uuids = sum(isinstance(one, str) for one in marked)
+    return max(uuids, len(marked) - uuids)
+
+
+def nameless(spec: raw.PodSpec, wants: Asked) -> naming.Nameless:
+    """Return what must be known of a pod whose record cannot be read, for its GpuPod to speak for it."""
+    return naming.Nameless(starts(spec), fewest_cards(wants.own) if wants.own else naming.SURELY_ONE)
+
+
+# ---------------------------------------------------------------- what a pod may have been given
+
+
+def _by_resources(pod: raw.Pod) -> requests.Request | None:
+    """Read what the containers of a pod ask for, apart from what anybody may have edited since."""
+    meta = msgspec.structs.replace(pod.metadata, annotations={}, labels={})
+    found, faults = asks.containers_of(msgspec.structs.replace(pod, metadata=meta))
+    return None if faults else found
+
+
+def _most(pod: raw.Pod) -> int:
+    """Count the cards that a pod may have been given for its resources, for all that runs at one time."""
+    running = most = 0
+    for container, runs in resources.each_container(pod.spec):
+        own = _most_of(container)
+        most = max(most, running + own)
+        running += own if runs else 0
+    return max(most, running)
+
+
+def _most_of(container: raw.Container) -> int:
+    amounts = resources.asked(container.resources)
+    served = {name: amount for name, amount in amounts.items() if aliases.served(name)}
+    if not served:
+        return 0
+    alone = msgspec.structs.replace(container, resources=raw.ContainerResources(limits=served))
+    found = _by_resources(raw.Pod(wire.Meta(), raw.PodSpec(containers=(alone,))))
+    if found is None:
+        return min(grammar.MOST_CARDS, sum(itertools.starmap(_pieces, served.items())))
+    return most_cards(found)
+
+
+def _pieces(name: str, amount: raw.Quantity) -> int:
+    """Count what a plug-in hands out by the piece; of anything else one can only tell that it is some."""
+    try:
+        count = min(int(quantities.exact(str(amount))), grammar.MOST_CARDS)
+    except ValueError:
+        return 1
+    return count if name.startswith(BY_THE_PIECE) else min(count, 1)
+
+
+def most_cards(request: requests.Request) -> int:
+    """Count the cards that a pod may have: each whole card, share, replica and instance for one."""
+    return _at_most(request, lambda asks_: sum(_cards(ask) for ask in asks_))
+
+
+def fewest_cards(request: requests.Request) -> int:
+    """Count the uuids that a record of the pod has at least: shares may lie on one and the same card."""
+    return _at_most(request, _distinct)
+
+
+def _at_most(request: requests.Request, count: Callable[[list[requests.Ask]], int]) -> int:
+    """Count for all that run at one time, and take the most of it."""
+    return max(count([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
+
+
+def _cards(ask: requests.Ask) -> int:
+    return 0 if isinstance(ask, requests.Parts) else ask.count
+
+
+def _distinct(asked_: list[requests.Ask]) -> int:
+    alone = sum(_cards(ask) for ask in asked_ if isinstance(ask, requests.Instances) or _whole(ask))
+    shares = [ask.count for ask in asked_ if isinstance(ask, requests.Gpus) and not ask.whole]
+    replicas = [1 for ask in asked_ if isinstance(ask, requests.Replicas)]
+    return alone + max([0, *shares, *replicas])
+
+
+def _whole(ask: requests.Ask) -> bool:
+    return isinstance(ask, requests.Gpus) and ask.whole
+
+
+# ---------------------------------------------------------------- what is wrong
+
+
+def _unanswered(wants: Asked) -> str:
+    if wants.most:
+        return "it asks for cards and has no allocation"
+    parts = wants.own is not None and asks.types_asked(wants.own.containers) - {DeviceType.GPU}
+    return "it asks for devices and has no allocation" if parts else ""
+
+
+def _fault(record: Record) -> str:
+    match record:
+        case None:
+            return "its allocation is missing, and what else it was given is not"
+        case allocation.Unreadable():
+            return f"its allocation cannot be read: {record.detail}"
+        case allocation.Allocation():
+            return f"its allocation is of node {record.node}"

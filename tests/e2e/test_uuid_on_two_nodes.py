@@ -1,0 +1,83 @@
+"""A uuid that two nodes publish is given out on the first of them alone, and everybody is told (I1)."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from berth_crds import names
+from berth_crds.client import lease, resources
+from e2e.stage import Stage, cards_of, pod
+from support import kubelet
+
+SHARED = "GPU-of-both"
+
+
+def device(node: str, *uuids: str) -> dict[str, Any]:
+    """Make a Device of these cards."""
+    cards = [
+        {"uuid": uuid, "type": "gpu", "vendor": "nvidia", "model": "T4", "minor": at, "memory": 16 << 30}
+        for at, uuid in enumerate(uuids)
+    ]
+    spec = {"node": node, "devices": cards, "summary": {"models": "T4", "gpus": len(cards)}}
+    return {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": node}, "spec": spec}
+
+
+async def publish(stage: Stage, node: str, *uuids: str) -> None:
+    """Publish a node's cards, as its agent would."""
+    await stage.admin.apply(resources.DEVICES, device(node, *uuids), manager="test")
+    renewed = lease.stamp(dt.datetime.now(dt.UTC))
+    beat = {"holderIdentity": node, "leaseDurationSeconds": 60, "renewTime": renewed}
+    await stage.admin.apply(
+        resources.LEASES,
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": node, "namespace": names.NODES_NAMESPACE},
+            "spec": beat,
+        },
+        manager="test",
+    )
+
+
+async def reasons(stage: Stage) -> dict[str, str]:
+    """Read what Devices say of themselves."""
+    found = (await stage.devices()).items()
+    return {name: one.get("status", {}).get("summary", {}).get("reason", "") for name, one in found}
+
+
+@pytest.mark.slow
+async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> None:
+    """A later claim is not given; the Devices tell of each other; the next operator knows who was first."""
+    first, second = "first", "second"
+    await stage.machines(kubelet.FakeNode(first), kubelet.FakeNode(second))
+    await publish(stage, first, SHARED, "GPU-first")
+    operator = await stage.deciding_operator()
+    await stage.until_ready(first)
+    await publish(stage, second, SHARED, "GPU-second")
+    await stage.until_ready(second)
+
+    async def told() -> bool:
+        said = await reasons(stage)
+        return second in said[first] and f"published by {first} first" in said[second]
+
+    await stage.until("both Devices to tell of each other", told)
+    await stage.create(pod("pair", 2, nodeSelector={"kubernetes.io/hostname": second}))
+    await stage.until_told("pair", "1 has cards whose uuid is published twice")
+    await stage.create(*(pod(f"a{at}") for at in range(4)))
+    bound = await stage.until_bound("a0", "a1", "a2")
+    await stage.until_told("a3", "2 are full")
+    cards = {name: cards_of(one) for name, one in (await stage.pods()).items()}
+
+    operator.kill()
+    await stage.delete("pair", "a0", "a1", "a2", "a3")
+    await stage.deciding_operator()
+    await stage.until_ready(first, second)
+    await stage.create(*(pod(f"b{at}") for at in range(4)))
+    again = await stage.until_bound("b0", "b1", "b2")
+    await stage.until_told("b3", "2 are full")
+
+    assert sorted(bound.values()) == [first, first, second]
+    assert sorted(card for found in cards.values() for card in found) == ["GPU-first", SHARED, "GPU-second"]
+    assert sorted(again.values()) == [first, first, second]
+    assert (await stage.devices())[first]["status"]["claims"] == ["GPU-first", SHARED]
