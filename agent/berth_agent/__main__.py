@@ -146,16 +146,33 @@ async def _sessions(links: Mapping[str, connection.Connection]) -> AsyncIterator
 
 @contextlib.asynccontextmanager
 async def _served(chosen: settings.Settings, boards: Iterable[board.Board]) -> AsyncIterator[None]:
-    """Serve what is measured, where that is wanted."""
-    if not chosen.listen:
+    """Serve what is measured, and the probe, where that is wanted."""
+    async with contextlib.AsyncExitStack() as stack:
+        if chosen.listen_probes:
+            log.info("probes at %s", await stack.enter_async_context(_probes(chosen.listen_probes)))
+        if chosen.listen:
+            log.info("listening at %s", await stack.enter_async_context(_measures(chosen, boards)))
         yield
-        return
-    from berth_agent import metrics, web  # noqa: PLC0415 Memory that only a server needs.
+
+
+# What these import takes memory that only a server needs.
+
+
+def _probes(address: str) -> contextlib.AbstractAsyncContextManager[str]:
+    from berth_agent import web  # noqa: PLC0415
+    from berth_crds import http_server  # noqa: PLC0415
+
+    return web.serving(address, flag="--listen-probes", limits=http_server.PROBES)
+
+
+def _measures(
+    chosen: settings.Settings, boards: Iterable[board.Board]
+) -> contextlib.AbstractAsyncContextManager[str]:
+    from berth_agent import metrics, web  # noqa: PLC0415
 
     collector = metrics.Collector(boards, clock=asyncio.get_running_loop().time, dcgm=chosen.dcgm_names)
-    async with web.serving(chosen.listen, collector) as address:
-        log.info("listening at %s", address)
-        yield
+    route = web.metrics_route(lambda: metrics.text(collector), metrics.CONTENT_TYPE)
+    return web.serving(chosen.listen, route)
 
 
 async def _keep(

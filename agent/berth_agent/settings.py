@@ -103,6 +103,7 @@ class Settings:
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
     sharing: wire.Sharing | None = None
     listen: str = ""
+    listen_probes: str = ""
     dcgm_names: bool = False
     node_labels: bool = True
 
@@ -124,6 +125,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         gpu_resources=given["gpu_resources"],
         sharing=given["sharing"],
         listen=given["listen"],
+        listen_probes=given["listen_probes"],
         dcgm_names=given["dcgm_names"],
         node_labels=given["node_labels"],
     )
@@ -240,13 +242,23 @@ def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]
 
 def _add_told(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     group = parser.add_argument_group("what to tell beside")
-    group.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=words.address,
-        default=environment.get("BERTH_LISTEN", ""),
-        help="serve /metrics and /healthz there (default: nothing is served)",
-    )
+    for flag, what in (
+        ("listen", "serve /metrics and /healthz there (default: nothing is served)"),
+        (
+            "listen-probes",
+            (
+                "serve /healthz alone there, for a kubelet, so that no crowd at --listen makes it restart the"
+                " agent (default: only --listen serves it)"
+            ),
+        ),
+    ):
+        group.add_argument(
+            f"--{flag}",
+            metavar="HOST:PORT",
+            type=words.address,
+            default=environment.get(f"BERTH_{flag.upper().replace('-', '_')}", ""),
+            help=what,
+        )
     for flag, usual, what in (
         ("dcgm-names", False, "name what cards measure as the DCGM exporter does (DCGM_FI_DEV_...)"),
         (

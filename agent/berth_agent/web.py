@@ -1,43 +1,44 @@
 """Serves the agent's metrics, and an answer to whoever asks whether it lives.
 
 Imported only where it is wanted: a server takes memory that most agents of a small cluster
-can do without.
+can do without. The metrics have a library of their own, and are handed in.
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from berth_agent import metrics, settings
-
-GOODBYE_SECONDS = 1.0
+from berth_agent import settings
+from berth_crds import http_server
 
 
 @contextlib.asynccontextmanager
-async def serving(address: str, collector: metrics.Collector) -> AsyncIterator[str]:
+async def serving(
+    address: str,
+    *more: web.RouteDef,
+    flag: str = "--listen",
+    limits: http_server.Limits = http_server.USUAL,
+) -> AsyncIterator[str]:
     """Serve at HOST:PORT while the block runs, and tell where; an address that cannot be had is refused."""
-    host, _, port = address.rpartition(":")
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            served = http_server.serving(address, [web.get("/healthz", _alive), *more], limits=limits)
+            where = await stack.enter_async_context(served)
+        except OSError as error:
+            raise settings.Refused(f"{flag} {address}: {error.strerror or error}") from error
+        yield where
+
+
+def metrics_route(text: Callable[[], bytes], content: str) -> web.RouteDef:
+    """Give the route of the metrics."""
+    recent = http_server.cached(text)
 
     async def measured(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(collector), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return web.Response(body=recent(), headers={"Content-Type": content})
 
-    async def alive(_: web.Request) -> web.Response:
-        return web.Response(text="alive\n")
+    return web.get("/metrics", measured)
 
-    app = web.Application()
-    app.router.add_get("/metrics", measured)
-    app.router.add_get("/healthz", alive)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_SECONDS)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
-        except (OSError, UnicodeError) as error:
-            raise settings.Refused(
-                f"--listen {address}: {getattr(error, 'strerror', '') or error}"
-            ) from error
-        where, chosen = runner.addresses[0][:2]
-        yield f"{where}:{chosen}"
-    finally:
-        await runner.cleanup()
+
+async def _alive(_: web.Request) -> web.Response:
+    return web.Response(text="alive\n")

@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn
 
 from aiohttp import web
 
+from berth_crds import http_server
 from berth_crds.client import api
 from berth_operator import metrics
 from berth_operator import settings as settings_
@@ -115,12 +116,8 @@ class Operator:
     async def run(self, stop: asyncio.Event) -> None:
         """Live until stopped."""
         async with (
-            server.serve(
-                self._chosen.listen,
-                ready=lambda: self._feeds.synced,
-                state=self.state,
-                more=self._routes(),
-            ),
+            self._served(self._chosen.listen_probes, limits=http_server.PROBES),
+            self._served(self._chosen.listen, more=self._routes()),
             tasks(
                 self._feeds.run(), self._dog.run(), self._events.run(), self._teller.run(), self._lead.pulse()
             ) as background,
@@ -136,6 +133,10 @@ class Operator:
         role = "leading" if self._leading else "standing by"
         return f"{role}; {self._book!r}"
 
+    def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
+        """Serve the probes at an address, if there is one."""
+        return server.serve(address, ready=lambda: self._feeds.synced, state=self.state, **rest)
+
     def _routes(self) -> list[web.RouteDef]:
         """Give what is served beside the probes."""
         guard = auth.Guard(
@@ -147,7 +148,7 @@ class Operator:
             clock=self._clock,
             ready=lambda: self._feeds.synced,
             said=self._said,
-            snapshot=snapshots.Snapshots(self._session, self._book).take,
+            snapshot=snapshots.Snapshots(self._session, self._book).pages,
         )
         wary = guard if self._chosen.metrics_auth == "token" else None
         return [server.metrics_route(self._measured, wary), *pages.routes(sources, guard)]

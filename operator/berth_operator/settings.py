@@ -23,6 +23,7 @@ class Settings:
     context: str | None = None
     name: str = "berth-operator"
     listen: str = ""
+    listen_probes: str = ""
     metrics_auth: str = "open"
     lease_duration: float = 6.0
     renew_deadline: float = 4.0
@@ -130,7 +131,17 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
             "serve /healthz, /readyz, /metrics, and under /debug/ backlog, ledger, explain, decisions and "
             "snapshot, at HOST:PORT; nothing is served by default. At a loopback address /debug is open to "
             "this machine; at any other it takes a bearer token of somebody who may `get` the path, as the "
-            "ClusterRole berth-debug allows"
+            "ClusterRole berth-debug allows, and the operator needs the right to ask the API server whose "
+            "token it is: kubectl apply -f manifests/listen/rbac.yaml"
+        ),
+    ),
+    (
+        "listen-probes",
+        _address,
+        "",
+        (
+            "serve /healthz and /readyz alone at this HOST:PORT, for a kubelet, so that no crowd at --listen "
+            "makes it restart the operator (--listen serves them as well); not served by default"
         ),
     ),
     (

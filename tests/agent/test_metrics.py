@@ -221,7 +221,8 @@ def test_real_cards_have_every_measure(place: nodes.Place) -> None:
 async def test_metrics_are_served() -> None:
     """Whoever asks over HTTP gets them, and an answer to whether the agent lives."""
     collector = metrics.Collector([seen()], clock=Clock())
-    async with web.serving("127.0.0.1:0", collector) as address, aiohttp.ClientSession() as session:
+    route = web.metrics_route(lambda: metrics.text(collector), metrics.CONTENT_TYPE)
+    async with web.serving("127.0.0.1:0", route) as address, aiohttp.ClientSession() as session:
         async with session.get(f"http://{address}/metrics") as answer:
             assert answer.headers["Content-Type"] == metrics.CONTENT_TYPE
             assert await answer.read() == metrics.text(collector)
@@ -231,9 +232,8 @@ async def test_metrics_are_served() -> None:
 
 async def test_address_that_is_taken_is_refused_in_a_sentence() -> None:
     """The program says which address, and why."""
-    collector = metrics.Collector([], clock=Clock())
     with pytest.raises(settings.Refused, match=r"--listen 203\.0\.113\.1:1: "):
-        async with web.serving("203.0.113.1:1", collector):
+        async with web.serving("203.0.113.1:1"):
             raise AssertionError("it listens")
 
 

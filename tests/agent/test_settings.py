@@ -143,6 +143,14 @@ def test_environment_is_checked_like_flags() -> None:
         parse("--simulate", "1xT4", BERTH_LOG_LEVEL="loud")
 
 
+def test_probes_have_an_address_of_their_own() -> None:
+    """Nothing is served unless an address is given, by flag or environment, for each of both."""
+    plain, given = parse("--simulate", "1xT4"), parse("--listen-probes", ":81", BERTH_LISTEN="[::1]:80")
+
+    assert (plain.listen, plain.listen_probes) == ("", "")
+    assert (given.listen, given.listen_probes) == ("[::1]:80", "0.0.0.0:81")
+
+
 # ---------------------------------------------------------------- errors that count, and who speaks
 
 
@@ -167,6 +175,7 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
         pytest.param(["--sharing", "mps:1"], {}, "such as time-slicing:4 or mps:2", id="shared by one"),
         pytest.param([], {"BERTH_SHARING": "mps:x"}, "'mps:x' is not STRATEGY", id="no number"),
         pytest.param(["--listen", "here"], {}, "'here' is not HOST:PORT", id="a bad address"),
+        pytest.param([], {"BERTH_LISTEN_PROBES": ":x"}, "--listen-probes: ':x' is not", id="bad probes"),
         pytest.param(
             [], {"BERTH_NODE_LABELS": "perhaps"}, "BERTH_NODE_LABELS: 'perhaps'", id="neither yes nor no"
         ),

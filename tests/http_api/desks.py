@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from aiohttp import test_utils, web
@@ -46,7 +46,7 @@ class Desk:
     local: bool = True
     ready: bool = True
     metrics_guarded: bool = False
-    listed: dict[str, Any] | errors.ClientError = dataclasses.field(default_factory=dict)
+    listed: list[dict[str, Any]] | errors.ClientError = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Make the loop, which decides only when told to."""
@@ -67,13 +67,16 @@ class Desk:
         )
         shown = server.metrics_route(self.measured, guard if self.metrics_guarded else None)
         more = [shown, *pages.routes(sources, guard)]
-        return server.application(ready=lambda: self.ready, state=lambda: "leading", more=more)
+        application = web.Application()
+        application.add_routes([*server.probes(lambda: self.ready, lambda: "leading"), *more])
+        return application
 
-    async def snapshot(self) -> dict[str, Any]:
-        """List the cluster, or fail to."""
+    async def snapshot(self) -> AsyncGenerator[list[dict[str, Any]]]:
+        """List the cluster, or begin to and fail."""
         if isinstance(self.listed, errors.ClientError):
+            yield [{"kind": "Node"}]
             raise self.listed
-        return self.listed
+        yield self.listed
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[test_utils.TestClient[web.Request, web.Application]]:

@@ -1,5 +1,8 @@
 """Who is let in: this machine where nobody else can come, else whoever the API server vouches for."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from berth_crds.client import errors
@@ -151,6 +154,37 @@ async def test_what_cannot_be_asked_is_a_no() -> None:
 
     assert (failed.status, later.status) == (503, 200)
     assert said == "The API server cannot be asked about the token: no route.\n"
+
+
+async def test_a_right_that_the_operator_lacks_is_named() -> None:
+    """Where the operator may not ask about tokens, the page says what to apply."""
+    desk = desks.desk(local=False)
+    desk.reviewer.trouble = errors.Forbidden(403, "cannot create resource tokenreviews", reason="Forbidden")
+
+    status, sentence = await desk.ask(PAGE, token="any")  # noqa: S106
+
+    asked = "The operator may not ask the API server whose token this is"
+    assert (status, sentence) == (503, f"{asked}: kubectl apply -f {auth.RIGHTS}.\n")
+
+
+def test_what_is_to_be_applied_is_there() -> None:
+    """The file that the page names is one that is shipped."""
+    assert (Path(__file__).resolve().parents[2] / auth.RIGHTS).is_file()
+
+
+async def test_who_is_not_heard_in_time_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask with made-up tokens, nobody waits for ever to be told that nothing is known."""
+    desk = desks.desk(local=False)
+    monkeypatch.setattr(auth, "REVIEW_SECONDS", 0.1)
+
+    async def never(_token: str, _path: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(desk.reviewer, "judge", never)
+
+    said = await asyncio.gather(*(desk.ask(PAGE, token=f"t{at}") for at in range(2 * auth.ASKED_AT_ONCE)))
+
+    assert set(said) == {(503, "The API server cannot be asked about the token: no answer in time.\n")}
 
 
 async def test_what_is_remembered_is_bounded() -> None:

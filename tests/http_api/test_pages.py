@@ -1,14 +1,17 @@
 """The pages under /debug: what they tell, in which form, and what they say to questions without an answer."""
 
+import asyncio
 import dataclasses
+import itertools
 import json
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 import yaml
 
 from berth_crds.client import errors
-from berth_operator.http_api import pages, views
+from berth_operator.http_api import views, writing
 from berth_operator.scheduling.decisions import Reason, Refusal
 from engine import books
 from http_api import desks
@@ -99,11 +102,72 @@ async def test_the_ledger_tells_who_holds_what() -> None:
 
 async def test_many_nodes_are_all_told() -> None:
     """However often others get their turn in between, every node is there once."""
-    desk = desks.desk(nodes=2 * pages.NODES_AT_ONCE + 1, cards=1)
+    count = 2 * writing.AT_ONCE + 1
+    desk = desks.desk(nodes=count, cards=1)
 
     found = await read(desk, "/debug/ledger")
 
-    assert len({node["node"] for node in found}) == len(found) == 2 * pages.NODES_AT_ONCE + 1
+    assert len({node["node"] for node in found}) == len(found) == count
+
+
+@pytest.mark.parametrize("path", ["/debug/backlog", "/debug/ledger", "/debug/decisions"])
+async def test_others_have_their_turn_while_a_long_page_is_made(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No page reads everything in one go: pods are bound, and the lead is kept, in between."""
+    # Given a hundred nodes, and as many pods that wait and were decided for
+    desk, turns, seen = desks.desk(nodes=100, cards=1), itertools.count(), set[int]()
+    for at in range(100):
+        books.wait(desk.book, f"large-{at}", 2)
+    desk.loop.round()
+
+    # When a page is made while another task counts its turns
+    for name in ("_tried", "node", "answer"):
+        monkeypatch.setattr(views, name, noting(getattr(views, name), seen, lambda: latest[0]))
+    latest = [0]
+
+    async def turn() -> None:
+        while True:
+            latest[0] = next(turns)
+            await asyncio.sleep(0)
+
+    turning = asyncio.create_task(turn())
+    found = await read(desk, path)
+    turning.cancel()
+
+    # Then it was made in several
+    assert len(found) == 100
+    assert len(seen) >= 100 / writing.AT_ONCE
+
+
+def noting(view: Callable[..., Any], seen: set[int], turn: Callable[[], int]) -> Callable[..., Any]:
+    """Note in which turn of the loop a view was made."""
+
+    def noted(*given: Any) -> Any:
+        seen.add(turn())
+        return view(*given)
+
+    return noted
+
+
+async def test_long_answers_are_made_one_after_the_other() -> None:
+    """However many ask, the memory that answers take while they are made is that of one."""
+    desk, making, most = desks.desk(), 0, 0
+
+    async def slowly() -> AsyncGenerator[list[dict[str, Any]]]:
+        nonlocal making, most
+        making += 1
+        most = max(most, making)
+        await asyncio.sleep(0.02)
+        yield [{"kind": "Node"}]
+        making -= 1
+
+    desk.snapshot = slowly  # type: ignore[method-assign]
+    async with desk.client() as client:
+        answers = await asyncio.gather(*(client.get("/debug/snapshot") for _ in range(5)))
+
+    assert [answer.status for answer in answers] == [200] * 5
+    assert most == 1
 
 
 async def test_an_explanation_is_a_table_for_people() -> None:
@@ -189,10 +253,12 @@ async def test_the_last_decisions_are_told_newest_first() -> None:
     assert set(first["inputs"]) == {"inventory", "lesson", "request"}
 
 
-async def test_a_snapshot_is_handed_through() -> None:
+@pytest.mark.parametrize("count", [0, 1, writing.AT_ONCE, 2 * writing.AT_ONCE + 1])
+async def test_a_snapshot_is_handed_through(count: int) -> None:
     """What was listed comes back as it is, as YAML for those who read it."""
-    listed = {"apiVersion": "v1", "kind": "List", "items": [{"kind": "Node", "metadata": {"name": "ü"}}]}
-    desk = desks.desk(listed=listed)
+    items = [{"kind": "Node", "metadata": {"name": f"ü{at}"}} for at in range(count)]
+    listed = {"apiVersion": "v1", "kind": "List", "items": items}
+    desk = desks.desk(listed=items)
 
     assert await read(desk, "/debug/snapshot") == listed
     assert yaml.safe_load((await desk.ask("/debug/snapshot?format=yaml"))[1]) == listed

@@ -15,7 +15,8 @@ def test_defaults_are_those_of_the_contract() -> None:
     found = parse()
 
     assert (found.lease_duration, found.renew_deadline, found.retry_period) == (6.0, 4.0, 1.0)
-    assert (found.listen, found.kubeconfig, found.log_level) == ("", None, "info")
+    assert (found.listen, found.listen_probes, found.kubeconfig) == ("", "", None)
+    assert found.log_level == "info"
     assert found.name
 
 
@@ -40,8 +41,10 @@ def test_a_flag_wins_over_its_variable() -> None:
     ids=["address", "everywhere", "IPv6", "nowhere"],
 )
 def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
-    """HOST:PORT, with the host left out for every address, and nothing for nothing."""
-    assert parse(*words).listen == address
+    """HOST:PORT, with the host left out for every address, and nothing for nothing; the probes likewise."""
+    flag, where = words
+    assert parse(flag, where).listen == address
+    assert parse(f"{flag}-probes", where).listen_probes == address
 
 
 @pytest.mark.parametrize(

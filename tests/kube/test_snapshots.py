@@ -68,7 +68,12 @@ class Yard:
     async def take(self) -> dict[str, Any]:
         """Take a snapshot."""
         async with api.Api(self.server.link, agent="test") as session:
-            return await snapshots.Snapshots(session, self.book).take()
+            pages = snapshots.Snapshots(session, self.book).pages()
+            return {
+                "apiVersion": "v1",
+                "kind": "List",
+                "items": [one async for page in pages for one in page],
+            }
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def strangers(world: worlds.World, node: str) -> dict[str, list[int]]:
 
 
 def after_strangers(world: worlds.World, node: str) -> cards.Device | None:
-    """Give a node's devices, none of them at the minor of a card that somebody holds and that is not there."""
+    """Give a node's devices, closed at the minor of each card that somebody holds and that is not there."""
     device = world.devices.get(node)
     taken = {minor for minors in strangers(world, node).values() for minor in minors}
     if device is None or not taken:

@@ -166,6 +166,17 @@ async def pages(
     read so far is worthless then.
     """
     items: list[T | Unreadable] = []
+    version = ""
+    async for page in by_page(session, path, codec, selectors=selectors, size=size):
+        items += page.items
+        version = page.version
+    return Collection(version, items)
+
+
+async def by_page(
+    session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int
+) -> AsyncGenerator[Collection[T]]:
+    """Read a collection as `pages` does, for those who need not have all of it at once."""
     params, length = {**selectors, "limit": str(size)}, 0
     while True:
         body = await session.send("GET", path, params=params, deadline=LIST_DEADLINE_SECONDS)
@@ -173,9 +184,9 @@ async def pages(
         if length > LONGEST_LIST:
             raise errors.Unreachable(f"{path}: the list does not end", ambiguous=False)
         meta, found = _readable(codec, body, path)
-        items += found
+        yield Collection(meta.resource_version, found)
         if not meta.continue_:
-            return Collection(meta.resource_version, items)
+            return
         params["continue"] = meta.continue_
 
 

@@ -27,7 +27,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REMEMBERED_SECONDS: Final = 5.0
 MOST_REMEMBERED: Final = 1024
 ASKED_AT_ONCE: Final = 4  # Strangers with made-up tokens must not keep the API server busy through us.
+REVIEW_SECONDS: Final = 15.0  # For both questions, and for the turn to ask them.
 SCHEME: Final = "bearer"
+RIGHTS: Final = (
+    "manifests/listen/rbac.yaml"  # Only those need it who serve elsewhere than at a loopback address.
+)
 
 
 class Reviewer(Protocol):
@@ -71,7 +75,7 @@ class Guard:
             refusal = await self.refusal(request, path)
             return await handler(request) if refusal is None else refused(refusal)
 
-        return web.get(path, guarded)
+        return web.get(path, guarded, allow_head=False)
 
     async def refusal(self, request: web.Request, path: str) -> Refusal | None:
         """Say why a request is not let in; None where it is."""
@@ -84,10 +88,10 @@ class Guard:
         known = self._known.get(key)
         if known is None or known.until <= self._clock():
             try:
-                known = _Known(self._clock() + REMEMBERED_SECONDS, await self._review(token, path))
-            except errors.ClientError as error:
-                sentence = f"The API server cannot be asked about the token: {error}."
-                return Refusal(http.HTTPStatus.SERVICE_UNAVAILABLE, sentence)
+                async with asyncio.timeout(REVIEW_SECONDS):
+                    known = _Known(self._clock() + REMEMBERED_SECONDS, await self._review(token, path))
+            except (errors.ClientError, TimeoutError) as error:
+                return Refusal(http.HTTPStatus.SERVICE_UNAVAILABLE, cannot_ask(error))
             self._remember(key, known)
         return known.refusal
 
@@ -107,6 +111,13 @@ class Guard:
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
         self._known[key] = known
+
+
+def cannot_ask(error: Exception) -> str:
+    """Say why nothing can be found out about a token."""
+    if isinstance(error, errors.Forbidden):
+        return f"The operator may not ask the API server whose token this is: kubectl apply -f {RIGHTS}."
+    return f"The API server cannot be asked about the token: {str(error) or 'no answer in time'}."
 
 
 def refused(refusal: Refusal) -> web.Response:

@@ -10,11 +10,11 @@ from typing import Final
 
 from aiohttp import web
 
+from berth_crds import http_server
 from berth_operator import metrics
 from berth_operator.http_api import auth
 
 METRICS: Final = "/metrics"
-GOODBYE_SECONDS: Final = 1.0  # Whoever waits for a long page must not keep the process from ending.
 
 
 @contextlib.asynccontextmanager
@@ -24,26 +24,18 @@ async def serve(
     ready: Callable[[], bool],
     state: Callable[[], str],
     more: Sequence[web.RouteDef] = (),
+    limits: http_server.Limits = http_server.USUAL,
 ) -> AsyncIterator[None]:
-    """Serve at HOST:PORT while the block runs; with an empty address, serve nothing."""
+    """Serve the probes and more routes at HOST:PORT while the block runs; with an empty address, nothing."""
     if not address:
         yield
         return
-    host, _, port = address.rpartition(":")
-    app = application(ready=ready, state=state, more=more)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_SECONDS)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+    async with http_server.serving(address, [*probes(ready, state), *more], limits=limits):
         yield
-    finally:
-        await runner.cleanup()
 
 
-def application(
-    *, ready: Callable[[], bool], state: Callable[[], str], more: Sequence[web.RouteDef] = ()
-) -> web.Application:
-    """Make the application: the probes, and more routes."""
+def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.RouteDef]:
+    """Give the routes of the probes."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text=f"{state()}\n")
@@ -51,17 +43,14 @@ def application(
     async def readyz(_: web.Request) -> web.Response:
         return web.Response(text=f"{state()}\n", status=200 if ready() else 503)
 
-    app = web.Application()
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/readyz", readyz)
-    app.router.add_routes(more)
-    return app
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
 
 
 def metrics_route(measured: metrics.Metrics, guard: auth.Guard | None) -> web.RouteDef:
     """Give the route of the metrics: without a guard they are open, for they name no pod."""
+    text = http_server.cached(measured.text)
 
     async def show(_: web.Request) -> web.Response:
-        return web.Response(body=measured.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return web.Response(body=text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     return web.get(METRICS, show) if guard is None else guard.protect(METRICS, show)

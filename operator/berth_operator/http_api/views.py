@@ -1,10 +1,11 @@
 """What there is to see of the ledger, as plain values: who waits and why, who holds what, what was decided.
 
-Everything is read between two awaits and copied, so that it may be written out in another
-thread while the ledger goes on.
+What there may be much of is told one by one, so that whoever asks can let others have their
+turn in between: each piece is read between two awaits and copied, so that it may be written
+out in another thread while the ledger goes on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -27,16 +28,14 @@ Said = Callable[[backlog.Candidate], str]
 # ---------------------------------------------------------------- who waits
 
 
-def waiting(book: ledger.Ledger, now: float, said: Said) -> list[Fields]:
+def waiting(book: ledger.Ledger, now: float, said: Said) -> Iterator[Fields]:
     """Tell of each pod that is not placed why, how often it was tried and what it waits for, in order."""
-    tried = [_tried(entry, now, said(entry.candidate)) for entry in book.waiting.each()]
+    tried = list(book.waiting.each())
     binding = sorted(book.assumed.values(), key=lambda one: one.candidate.order)
     gated = sorted(book.gated.values(), key=lambda candidate: candidate.order)
-    return [
-        *tried,
-        *(_binding(one, now, said(one.candidate)) for one in binding),
-        *(_pod(one, backlog.Standing.GATED) for one in gated),
-    ]
+    yield from (_tried(entry, now, said(entry.candidate)) for entry in tried)
+    yield from (_binding(one, now, said(one.candidate)) for one in binding)
+    yield from (_pod(one, backlog.Standing.GATED) for one in gated)
 
 
 def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
@@ -90,6 +89,11 @@ def whereabouts(book: ledger.Ledger, title: str) -> str:
 # ---------------------------------------------------------------- who holds what
 
 
+def nodes(book: ledger.Ledger) -> Iterator[Fields]:
+    """Tell of each node what it has and who holds it."""
+    yield from (node(book, row) for row in list(book.picture.each()))
+
+
 def node(book: ledger.Ledger, row: rows.Row) -> Fields:
     """Tell what a node has and who holds it."""
     view, published = row.view(), row.device is not None
@@ -126,18 +130,16 @@ def _device(view: views.View, card: facts.Card) -> Fields:
 # ---------------------------------------------------------------- what was decided
 
 
-def decided(notes: records.Records) -> list[Fields]:
+def decided(notes: records.Records) -> Iterator[Fields]:
     """Tell of the last decisions, the newest first."""
-    return [
-        {
+    for one in list(notes.decisions)[::-1]:
+        yield {
             "time": one.moment.isoformat(timespec="milliseconds"),
             "pod": one.candidate.title,
             "uid": one.candidate.uid,
             "answer": answer(one.answer, one.candidate),
             "inputs": one.inputs,
         }
-        for one in reversed(notes.decisions)
-    ]
 
 
 def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:

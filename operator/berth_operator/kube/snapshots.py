@@ -2,12 +2,12 @@
 
 Everything is listed from the API when somebody asks, for the ledger keeps only what it
 read. Binds under way are not in the API yet; they are added as they will be, so that the
-cards they take are taken in the copy too. What placement never reads and might be a
+cards they take are taken in the copy too. It comes in pages, because a large cluster is too
+much to be held at once. What placement never reads and might be a
 secret (environments, arguments, what was once applied) is left out.
 """
 
-import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from berth_crds import names
@@ -26,7 +26,7 @@ WHOLE: Final = (
     resources.PRIORITY_CLASSES,
     resources.GPU_PODS,
 )
-PAGE: Final = 500
+PAGE: Final = 250  # A page is decoded and looked through in one go, and pods wait meanwhile.
 OBJECTS: Final = watch.Codec(dict[str, Any])
 TERM: Final = "assumed"  # Stands where the leader's term will, in pods that are about to be bound.
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -40,38 +40,37 @@ class Snapshots:
     def __init__(self, session: api.Api, book: ledger.Ledger) -> None:
         self._session = session
         self._book = book
-        self._turn = asyncio.Lock()  # However many people ask: the API server lists one after the other.
 
-    async def take(self) -> Thing:
-        """Give everything as one List, pods last."""
-        async with self._turn:
-            return {"apiVersion": "v1", "kind": "List", "items": await self._everything()}
-
-    async def _everything(self) -> list[Thing]:
-        items: list[Thing] = []
+    async def pages(self) -> AsyncGenerator[list[Thing]]:
+        """Give everything, some objects at a time, pods last."""
         for resource in WHOLE:
-            items += await self._list(resource)
-        items += await self._list(resources.LEASES, namespace=names.NODES_NAMESPACE)
-        before = self._placements()
-        listed = await self._list(resources.PODS, fields=feeds.UNFINISHED)
-        # Whoever was assumed before the list may be confirmed by now, and in it still without a node.
-        open_binds = {
-            uid: placement
-            for uid, placement in (before | self._placements()).items()
-            if self._book.state(uid) is not ledger.State.FREE
-        }
-        return items + [pod(one, open_binds.get(str(one["metadata"].get("uid", "")))) for one in listed]
+            async for page in self._list(resource):
+                yield page
+        async for page in self._list(resources.LEASES, namespace=names.NODES_NAMESPACE):
+            yield page
+        assumed = self._placements()
+        async for page in self._list(resources.PODS, fields=feeds.UNFINISHED):
+            # Whoever was assumed before the list may be confirmed by now, and in it still without a node.
+            assumed |= self._placements()
+            yield [pod(one, self._open_bind(one, assumed)) for one in page]
+
+    def _open_bind(
+        self, one: Thing, assumed: Mapping[str, decisions.Placement]
+    ) -> decisions.Placement | None:
+        """Return where a pod is about to be bound, or was since it was listed."""
+        uid = one["metadata"].get("uid", "")
+        return assumed.get(uid) if self._book.state(uid) is not ledger.State.FREE else None
 
     def _placements(self) -> dict[str, decisions.Placement]:
         return {uid: one.placement for uid, one in self._book.assumed.items()}
 
     async def _list(
         self, resource: resources.Resource, *, namespace: str = "", fields: str = ""
-    ) -> list[Thing]:
+    ) -> AsyncIterator[list[Thing]]:
         path = resource.path(namespace=namespace)
         selectors = {"fieldSelector": fields} if fields else {}
-        listed = await watch.pages(self._session, path, OBJECTS, selectors=selectors, size=PAGE)
-        return list(_named(resource, listed.items))
+        async for page in watch.by_page(self._session, path, OBJECTS, selectors=selectors, size=PAGE):
+            yield list(_named(resource, page.items))
 
 
 def _named(resource: resources.Resource, items: Iterable[Thing | watch.Unreadable]) -> Iterator[Thing]:

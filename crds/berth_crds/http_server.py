@@ -1,0 +1,374 @@
+"""The one small HTTP server of both programs: it answers GET, and no crowd of clients keeps others out.
+
+aiohttp speaks HTTP and calls the handlers. This module accepts the connections and bounds
+what each client may take: the time for a request, the time for its answer to be read,
+the bytes of a request, which has no body, and a place among so many connections. Where
+all places are taken, the one that has waited longest for its client goes; one whose
+answer is being made stays.
+
+asyncio's own loop around `accept` is not used: where a process has no file descriptor
+left, that one logs a traceback for each attempt, a hundred of them at once.
+
+The agent imports this module only where it serves anything, for the memory that it takes.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import math
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final
+
+from aiohttp import http_exceptions, typedefs, web
+
+log = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+ACCEPTED_AT_ONCE: Final = 16  # Then others have their turn, and connections that made room are closed.
+PAUSE_SECONDS: Final = 1.0  # Without accepting, where no file descriptor is left.
+QUIET_SECONDS: Final = 10.0  # Without trouble, before it is said to be over.
+SWEEP_SECONDS: Final = 1.0
+LINGER_SECONDS: Final = 1.0  # For a body that is not wanted, so that its sender can read the refusal.
+GOODBYE_SECONDS: Final = 1.0  # Whoever waits for a long page must not keep the process from ending.
+CACHED_SECONDS: Final = 1.0  # For answers that are open to everybody and take time to make.
+FEWEST: Final = 8
+SHARE: Final = 4  # So many listeners could take all file descriptors; there are two, and other uses.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What the clients of one listener may take."""
+
+    connections: int = 256
+    request_seconds: float = 10.0  # For a whole request, from the connection or from the last answer on.
+    request_bytes: int = 32 * 1024
+    answer_seconds: float = 60.0  # For an answer to be read.
+
+
+USUAL: Final = Limits()
+PROBES: Final = Limits(connections=64)
+
+
+class Connection(asyncio.Protocol):
+    """One connection: hands everything on to aiohttp, and knows whether it waits for its client."""
+
+    def __init__(self, http: asyncio.Protocol, connections: "Connections") -> None:
+        self._http = http
+        self._others = connections
+        self.transport: asyncio.Transport | None = None
+        self.since = connections.clock()  # When it began to wait for its client.
+        self.answering = False
+        self._unread = 0
+        self._sending_since: float | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a TCP connection is one
+        self.transport = transport
+        self._http.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._others.discard(self)
+        self._http.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request; whoever sends too much is cut off."""
+        self._unread += len(data)
+        if self._unread > self._others.limits.request_bytes:
+            self.abort()
+        else:
+            self._http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Take note that the client sends nothing more."""
+        return self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        """Have aiohttp wait until its client has read something."""
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Have aiohttp go on."""
+        self._http.resume_writing()
+
+    def request_began(self) -> None:
+        """Note that a request is whole, and its answer is being made."""
+        self.answering, self._unread = True, 0
+
+    def request_ended(self) -> None:
+        """Note that the answer is made, and the next move is the client's."""
+        self.answering, self.since = False, self._others.clock()
+
+    def overdue(self, now: float) -> bool:
+        """Whether its client takes too long to read what was sent."""
+        if self.transport is None or not self.transport.get_write_buffer_size():
+            self._sending_since = None
+            return False
+        if self._sending_since is None:
+            self._sending_since = now
+        return now - self._sending_since > self._others.limits.answer_seconds
+
+    def abort(self) -> None:
+        """Close it at once, whatever was not sent yet."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Connections:
+    """The connections of one listener."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self.limits = limits
+        self.clock = clock
+        self._connections: set[Connection] = set()
+
+    def add(self, connection: Connection) -> None:
+        """Take a connection in."""
+        self._connections.add(connection)
+
+    def discard(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+
+    def find(self, transport: asyncio.BaseTransport | None) -> Connection | None:
+        """Find the connection of a transport."""
+        return next((one for one in self._connections if one.transport is transport), None)
+
+    def room(self) -> bool:
+        """Whether there is room for one more connection, once another has made it where that can be."""
+        return len(self._connections) < self.limits.connections or self.make_room()
+
+    def make_room(self) -> bool:
+        """Close the connection that has waited longest for its client; False where none does."""
+        idle = [one for one in self._connections if not one.answering and one.transport is not None]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda one: one.since)
+        self.discard(oldest)
+        oldest.abort()
+        return True
+
+    def sweep(self) -> None:
+        """Close connections whose clients do not read."""
+        now = self.clock()
+        for one in [one for one in self._connections if one.overdue(now)]:
+            one.abort()
+
+
+class Shortage:
+    """Says once that no connection can be accepted, and once that it is over."""
+
+    def __init__(self, address: str, clock: Callable[[], float]) -> None:
+        self._address = address
+        self._clock = clock
+        self._last: float | None = None
+
+    def met(self, error: OSError) -> None:
+        """Take note of a connection that could not be accepted."""
+        if self._last is None:
+            log.error("%s: no connection can be accepted: %s", self._address, error.strerror or error)
+        self._last = self._clock()
+
+    def check(self) -> None:
+        """Say so once nothing has been in the way for some time."""
+        if self._last is not None and self._clock() - self._last > QUIET_SECONDS:
+            self._last = None
+            log.info("%s: connections are accepted again", self._address)
+
+
+class Listener:
+    """Accepts the connections of one socket."""
+
+    def __init__(
+        self, listening: socket.socket, connections: Connections, shortage: Shortage, server: web.Server
+    ) -> None:
+        self._socket = listening
+        self._others = connections
+        self._shortage = shortage
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._pausing: asyncio.TimerHandle | None = None
+        self._starting: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        self._pausing = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    def close(self) -> None:
+        """Accept no more."""
+        if self._pausing is not None:
+            self._pausing.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for task in self._starting:
+            task.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                made, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            self._admit(made)
+
+    def _pause(self, error: OSError) -> None:
+        """Leave a socket alone for a while that would only say again that nothing can be accepted."""
+        self._shortage.met(error)
+        self._others.make_room()
+        self._loop.remove_reader(self._socket)
+        self._pausing = self._loop.call_later(PAUSE_SECONDS, self.start)
+
+    def _admit(self, made: socket.socket) -> None:
+        made.settimeout(0)
+        if not self._others.room():
+            made.close()
+            return
+        connection = Connection(self._server(), self._others)
+        self._others.add(connection)
+        task = self._loop.create_task(self._begin(made, connection))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _begin(self, made: socket.socket, connection: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, made)
+        except OSError as error:
+            log.debug("a connection was lost before it began: %s", error)
+        finally:
+            if connection.transport is None:
+                self._others.discard(connection)
+                made.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    address: str, routes: Sequence[web.RouteDef], *, limits: Limits = USUAL
+) -> AsyncIterator[str]:
+    """Serve at HOST:PORT while the block runs, and tell where; an OSError says why that cannot be."""
+    clock = asyncio.get_running_loop().time
+    connections = Connections(
+        dataclasses.replace(limits, connections=connection_limit(limits.connections)), clock
+    )
+    shortage = Shortage(address, clock)
+    runner = _runner(routes, connections)
+    sockets = await listening_sockets(address)
+    async with contextlib.AsyncExitStack() as closing:
+        for one in sockets:
+            closing.callback(one.close)
+        await runner.setup()
+        closing.push_async_callback(runner.cleanup)
+        assert runner.server is not None  # noqa: S101  it was set up
+        for one in sockets:
+            listener = Listener(one, connections, shortage, runner.server)
+            listener.start()
+            closing.callback(listener.close)
+        sweeping = asyncio.create_task(_sweep(connections, shortage), name=f"sweep {address}")
+        closing.callback(sweeping.cancel)
+        host, port = sockets[0].getsockname()[:2]
+        yield f"{host}:{port}"
+
+
+def connection_limit(wanted: int) -> int:
+    """Return how many connections a listener may hold, so that file descriptors are left for the rest."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return wanted
+    return max(FEWEST, min(wanted, descriptors // SHARE))
+
+
+async def listening_sockets(address: str) -> list[socket.socket]:
+    """Make the listening sockets of HOST:PORT, one for each address that the host has."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is no name of a host: {error}") from error
+    with contextlib.ExitStack() as made:
+        sockets = []
+        for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
+            one = made.enter_context(socket.create_server(where, family=family, backlog=BACKLOG))
+            one.settimeout(0)
+            sockets.append(one)
+        made.pop_all()
+    return sockets
+
+
+def _runner(routes: Iterable[web.RouteDef], connections: Connections) -> web.AppRunner:
+    app = web.Application(middlewares=[_bounded(connections)])
+    app.add_routes(routes)
+    return web.AppRunner(
+        app,
+        access_log=None,
+        logger=aiohttp_log,
+        shutdown_timeout=GOODBYE_SECONDS,
+        # aiohttp counts these seconds from the connection on, too, and until a request is whole.
+        keepalive_timeout=connections.limits.request_seconds,
+        lingering_time=LINGER_SECONDS,
+        # A client that is gone must not keep others waiting for their turn.
+        handler_cancellation=True,
+        auto_decompress=False,
+    )
+
+
+def _bounded(connections: Connections) -> typedefs.Middleware:
+    @web.middleware
+    async def answer(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
+        connection = connections.find(request.transport)
+        if connection is None:
+            raise ConnectionResetError("The client is gone.")
+        connection.request_began()
+        try:
+            if request.body_exists:
+                return _refused(request)
+            return await handler(request)
+        finally:
+            connection.request_ended()
+
+    return answer
+
+
+def _refused(request: web.Request) -> web.Response:
+    answer = web.Response(text=f"{request.path} takes no body.\n", status=413)
+    answer.force_close()
+    return answer
+
+
+async def _sweep(connections: Connections, shortage: Shortage) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        connections.sweep()
+        shortage.check()
+
+
+def cached(make: Callable[[], bytes], *, seconds: float = CACHED_SECONDS) -> Callable[[], bytes]:
+    """Return what returns the bytes of `make`, made anew once in so many seconds at most."""
+    clock = asyncio.get_running_loop().time
+    made, at = b"", -math.inf
+
+    def latest() -> bytes:
+        nonlocal made, at
+        if clock() - at >= seconds:
+            made, at = make(), clock()
+        return made
+
+    return latest
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a record of aiohttp tells of a fault of ours, and not of a client that speaks no HTTP."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, http_exceptions.HttpProcessingError)
+
+
+aiohttp_log: Final = logging.getLogger(f"{__name__}.aiohttp")
+aiohttp_log.addFilter(_is_ours)

@@ -1,0 +1,292 @@
+"""What a client may take of the HTTP server of both programs: time, bytes, and a place among others."""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import resource
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from berth_crds import http_server
+from http_server import clients
+
+OK = "200 OK"
+FEW = http_server.Limits(connections=8)
+HASTY = dataclasses.replace(FEW, request_seconds=0.3)
+LARGE = 1 << 26
+
+
+class Site:
+    """Pages that answer at once, when they are told to, with a fault, or with much."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Semaphore(0)
+        self.go_on = asyncio.Event()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Give the pages."""
+        pages = {"healthz": self._plain, "late": self._late, "broken": self._broken, "large": self._large}
+        return [web.get(f"/{name}", page) for name, page in pages.items()]
+
+    async def _plain(self, _: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    async def _late(self, _: web.Request) -> web.Response:
+        self.asked.release()
+        await self.go_on.wait()
+        return web.Response(text="late\n")
+
+    async def _broken(self, _: web.Request) -> web.Response:
+        raise ZeroDivisionError
+
+    async def _large(self, _: web.Request) -> web.Response:
+        self.asked.release()
+        return web.Response(body=bytes(LARGE))
+
+    @contextlib.asynccontextmanager
+    async def served(self, limits: http_server.Limits) -> AsyncIterator[str]:
+        """Serve them, and tell where."""
+        async with http_server.serving("127.0.0.1:0", self.routes(), limits=limits) as address:
+            yield address
+
+
+@pytest.fixture
+async def site() -> Site:
+    """Lend pages."""
+    return Site()
+
+
+# ---------------------------------------------------------------- a place among others
+
+
+async def test_idle_connections_keep_nobody_out(site: Site) -> None:
+    """Where all places are taken, the connection that has been idle longest makes room for a new one."""
+    async with site.served(FEW) as address, clients.connected(address, 5 * FEW.connections) as crowd:
+        assert await clients.ask(address) == OK
+
+        assert await crowd[-1].ask("/healthz") == OK
+        assert await crowd[0].rest() == 0
+
+
+async def test_whoever_asked_last_stays(site: Site) -> None:
+    """A connection that is used has not been idle for long, however old it is."""
+    async with site.served(FEW) as address, clients.connected(address, FEW.connections) as first:
+        assert await first[0].ask("/healthz") == OK
+
+        async with clients.connected(address, FEW.connections - 2):
+            assert await clients.ask(address) == OK
+
+            assert await first[0].ask("/healthz") == OK
+        assert await first[1].rest() == 0
+
+
+async def test_an_answer_that_is_being_made_is_not_cut_off(site: Site) -> None:
+    """Whoever waits for us keeps the place; a crowd that comes meanwhile does not take it."""
+    async with site.served(FEW) as address, clients.connected(address) as [waiting]:
+        asking = asyncio.create_task(waiting.ask("/late"))
+        await site.asked.acquire()
+
+        async with clients.connected(address, 3 * FEW.connections):
+            assert await clients.ask(address) == OK
+            site.go_on.set()
+
+            assert await asking == OK
+
+
+async def test_where_nobody_can_make_room_a_new_connection_is_refused_at_once(site: Site) -> None:
+    """While every place waits for us, the new one is closed without an answer; then all is as before."""
+    async with site.served(FEW) as address, clients.connected(address, FEW.connections) as crowd:
+        asking = [asyncio.create_task(one.ask("/late")) for one in crowd]
+        for _ in crowd:
+            await site.asked.acquire()
+
+        assert await clients.ask(address) == ""
+        site.go_on.set()
+
+        assert await asyncio.gather(*asking) == [OK] * FEW.connections
+        assert await clients.ask(address) == OK
+
+
+async def test_whoever_leaves_does_not_keep_others_waiting(site: Site) -> None:
+    """A page for a client that is gone is not made to its end."""
+    ended = asyncio.Event()
+
+    async def endless(_: web.Request) -> web.Response:
+        site.asked.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return web.Response()
+
+    routes = [web.get("/endless", endless)]
+    async with http_server.serving("127.0.0.1:0", routes, limits=FEW) as address:
+        async with clients.connected(address) as [client]:
+            await client.send(clients.REQUEST % b"/endless")
+            await site.asked.acquire()
+
+        async with asyncio.timeout(clients.SOON):
+            await ended.wait()
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "places"),
+    [(1 << 20, 256), (1024, 256), (256, 64), (16, 8), (resource.RLIM_INFINITY, 256)],
+    ids=["very many", "as usual", "few", "next to none", "no limit"],
+)
+def test_places_leave_file_descriptors_for_the_rest(
+    descriptors: int, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even both listeners together take what the client of the API server needs."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+
+    assert http_server.connection_limit(http_server.USUAL.connections) == places
+
+
+# ---------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET /healthz HTTP/1.1\r\nHost: here\r\n", clients.REQUEST % b"/healthz"],
+    ids=["nothing sent", "half a request", "idle after an answer"],
+)
+async def test_who_does_not_ask_is_sent_away(site: Site, begun: bytes) -> None:
+    """A connection without a whole request is closed after some seconds."""
+    async with site.served(HASTY) as address, clients.connected(address) as [client]:
+        await client.send(begun)
+
+        async with asyncio.timeout(clients.SOON):
+            await client.rest()
+
+
+async def test_who_drips_is_sent_away(site: Site) -> None:
+    """A request that comes byte by byte has no more time than another."""
+    async with site.served(HASTY) as address, clients.connected(address) as [client]:
+        ended = asyncio.create_task(client.rest())
+        async with asyncio.timeout(clients.SOON):
+            await client.send(b"GET /healthz HTTP/1.1\r\nX: ")
+            while not ended.done():
+                await client.send(b"x")
+                await asyncio.sleep(0.05)
+
+        assert ended.result() == 0
+
+
+@pytest.mark.parametrize("path", ["/late", "/large"])
+async def test_an_answer_may_take_longer_than_a_request(site: Site, path: str) -> None:
+    """The seconds of a request are the client's; neither ours nor those it reads are among them."""
+    async with site.served(HASTY) as address, clients.connected(address) as [client]:
+        asking = asyncio.create_task(client.ask(path))
+        await site.asked.acquire()
+        await asyncio.sleep(2 * HASTY.request_seconds)
+        site.go_on.set()
+
+        assert await asking == OK
+
+
+async def test_who_does_not_read_is_cut_off(site: Site) -> None:
+    """An answer that nobody reads is kept for some seconds, and not for ever."""
+    limits = dataclasses.replace(FEW, answer_seconds=0.1)
+    async with site.served(limits) as address, clients.connected(address) as [client]:
+        await client.send(clients.REQUEST % b"/large")
+        await site.asked.acquire()
+        # Unread: the buffers between us are full, and the rest waits for its client.
+        await asyncio.sleep(3 * http_server.SWEEP_SECONDS)
+
+        assert await client.rest() < LARGE
+
+
+# ---------------------------------------------------------------- bytes
+
+HEAD = b"%s HTTP/1.1\r\nHost: here\r\n%s\r\n\r\n"
+BODIES = {
+    "a body": HEAD % (b"GET /healthz", b"Content-Length: 5") + b"hello",
+    "a body in chunks": HEAD % (b"GET /healthz", b"Transfer-Encoding: chunked") + b"5\r\nhello",
+    "a body that never comes": HEAD % (b"POST /healthz", b"Content-Length: 9999999"),
+    "a body to no page": HEAD % (b"PUT /nowhere", b"Content-Length: 9999999"),
+}
+
+
+@pytest.mark.parametrize("head", BODIES.values(), ids=BODIES)
+async def test_bodies_are_refused(site: Site, head: bytes) -> None:
+    """There is nothing to be sent to us, so a body is refused unread, and its connection closed."""
+    async with site.served(FEW) as address, clients.connected(address) as [client]:
+        status = await client.ask("", head)
+
+        assert status.startswith("413 ")
+        assert await client.rest() == 0
+
+
+async def test_only_get_is_served(site: Site) -> None:
+    """Other methods are refused even without a body."""
+    async with site.served(FEW) as address, clients.connected(address) as [client]:
+        assert (
+            await client.ask("", b"DELETE /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
+            == "405 Method Not Allowed"
+        )
+
+
+async def test_a_request_without_end_is_cut_off(site: Site) -> None:
+    """A head may be so long, and no longer, whatever it is made of."""
+    async with site.served(FEW) as address, clients.connected(address) as [client]:
+        await client.send(b"GET /healthz HTTP/1.1\r\n")
+        for number in range(40):
+            await client.send(b"X-%d: %s\r\n" % (number, b"x" * 1024))
+
+        assert await client.ask("", b"\r\n") == ""
+
+
+async def test_many_requests_on_one_connection_are_not_too_many_bytes(site: Site) -> None:
+    """The bytes are those of one request."""
+    async with site.served(FEW) as address, clients.connected(address) as [client]:
+        head = b"GET /healthz HTTP/1.1\r\nHost: here\r\nX: " + b"x" * 8000 + b"\r\n\r\n"
+
+        assert {await client.ask("", head) for _ in range(10)} == {OK}
+
+
+# ---------------------------------------------------------------- what is logged
+
+
+async def test_what_is_no_http_is_not_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever sends nonsense is answered, and fills no log."""
+    async with site.served(FEW) as address, clients.connected(address, 3) as three:
+        said = [
+            await client.ask("", nonsense)
+            for client, nonsense in zip(
+                three,
+                (b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"GET / HTTP/1.1\r\n:\r\n\r\n"),
+                strict=True,
+            )
+        ]
+
+    assert said == ["400 Bad Request"] * 3
+    assert caplog.records == []
+
+
+async def test_a_fault_of_ours_is_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """A page that fails is answered with 500, and its traceback is for us."""
+    async with site.served(FEW) as address:
+        assert await clients.ask(address, "/broken") == "500 Internal Server Error"
+
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "ZeroDivisionError" in caplog.text
+
+
+# ---------------------------------------------------------------- what takes time to make
+
+
+async def test_what_everybody_may_ask_for_is_made_once_in_a_while() -> None:
+    """However often it is asked for, it is made no more often than was said."""
+    made: list[int] = []
+
+    def make() -> bytes:
+        made.append(0)
+        return b"%d" % len(made)
+
+    often, always = http_server.cached(make, seconds=3600), http_server.cached(make, seconds=0)
+
+    assert [often(), often(), always(), always(), often()] == [b"1", b"1", b"2", b"3", b"1"]
