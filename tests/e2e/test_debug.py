@@ -6,15 +6,18 @@ import http.client
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from e2e import fleet
 from e2e import stage as stages
 from testbed import ports, waiting
 
 Answer = tuple[int, str]
+LISTENING: Final = fleet.ROOT / "manifests" / "listen" / "rbac.yaml"
 
 
 class Door:
@@ -46,6 +49,14 @@ def door() -> Door:
     reservation = ports.Reservation()
     reservation.release()
     return Door(reservation.port)
+
+
+@pytest.fixture
+def listening(base: fleet.Fleet) -> Iterator[None]:
+    """Give the operator what it needs at an open address, as its help says."""
+    base.cluster.apply(LISTENING)
+    yield
+    base.cluster.kubectl("delete", "-f", str(LISTENING))
 
 
 async def waiting_pod(stage: stages.Stage, door: Door) -> None:
@@ -137,6 +148,7 @@ def cards_refused(refusals: list[dict[str, Any]], words: str) -> set[tuple[str, 
     return {(one["node"], one["device"], one["reason"], one[words]) for one in refusals if one["device"]}
 
 
+@pytest.mark.usefixtures("listening")
 async def test_rights_decide_at_an_open_address(stage: stages.Stage, door: Door) -> None:
     """Without a token nobody is known, without the role nobody may, and with it the page is there."""
     await stage.deciding_operator("--listen", f"0.0.0.0:{door.port}")
@@ -159,6 +171,18 @@ async def test_rights_decide_at_an_open_address(stage: stages.Stage, door: Door)
     assert forbidden == (403, f"{user} may not get /debug/backlog: {no}\n")
     assert answer == (200, "[]\n")
     assert door.ask("/debug/backlog", token="made-up") == (401, "The API server does not know this token.\n")  # noqa: S106
+    assert [door.ask(path)[0] for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 200]
+
+
+async def test_a_right_that_is_missing_is_named(stage: stages.Stage, door: Door) -> None:
+    """Without the right to ask about tokens the page says what to apply; the others are there."""
+    await stage.deciding_operator("--listen", f"0.0.0.0:{door.port}")
+    token = stage.cluster.token(stage.namespace, "default")
+
+    status, sentence = door.ask("/debug/backlog", token=token)
+
+    assert status == 503
+    assert sentence.endswith(f"kubectl apply -f {LISTENING.relative_to(fleet.ROOT)}.\n")
     assert [door.ask(path)[0] for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 200]
 
 
