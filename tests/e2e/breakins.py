@@ -1,135 +1,37 @@
 """What somebody with the token of one node's agent may try to write, and what he is refused with.
 
-The agent is that of the node `mine`; `other` is somebody else's. `<mine>` and `<other>` in what
-is written stand for their names.
+The agent is that of the node `mine`; `other` is somebody else's.
 """
 
-import dataclasses
-import json
-import re
-from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from berth_crds import names
-from berth_crds.client import api, errors, resources
-from e2e.stage import Stage
+from berth_crds.client import resources
+from e2e.attempts import (
+    APPLY,
+    JSON_PATCH,
+    NVML,
+    READY,
+    SUMMARY,
+    Attempt,
+    device,
+    gpupod,
+    named,
+    owned,
+    replaced,
+)
 
-PLACE: Final = re.compile(r"<(\w+)>")
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE, APPLY = api.MERGE_PATCH, api.APPLY
-
-WORKS: Final = "This works."
 NOT_OURS: Final = "may write only the Device of its own node"
 ANOTHER_POD: Final = "may write only the GpuPods of its own node"
 NEVER_MOVES: Final = "a pod never moves to another node"
 ONLY_LABELS: Final = "may label its own Node, and do nothing else"
 OUR_LABELS: Final = "only berth.dev/gpu.* and berth.dev/cuda.*"
 
-READY: Final = {
-    "type": "Ready",
-    "status": "True",
-    "reason": "AgentAlive",
-    "message": "",
-    "lastTransitionTime": "2026-01-01T00:00:00Z",
-}
-NVML: Final = READY | {"type": "NVMLReady", "status": "False", "reason": "Test"}
-SUMMARY: Final = {"free": 1, "used": 0, "healthy": 1, "reason": ""}
-
-
-class Ground:
-    """Two nodes with all that Berth has of them, and the token of the agent on one of them."""
-
-    def __init__(self, stage: Stage, agent: api.Api, mine: str, other: str) -> None:
-        self.stage = stage
-        self.admin = stage.admin
-        self.agent = agent
-        self.names = {"mine": mine, "other": other}
-
-    def path(self, resource: resources.Resource, which: str, sub: str = "") -> str:
-        """Say where an object is; GpuPods are named after the node."""
-        spaces = {resources.LEASES: names.NODES_NAMESPACE, resources.GPU_PODS: self.stage.namespace}
-        return resource.path(self.names.get(which, which), namespace=spaces.get(resource, ""), sub=sub)
-
-    def filled(self, body: object) -> Any:
-        """Put the names of the nodes into what an attempt would write."""
-        text = msgspec.json.encode(body).decode()
-        return json.loads(PLACE.sub(lambda match: self.names.get(match[1], match[1]), text))
-
-    async def read(self, resource: resources.Resource, which: str) -> Any:
-        """Read an object without what every write changes; None if it is not there."""
-        try:
-            found = json.loads(await self.admin.send("GET", self.path(resource, which)))
-        except errors.NotFound:
-            return None
-        for key in ("managedFields", "resourceVersion", "generation"):
-            found["metadata"].pop(key, None)
-        return found
-
-
-def device(which: str, **spec: object) -> dict[str, Any]:
-    """Make a Device of one card."""
-    card = {"uuid": f"GPU-<{which}>", "type": "gpu", "vendor": "nvidia", "minor": 0, "model": "T4"}
-    told = {
-        "node": f"<{which}>",
-        "devices": [card | {"memory": 1 << 30}],
-        "summary": {"models": "", "gpus": 1},
-    }
-    return named("Device", which, spec=told | spec)
-
-
-def gpupod(which: str, node: str = "", *, uid: str = "u", owner: str = "") -> dict[str, Any]:
-    """Make a GpuPod that holds nothing, of a pod with this uid, owned by one with that uid."""
-    made = named("GpuPod", which, spec={"node": f"<{node or which}>", "podUID": uid, "containers": []})
-    if owner:
-        made["metadata"]["ownerReferences"] = [POD_OWNER | {"name": f"<{which}>", "uid": owner}]
-    return made
-
-
-POD_OWNER: Final = {"apiVersion": "v1", "kind": "Pod"}
-
-
-def named(kind: str, which: str, **rest: object) -> dict[str, Any]:
-    """Make an object of ours."""
-    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": f"<{which}>"}, **rest}
-
 
 def lease(which: str) -> dict[str, Any]:
     """Make a Lease."""
     meta = {"name": f"<{which}>", "namespace": names.NODES_NAMESPACE}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Attempt:
-    """A write by the agent of `mine`, and a part of what it is refused with."""
-
-    resource: resources.Resource
-    which: str
-    body: object = None
-    content: str = MERGE
-    sub: str = ""
-    verb: str = "PATCH"
-    words: str = WORKS
-
-    async def make(self, ground: Ground) -> None:
-        """Write."""
-        body = None if self.body is None else msgspec.json.encode(ground.filled(self.body))
-        params = {"fieldManager": "test", "force": "true"} if self.content == APPLY else {}
-        which = "" if self.verb == "POST" else self.which
-        await ground.agent.send(
-            self.verb,
-            ground.path(self.resource, which, self.sub),
-            params=params,
-            body=body,
-            content=api.JSON if self.verb == "POST" else self.content,
-        )
-
-
-def replaced(path: str, value: object) -> list[Mapping[str, object]]:
-    """Write a JSON Patch that sets one thing."""
-    return [{"op": "add", "path": path, "value": value}]
 
 
 D, G, L, N = resources.DEVICES, resources.GPU_PODS, resources.LEASES, resources.NODES
@@ -159,11 +61,6 @@ ALLOWED: Final = {
 }
 
 NODE_OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "<mine>", "uid": "u"}
-
-
-def owned(*owners: Mapping[str, str]) -> dict[str, object]:
-    """Write a change of owners."""
-    return {"metadata": {"ownerReferences": list(owners)}}
 
 
 REFUSED: Final = {

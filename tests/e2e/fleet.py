@@ -34,6 +34,12 @@ class Fleet:
         # The server takes a second to notice a policy, and lets everything pass until then.
         waiting.until(lambda: "berth-fence" in self._refusal(), what="the fence to be in force", seconds=30)
         waiting.until(self._bounds, what="the bounds of agents to be in force", seconds=30)
+        # The server learns of policies in the order in which they were applied, and this one comes last.
+        waiting.until(
+            lambda: "only its own Lease" in self._as(names.OPERATOR_ACCOUNT, self._lease(SYSTEM)),
+            what="the bounds of the operator to be in force",
+            seconds=30,
+        )
 
     def _refusal(self) -> str:
         """Say what the server has against a Binding that nobody may make."""
@@ -52,23 +58,26 @@ class Fleet:
         things = (
             self._nobody(names.API_VERSION, "Device", spec=device),
             self._nobody(names.API_VERSION, "GpuPod", "default", spec=pod),
-            self._nobody("coordination.k8s.io/v1", "Lease", names.NODES_NAMESPACE),
+            self._lease(names.NODES_NAMESPACE),
             self._nobody("v1", "Node"),
         )
-        return all("names no node" in self._as_agent(thing) for thing in things)
+        return all("names no node" in self._as(names.AGENT_ACCOUNT, thing) for thing in things)
+
+    def _lease(self, namespace: str) -> dict[str, object]:
+        return self._nobody("coordination.k8s.io/v1", "Lease", namespace)
 
     @staticmethod
     def _nobody(version: str, kind: str, namespace: str = "", **rest: object) -> dict[str, object]:
         where = {"namespace": namespace} if namespace else {}
         return {"apiVersion": version, "kind": kind, "metadata": {"name": "nobody", **where}, **rest}
 
-    def _as_agent(self, thing: object) -> str:
-        """Say what the server answers the agents' account, given every right, that would create something."""
-        account = f"system:serviceaccount:{SYSTEM}:{names.AGENT_ACCOUNT}"
+    def _as(self, account: str, thing: object) -> str:
+        """Return what the server answers an account, given every right, that would create something."""
+        user = f"system:serviceaccount:{SYSTEM}:{account}"
         try:
             return self.cluster.kubectl(
                 *("create", "--dry-run=server", "--filename=-"),
-                *(f"--as={account}", "--as-group=system:masters"),
+                *(f"--as={user}", "--as-group=system:masters"),
                 stdin=json.dumps(thing),
             )
         except clusters.KubectlFailed as failure:

@@ -12,8 +12,9 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from e2e import breakins, fleet
-from e2e.breakins import APPLY, MERGE, Attempt, D, G, Ground, L
+from e2e import attempts, breakins, fleet
+from e2e.attempts import APPLY, MERGE, Attempt, Ground
+from e2e.breakins import D, G, L
 from e2e.stage import Stage
 from testbed import cluster as clusters
 from testbed import kubeconfig
@@ -46,7 +47,8 @@ async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
     )
     path = config(base.cluster, token.strip())
     async with api.Api(connection.load(path), agent="test-e2e") as agent:
-        lent = Ground(stage, agent, mine, other)
+        spaces = {resources.LEASES: names.NODES_NAMESPACE}
+        lent = Ground(stage, agent, {"mine": mine, "other": other}, spaces)
         for which in ("mine", "other"):
             await furnish(lent, which)
         yield lent
@@ -65,40 +67,30 @@ def config(cluster: clusters.Cluster, token: str) -> Path:
 
 async def furnish(ground: Ground, which: str) -> None:
     """Make what Berth has of a node, with what people and the operator have written."""
-    made = breakins.device(which, cordon=[f"GPU-<{which}>"])
+    made = attempts.device(which, cordon=[f"GPU-<{which}>"])
     made["metadata"] |= {"labels": {"team": "a"}, "annotations": {names.REPAIRED: "0", "note": "mine"}}
     await ground.admin.create(resources.DEVICES, ground.filled(made))
-    status = {"status": {"conditions": [breakins.READY], "summary": breakins.SUMMARY}}
+    status = {"status": {"conditions": [attempts.READY], "summary": attempts.SUMMARY}}
     where = ground.path(resources.DEVICES, which, "status")
     await ground.admin.send("PATCH", where, body=msgspec.json.encode(status), content=MERGE)
     await ground.admin.create(
         resources.LEASES, ground.filled(breakins.lease(which)), namespace=names.NODES_NAMESPACE
     )
     await ground.admin.create(
-        resources.GPU_PODS, ground.filled(breakins.gpupod(which)), namespace=ground.stage.namespace
+        resources.GPU_PODS, ground.filled(attempts.gpupod(which)), namespace=ground.stage.namespace
     )
 
 
 @pytest.mark.parametrize("attempt", breakins.ALLOWED.values(), ids=breakins.ALLOWED)
 async def test_an_agent_may_write(ground: Ground, attempt: Attempt) -> None:
     """What the work of an agent takes is not in its way."""
-    before = await ground.read(attempt.resource, attempt.which)
-
-    await attempt.make(ground)
-
-    assert await ground.read(attempt.resource, attempt.which) != before
+    await attempts.works(ground, attempt)
 
 
 @pytest.mark.parametrize("attempt", breakins.REFUSED.values(), ids=breakins.REFUSED)
 async def test_an_agent_may_not_write(ground: Ground, attempt: Attempt) -> None:
     """All else is refused, in a sentence that says what is whose, and changes nothing."""
-    before = await ground.read(attempt.resource, attempt.which)
-
-    with pytest.raises((errors.Forbidden, errors.Invalid)) as caught:
-        await attempt.make(ground)
-
-    assert attempt.words in str(caught.value)
-    assert await ground.read(attempt.resource, attempt.which) == before
+    await attempts.is_refused(ground, attempt)
 
 
 @pytest.mark.parametrize("attempt", breakins.ALLOWED.values(), ids=breakins.ALLOWED)
@@ -109,11 +101,10 @@ async def test_a_token_without_a_node_may_write_nothing(
     path = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
     before = await ground.read(attempt.resource, attempt.which)
     async with api.Api(connection.load(path), agent="test-e2e") as astray:
-        stranger = Ground(ground.stage, astray, ground.names["mine"], ground.names["other"])
         with pytest.raises(
             errors.Forbidden, match="names no node: please use the token of the agent's own pod"
         ):
-            await attempt.make(stranger)
+            await attempt.make(ground.by(astray))
 
     assert await ground.read(attempt.resource, attempt.which) == before
 
@@ -121,7 +112,7 @@ async def test_a_token_without_a_node_may_write_nothing(
 @pytest.mark.parametrize(
     ("resource", "thing"),
     [
-        pytest.param(D, breakins.device("mine"), id="Device"),
+        pytest.param(D, attempts.device("mine"), id="Device"),
         pytest.param(L, breakins.lease("mine"), id="Lease"),
     ],
 )
@@ -142,10 +133,10 @@ async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Groun
     pod = (await ground.stage.pods())[ground.names["mine"]]
     uid = pod["metadata"]["uid"]
 
-    await Attempt(G, "mine", breakins.gpupod("mine", uid=uid, owner=uid), APPLY).make(ground)
+    await Attempt(G, "mine", attempts.gpupod("mine", uid=uid, owner=uid), APPLY).make(ground)
     with pytest.raises(errors.Forbidden, match="owned by its Pod"):
-        await Attempt(G, "mine", breakins.owned()).make(ground)
-    await Attempt(G, "fresh", breakins.gpupod("fresh", "mine", owner="u"), verb="POST").make(ground)
+        await Attempt(G, "mine", attempts.owned()).make(ground)
+    await Attempt(G, "fresh", attempts.gpupod("fresh", "mine", owner="u"), verb="POST").make(ground)
 
     async def gone() -> bool:
         return await ground.read(G, "fresh") is None
@@ -168,7 +159,7 @@ async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Groun
 async def test_a_new_device_brings_nothing_along(ground: Ground, change: Any, words: str) -> None:
     """What is not the agent's is not its either when it makes the Device."""
     await ground.admin.send("DELETE", ground.path(D, "mine"))
-    thing = breakins.device("mine")
+    thing = attempts.device("mine")
     for part, told in change.items():
         thing[part] = thing[part] | told
 
@@ -191,8 +182,8 @@ async def test_owners_of_others_do_not_stop_an_agent(ground: Ground) -> None:
     """A person may add an owner or a finalizer; the agent leaves them there and goes on."""
     other = (await ground.read(resources.NODES, "other"))["metadata"]
     keeper = {"apiVersion": "v1", "kind": "Node", "name": other["name"], "uid": other["uid"]}
-    change = breakins.owned(keeper)
-    person = Ground(ground.stage, ground.admin, ground.names["mine"], ground.names["other"])
+    change = attempts.owned(keeper)
+    person = ground.by(ground.admin)
     for resource in (D, L, G):
         await Attempt(resource, "mine", change).make(person)
 
@@ -206,7 +197,7 @@ async def test_leases_elsewhere_are_not_an_agents(ground: Ground) -> None:
     for name in ("<mine>", names.LEADER_LEASE):
         thing = {"metadata": {"name": name, "namespace": names.SYSTEM_NAMESPACE}}
         with pytest.raises(errors.Forbidden, match=breakins.LEASE):
-            await ground.agent.apply(resources.LEASES, ground.filled(thing), manager="test")
+            await ground.session.apply(resources.LEASES, ground.filled(thing), manager="test")
 
 
 async def test_a_status_carries_no_metadata(ground: Ground) -> None:
@@ -221,7 +212,7 @@ async def test_a_status_carries_no_metadata(ground: Ground) -> None:
 async def test_others_are_not_held_to_it(ground: Ground) -> None:
     """People and the operator write what is theirs: the bounds are those of the agents' account alone."""
     attempt = breakins.REFUSED["a cordon"]
-    person = Ground(ground.stage, ground.admin, ground.names["mine"], ground.names["other"])
+    person = ground.by(ground.admin)
 
     await attempt.make(person)
 

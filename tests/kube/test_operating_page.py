@@ -7,8 +7,10 @@ from typing import Final
 import pytest
 
 from berth_agent import settings as agent
+from berth_crds import http_server
 from berth_operator import app, metrics, settings
 from berth_operator.engine import pace, stock
+from berth_operator.http_api import auth
 from berth_operator.kube import events
 from engine import books
 
@@ -54,4 +56,10 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert f"{app.ASIDE['otherwise']:g} otherwise" in PAGE
     assert f"beyond {events.MOST_QUEUED} waiting ones" in PAGE
     assert f"exit code {app.EXIT_LOST}" in PAGE
+    usual, probes = http_server.USUAL, http_server.PROBES
+    assert f"of the {usual.connections} connections ({probes.connections} at\nthe probes" in PAGE
+    assert f"whole within {usual.request_seconds:g} s" in PAGE
+    assert f"read within {usual.answer_seconds:g} s" in PAGE
+    assert http_server.CACHED_SECONDS == 1, "at most a second old"
+    assert f"kubectl apply -f {auth.RIGHTS}" in PAGE
     assert pace.LONGEST_REST_SECONDS == 60, "at most a minute"

@@ -1,0 +1,118 @@
+"""Whoever gets hold of the operator's token can do little more than the operator does."""
+
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api, connection, errors, resources
+from e2e import attempts, fleet, misuses
+from e2e.attempts import MERGE, Attempt, Ground
+from e2e.misuses import D, G, L, P
+from e2e.stage import Stage, condition, pod
+
+
+@pytest.fixture
+async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
+    """Lend a pod that waits, one that is bound, and a Device, a GpuPod, a policy and the operator's Lease."""
+    mine = f"mine-{secrets.token_hex(3)}"
+    path = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
+    async with api.Api(connection.load(path), agent="test-e2e") as operator:
+        known = {"mine": mine, "leader": names.LEADER_LEASE}
+        lent = Ground(stage, operator, known, {L: names.SYSTEM_NAMESPACE})
+        await furnish(lent)
+        yield lent
+    for resource in (D, resources.POLICIES):
+        await stage.admin.send("DELETE", lent.path(resource, "mine"))
+    await stage.vacate()
+
+
+async def furnish(ground: Ground) -> None:
+    """Make it all, with what people, agents and kubelets have written."""
+    for name in ("waiting", "bound"):
+        made = pod(name, schedulerName="somebody-else", annotations={"k": "v"})
+        made["metadata"]["labels"] = {"team": "a"}
+        await ground.stage.create(made)
+    await ground.stage.bind("bound", "nowhere")
+    await ground.stage.patch(P, "waiting", misuses.told(misuses.GATE), sub="status")
+    await ground.admin.create(D, ground.filled(attempts.device("mine")))
+    sick = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
+    status = {"conditions": [attempts.NVML, attempts.READY], "summary": attempts.SUMMARY, **sick}
+    where = ground.path(D, "mine", "status")
+    body = msgspec.json.encode(ground.filled({"status": status}))
+    await ground.admin.send("PATCH", where, body=body, content=MERGE)
+    await ground.admin.create(G, ground.filled(attempts.gpupod("mine")), namespace=ground.stage.namespace)
+    await ground.admin.create(
+        resources.POLICIES, ground.filled(attempts.named("PlacementPolicy", "mine", spec={}))
+    )
+    with contextlib.suppress(errors.Conflict):
+        await ground.admin.create(L, misuses.lease(), namespace=names.SYSTEM_NAMESPACE)
+
+
+@pytest.mark.parametrize("attempt", misuses.ALLOWED.values(), ids=misuses.ALLOWED)
+async def test_the_operator_may_write(ground: Ground, attempt: Attempt) -> None:
+    """What the work of the operator takes is not in its way."""
+    await attempts.works(ground, attempt)
+
+
+@pytest.mark.parametrize("attempt", misuses.REFUSED.values(), ids=misuses.REFUSED)
+async def test_the_operator_may_not_write(ground: Ground, attempt: Attempt) -> None:
+    """All else is refused, in a sentence that says what is whose, and changes nothing."""
+    await attempts.is_refused(ground, attempt)
+
+
+async def test_no_field_of_a_pods_status_is_forgotten(ground: Ground) -> None:
+    """Of all fields that this server knows none is changed by the operator, but for one condition."""
+    answer = json.loads(await ground.admin.send("GET", "/openapi/v3/api/v1"))
+    fields = answer["components"]["schemas"]["io.k8s.api.core.v1.PodStatus"]["properties"]
+    before = await ground.read(P, "waiting")
+
+    for field, value in misuses.STATUS_FIELDS.items():
+        with contextlib.suppress(errors.Forbidden, errors.Invalid):
+            await misuses.on_pod(misuses.told(**{field: value}), "").make(ground)
+
+    assert fields.keys() - {"conditions"} == misuses.STATUS_FIELDS.keys()
+    assert await ground.read(P, "waiting") == before
+
+
+async def test_a_pod_that_ends_may_be_told_why_it_waits(ground: Ground) -> None:
+    """A verdict on a pod that is being deleted is no change of its metadata."""
+    await ground.stage.patch(P, "waiting", {"metadata": {"finalizers": ["example.com/f"]}})
+    await ground.stage.delete("waiting")
+
+    await misuses.ALLOWED["why a pod waits"].make(ground)
+
+    told = condition(await ground.read(P, "waiting"), "PodScheduled")
+    assert misuses.VERDICT.items() <= told.items()
+    await ground.stage.patch(P, "waiting", {"metadata": {"finalizers": None}})
+
+
+async def test_the_operator_makes_its_lease_and_nothing_on_it(ground: Ground) -> None:
+    """A new Lease is as bare as an old one."""
+    await ground.admin.send("DELETE", ground.path(L, "leader"))
+
+    for metadata in ({"labels": {"a": "b"}}, {"finalizers": ["example.com/f"]}):
+        await attempts.is_refused(
+            ground, Attempt(L, "leader", misuses.lease(**metadata), verb="POST", words=misuses.BARE)
+        )
+
+    await attempts.works(ground, Attempt(L, "leader", misuses.lease(annotations={"a": "b"}), verb="POST"))
+
+
+async def test_what_people_put_on_the_lease_does_not_cost_the_lead(ground: Ground) -> None:
+    """A renewal writes the Lease anew; that a label is not in it is no crime."""
+    await Attempt(L, "leader", {"metadata": {"labels": {"a": "b"}}}).make(ground.by(ground.admin))
+
+    await attempts.works(ground, misuses.ALLOWED["to renew its Lease"])
+
+
+async def test_others_are_not_held_to_it(ground: Ground) -> None:
+    """Kubelets and people write what is theirs: the bounds are those of the operator's account alone."""
+    person = ground.by(ground.admin)
+
+    await attempts.works(person, misuses.REFUSED["phase of a pod"])
+    await attempts.works(person, misuses.REFUSED["a verdict on a card"])
