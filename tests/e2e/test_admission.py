@@ -123,6 +123,30 @@ async def test_without_our_lease_only_our_binds_are_refused(stage: Stage, operat
     assert set(await stage.bound()) == {"theirs"}
 
 
+@pytest.mark.parametrize(
+    ("labels", "annotations"),
+    [
+        pytest.param({"team": "b"}, {}, id="a label"),
+        pytest.param({}, {"k": "w"}, id="an annotation"),
+        pytest.param({"berth.dev/other": "true"}, {}, id="a label of Berth"),
+    ],
+)
+async def test_a_bind_carries_nothing_else(
+    stage: Stage, operator: api.Api, labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    """With a bind nobody changes what others have written on the pod; where the node is may be added."""
+    await stage.create(pod("known", 0), pod("p", 0, annotations={"k": "v"}))
+    await give_lead(stage, "a", 1)
+    await eventually_bound(stage, operator, "known", "a/1")
+    term, zone = {names.TERM: "a/1"}, {"topology.kubernetes.io/zone": "z"}
+
+    said = await refusal(bind(stage, operator, "p", labels=FENCED | labels, annotations=term | annotations))
+    await bind(stage, operator, "p", labels=FENCED | zone, annotations=term | zone)
+
+    assert "no other labels and annotations" in said
+    assert (await stage.pods())["p"]["metadata"]["annotations"]["k"] == "v"
+
+
 # ---------------------------------------------------------------- who may answer
 
 
