@@ -79,6 +79,30 @@ async def test_no_field_of_a_pods_status_is_forgotten(ground: Ground) -> None:
     assert await ground.read(P, "waiting") == before
 
 
+@pytest.mark.parametrize(
+    ("resource", "which", "change"),
+    [
+        pytest.param(P, "waiting", {"spec": {"priority": 7, "nodeName": "n"}}, id="a pod's spec"),
+        pytest.param(
+            P, "waiting", attempts.owned(attempts.POD_OWNER | {"name": "p", "uid": "u"}), id="an owner"
+        ),
+        pytest.param(D, "mine", {"spec": {"cordon": ["GPU-<mine>"]}}, id="a Device's spec"),
+        pytest.param(D, "mine", {"metadata": {"labels": {"a": "b"}}}, id="a Device's label"),
+        pytest.param(resources.POLICIES, "mine", {"spec": {"strategy": "spread"}}, id="a policy's spec"),
+    ],
+)
+async def test_a_status_carries_nothing_else(
+    ground: Ground, resource: resources.Resource, which: str, change: object
+) -> None:
+    """What would be smuggled in beside a status is dropped by the server, or refused."""
+    before = await ground.read(resource, which)
+
+    with contextlib.suppress(errors.Forbidden, errors.Invalid):
+        await Attempt(resource, which, change, sub="status").make(ground)
+
+    assert await ground.read(resource, which) == before
+
+
 async def test_a_pod_that_ends_may_be_told_why_it_waits(ground: Ground) -> None:
     """A verdict on a pod that is being deleted is no change of its metadata."""
     await ground.stage.patch(P, "waiting", {"metadata": {"finalizers": ["example.com/f"]}})
