@@ -182,7 +182,8 @@ async def test_who_is_not_heard_in_time_is_told_so(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(desk.reviewer, "judge", never)
 
-    said = await asyncio.gather(*(desk.ask(PAGE, token=f"t{at}") for at in range(2 * auth.ASKED_AT_ONCE)))
+    async with asyncio.timeout(20):
+        said = await asyncio.gather(*(desk.ask(PAGE, token=f"t{at}") for at in range(2 * auth.ASKED_AT_ONCE)))
 
     assert set(said) == {(503, "The API server cannot be asked about the token: no answer in time.\n")}
 

@@ -137,7 +137,7 @@ async def test_others_have_their_turn_while_a_long_page_is_made(
 
     # Then it was made in several
     assert len(found) == 100
-    assert len(seen) >= 100 / writing.AT_ONCE
+    assert len(seen) > 2
 
 
 def noting(view: Callable[..., Any], seen: set[int], turn: Callable[[], int]) -> Callable[..., Any]:

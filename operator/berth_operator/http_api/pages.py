@@ -131,7 +131,7 @@ class Pages:
         """Answer with a list."""
         form = form_of(request)
         async with self._turn:
-            pieces = await writing.pieces(writing.in_turns(found), form)
+            pieces = await writing.pieces(writing.some_at_a_time(found), form)
         return await writing.send(request, writing.listed(pieces, form), form)
 
 

@@ -22,12 +22,11 @@ AT_ONCE: Final = 32  # So many objects are read or written before others have th
 T = TypeVar("T")
 
 
-async def in_turns(things: Iterable[T]) -> AsyncIterator[list[T]]:
-    """Go through things that take time to make, some at a time, and give others their turn in between."""
+async def some_at_a_time(things: Iterable[T]) -> AsyncIterator[list[T]]:
+    """Go through things that take time to make, some at a time: others have a turn in between."""
     left = iter(things)
     while some := list(itertools.islice(left, AT_ONCE)):
         yield some
-        await asyncio.sleep(0)
 
 
 async def pieces(found: AsyncIterable[list[Any]], form: str) -> list[bytes]:
