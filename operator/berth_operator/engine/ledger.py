@@ -266,7 +266,7 @@ class Ledger:
             hold = dataclasses.replace(hold, shares=known.shares, withheld=known.withheld)
         elif nameless is not None:
             self._register.come(hold, nameless)
-            hold = self._register.held(hold.uid, self._device(hold.node))
+            hold = self._held(hold)
         else:
             self._register.go(hold.uid)
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
@@ -314,21 +314,25 @@ class Ledger:
         known = self.picture.hold(uid) if uid is not None else None
         if known is None:
             return
-        hold = self._register.held(known.uid, self._device(known.node))
+        hold = self._held(known)
         if hold != known:
             self._release(known.uid)
             self._charge(hold)
             self._unsettle(hold.node)
 
     def _revise_node(self, name: str) -> None:
-        """Look at the nameless pods of a node whose devices have changed."""
+        """Look at the nameless pods of a node that has changed, or whose devices have."""
         row = self.picture.row(name)
         for uid in [uid for uid in row.holds if uid in self._register] if row is not None else ():
             self._revise(uid)
 
-    def _device(self, node: str) -> devices.Device | None:
-        row = self.picture.row(node)
-        return row.device if row is not None else None
+    def _held(self, hold: holds.Hold) -> holds.Hold:
+        """Return what a nameless pod holds on its node as that is now."""
+        row = self.picture.row(hold.node)
+        if row is None:
+            return self._register.held(hold.uid, None, None)
+        offers = None if row.node is None else {name for name, _ in row.node.allocatable}
+        return self._register.held(hold.uid, row.device, offers)
 
     # ------------------------------------------------------------ what events say of nodes
 
@@ -339,11 +343,13 @@ class Ledger:
             self.picture.put_node(node)
             self._unsettle(node.name)
             self._help(Help.NODE_CHANGED)
+            self._revise_node(node.name)
 
     def node_gone(self, name: str) -> None:
         """A node is gone."""
         self.picture.drop_node(name)
         self._unsettle(name)
+        self._revise_node(name)
 
     def device_seen(self, device: devices.Device, recorded: Collection[str] = ()) -> None:
         """A Device is new or changed; `recorded` are the uuids that belong to its node for sure."""

@@ -7,6 +7,7 @@ its pod, when one is ignored, and when nobody names a pod's cards any more.
 """
 
 import logging
+from collections.abc import Collection
 
 from berth_operator.scheduling import naming
 from berth_operator.scheduling.devices import facts
@@ -57,9 +58,10 @@ class Register:
         if hold is not None and self._uids.get(hold.title) == uid:
             del self._uids[hold.title]
 
-    def held(self, uid: str, device: facts.Device | None) -> Hold:
-        """Say what a nameless pod holds now, given the devices of its node."""
+    def held(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
+        """Say what a nameless pod holds now, given the devices of its node, and the resources it offers."""
         hold, nameless = self._nameless[uid]
+        hold = naming.offered(hold, nameless, offers)
         named = self._named.get(hold.title)
         found = naming.held(hold, nameless, named, device)
         self._say(hold, found, naming.objection(hold, named) if named is not None else "")

@@ -3,12 +3,16 @@
 Such a pod surely has devices, so it withholds cards of its node as long as nobody can
 tell which. Its GpuPod can: the agent of the node copied the record there while it could
 be read. It counts for that very pod on that very node alone, and only for devices that
-the node's Device has; whatever it leaves open stays withheld. All of this is a function
-of the pod, its GpuPod and the Device, so it does not matter which of them came first.
+the node's Device has; whatever it leaves open stays withheld.
+
+A pod that somebody else bound can have devices from a device plugin alone: for resources
+that its node offers, and not where the kubelet says that it has none. All of this is a
+function of the pod, its GpuPod, the Node and the Device, so it does not matter which of
+them came first.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_operator.scheduling import decisions
@@ -20,12 +24,16 @@ SURELY_ONE: Final = 1  # Whoever withholds cards has at least one.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Named:
-    """What a GpuPod says of the pod of its name: which pod that is, where, and what each container holds."""
+    """What a GpuPod says of the pod of its name: which pod that is, where, and what each container holds.
+
+    `bare` tells that the pod runs and was given no device by the kubelet.
+    """
 
     title: str
     uid: str
     node: str
     grants: tuple[decisions.Grant, ...] = ()
+    bare: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,11 +41,14 @@ class Nameless:
     """What must be known of a pod whose own record cannot be read, for another to speak for it.
 
     `starts` has its containers in the order in which they start, and whether each keeps
-    running; `fewest` counts the uuids of cards that a whole record of it has at least.
+    running; `fewest` counts the uuids of cards that a whole record of it has at least. Of a
+    pod that somebody else bound, `plugged` says how many cards each resource that it asks for
+    may have brought it.
     """
 
     starts: tuple[tuple[str, bool], ...] = ()
     fewest: int = SURELY_ONE
+    plugged: Mapping[str, int] | None = None
 
 
 def objection(hold: Hold, named: Named) -> str:
@@ -49,9 +60,21 @@ def objection(hold: Hold, named: Named) -> str:
     return ""
 
 
+def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> Hold:
+    """Say what a pod withholds on a node that offers these resources; None where the node is not known."""
+    if nameless.plugged is None or offers is None:
+        return hold
+    most = sum(cards for name, cards in nameless.plugged.items() if name in offers)
+    return dataclasses.replace(hold, withheld=min(hold.withheld, most))
+
+
 def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Device | None) -> Hold:
     """Say what a pod holds, given what it withholds while nobody names its devices."""
-    if named is None or device is None or objection(hold, named):
+    if named is None or objection(hold, named):
+        return hold
+    if named.bare and nameless.plugged is not None:
+        return dataclasses.replace(hold, withheld=0)
+    if device is None:
         return hold
     there = _there(named.grants, device)
     shares = allocator.held(in_turn(_known(named.grants, there), nameless.starts))

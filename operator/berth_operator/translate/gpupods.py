@@ -24,11 +24,21 @@ def named(thing: wire.GpuPod) -> naming.Named | str:
     if twice := next(_twice(spec), ""):
         return f"container {twice} is given twice"
     if not any(one.devices for one in spec.containers):
-        return naming.Named(title(thing.metadata), spec.pod_uid, spec.node)
+        return naming.Named(title(thing.metadata), spec.pod_uid, spec.node, bare=_bare(thing.status))
     record = allocation.checked(copied(spec))
     if isinstance(record, allocation.Unreadable):
         return record.detail
     return naming.Named(title(thing.metadata), spec.pod_uid, spec.node, holdings.granted(record))
+
+
+def _bare(status: wire.GpuPodStatus) -> bool:
+    """Whether the kubelet says of a pod that runs that none of its containers has a device."""
+    runs = status.phase == PodPhase.RUNNING
+    return runs and any(one.source == KUBELET for one in status.granted) and not any(map(_uuids, status.granted))
+
+
+def _uuids(grant: wire.Grant) -> tuple[str, ...]:
+    return tuple(grant.uuids)
 
 
 def _twice(spec: wire.GpuPodSpec) -> Iterator[str]:
