@@ -83,7 +83,7 @@ class GpuPodSpec(shapes.Model):
 
     containers: Annotated[tuple[HoldingContainer, ...], shapes.keyed("name")] = ()
     """The containers that were given something. Absent or empty: nothing is known to be given, and yet
-    the pod is seen on a card."""
+    the pod is seen on a card; or it asks for cards, runs, and was given none by the kubelet."""
 
 
 class Grant(shapes.Model):

@@ -92,6 +92,16 @@ async def test_answers_are_told_when_they_change(scene: Scene) -> None:
     assert scene.told[1:] == [follower.Heard((Pod("ml", "train"),))]
 
 
+async def test_after_a_hurry_the_same_answer_is_told(scene: Scene) -> None:
+    """Whoever has changed since is told that the kubelet still says the same."""
+    await scene.until(lambda: len(scene.told) == 1, what="the first answer")
+
+    scene.hurry.set()
+
+    await scene.until(lambda: len(scene.told) == 2, what="the same answer")
+    assert scene.told == [follower.Heard(())] * 2
+
+
 async def test_last_good_answer_stands_while_the_kubelet_is_away(scene: Scene) -> None:
     """Trouble is told once beside the last answer, and its end as well."""
     scene.script.answer = (Pod("ml", "train"),)

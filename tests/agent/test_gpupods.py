@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import datetime as dt
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -166,3 +168,30 @@ async def test_dirty_names_come_once_and_in_order() -> None:
         await asyncio.wait_for(dirty.take(), 0.01)
     dirty.add(("ns", "a"))
     assert await dirty.take() == ("ns", "a")
+
+
+# ---------------------------------------------------------------- who asks for devices
+
+
+@pytest.mark.parametrize(
+    ("container", "asks"),
+    [
+        pytest.param({"name": "c"}, False, id="nothing"),
+        pytest.param({"name": "c", "resources": {"limits": {"cpu": "1"}}}, False, id="a processor"),
+        pytest.param({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}, True, id="a card"),
+        pytest.param({"name": "c", "resources": {"requests": {"berth.dev/gpu": 50}}}, True, id="half a card"),
+        pytest.param(
+            {"name": "c", "resources": {"limits": {"volcano.sh/gpu-number": 1}}}, True, id="Volcano"
+        ),
+        pytest.param({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "0"}}}, False, id="no card"),
+        pytest.param({"name": "c", "resources": {"limits": None}}, False, id="no limits"),
+    ],
+)
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_who_asks_for_devices_is_found(container: Mapping[str, Any], where: str, *, asks: bool) -> None:
+    """By every resource for which Berth counts cards, whoever serves it."""
+    body = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {where: [container]}}
+
+    found = record.askers(msgspec.convert(body, record.Pod))
+
+    assert [one.name for one in found] == (["c"] if asks else [])

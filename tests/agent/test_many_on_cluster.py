@@ -87,7 +87,9 @@ async def test_agents_that_have_nothing_to_say_write_only_leases(
     told = collections.Counter((kind(one), one.name) for one in at_first if kind(one) != "leases")
     assert told.keys() == {(one, name) for one in ("devices", "devices/status", "nodes") for name in NODES}
     # An answer that does not come in time is no answer: then, and only then, it is said once more.
-    assert all(count == 1 or f"node {name} is not published (attempt" in said for (_, name), count in told.items())
+    assert all(
+        count == 1 or f"node {name} is not published (attempt" in said for (_, name), count in told.items()
+    )
     assert {kind(one) for one in later} == {"leases"}
     assert {one.name for one in later} == set(NODES)
     assert "Traceback" not in said

@@ -78,6 +78,33 @@ async def test_pod_of_somebody_else_is_named_while_it_holds_cards(scene: Scene, 
     assert (card.uuid, card.minor, card.core, found.status.minors) == (scene.uuid(1), 1, 100, "1")
 
 
+async def test_pod_that_asks_and_was_given_nothing_has_a_record_of_that(
+    scene: Scene, kubelet: Kubelet
+) -> None:
+    """Once it runs, its GpuPod says that the kubelet gave it no device; Berth's own pods are not meant."""
+    await scene.create_node()
+    asks = {"name": "main", "image": "none", "resources": {"limits": {GPU: "1"}}}
+    scene.pod_spec = {"containers": [asks]}
+    kubelet.says([(f"{scene.namespace}/{name}", {"main": {}}) for name in ("p", "ours")])
+    async with scene.agent():
+        uid = await scene.foreign_pod("p")
+        asked = len(kubelet.asked)
+        await _until_asked(kubelet, asked + 2)
+        early = await scene.gpupod("p")
+        await scene.phase("p", "Running")
+        found = await scene.until_gpupod("p", lambda it: bool(it.status.granted), what="the GpuPod")
+        await scene.bound_pod("ours")
+        await scene.phase("ours", "Running")
+        ours = await scene.until_gpupod("ours", lambda it: it.status.phase == "Running", what="ours")
+        await scene.phase("p", "Succeeded")
+        await scene.until_no_gpupod("p")
+
+    assert early is None
+    assert (found.spec.pod_uid, found.spec.containers, found.status.phase) == (uid, (), "Running")
+    assert found.status.granted == (wire.Grant("main", (), "podresources"),)
+    assert ours.status.granted == ()
+
+
 async def test_pod_without_a_gpu_gets_no_record(scene: Scene, kubelet: Kubelet) -> None:
     """Network cards and processors that the kubelet handed out are nothing to a GpuPod."""
     await scene.create_node()

@@ -22,9 +22,11 @@ class Stage:
     def __init__(self, *, kubelet: bool = True, driver: bool = True) -> None:
         self.stirs = 0
         self.living = {KEY: UID}
+        self.running = {KEY}
         self.it = Witnesses(
             Sources(kubelet=kubelet, driver=driver),
             lambda key: self.living.get(key, ""),
+            self.running.__contains__,
             stirred=self._stirred,
         )
         self.it.furnished(KNOWN)
@@ -194,3 +196,41 @@ def test_no_stray_is_told_before_the_kubelet_was_heard() -> None:
     stage.it.heard(Heard(None, AWAY))
 
     assert stage.it.strays(nothing) == ()
+
+
+# ---------------------------------------------------------------- pods without devices
+
+
+def test_a_pod_that_runs_and_is_listed_without_devices_has_none() -> None:
+    """That is said of the very pod that was listed, and not of one that was never listed."""
+    stage = Stage()
+
+    before = stage.it.empty_handed(KEY, UID)
+    stage.lists()
+
+    assert (before, stage.it.empty_handed(KEY, UID)) == (False, True)
+    assert not stage.it.empty_handed(KEY, "u-2")
+
+
+def test_a_pod_with_a_device_of_any_kind_is_not_without() -> None:
+    """What counts as a card may be set wrong; a device plugin gave it something."""
+    stage = Stage()
+
+    stage.it.heard(
+        Heard((Pod("ml", "train", (Container("main", (Devices("example.com/other", ("x",)),)),)),))
+    )
+
+    assert not stage.it.empty_handed(KEY, UID)
+
+
+def test_what_was_listed_before_the_pod_ran_says_nothing() -> None:
+    """The kubelet lists a pod before it hands out its devices; it must be asked again."""
+    stage = Stage()
+    stage.running.clear()
+    stage.lists()
+    stage.running.add(KEY)
+
+    early = stage.it.empty_handed(KEY, UID)
+    stage.lists()
+
+    assert (early, stage.it.empty_handed(KEY, UID)) == (False, True)

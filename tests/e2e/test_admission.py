@@ -11,6 +11,7 @@ from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
 from e2e import fleet
 from e2e.stage import Stage, Thing, pod
+from support import kubelet
 
 FENCED: Final = {names.FENCED_LABEL: "true"}
 ANSWER: Final = {names.MINORS: "0"}
@@ -179,6 +180,17 @@ async def test_a_new_pod_brings_no_answer_along(stage: Stage, key: str) -> None:
 
     assert "please remove the annotations berth.dev/allocation" in said
     await stage.create(pod("asking", annotations={names.MODEL: "t4", "example.com/minors": "0"}))
+
+
+async def test_a_new_pod_of_ours_brings_no_node_along(stage: Stage) -> None:
+    """Nobody would give it devices, and it would keep back those that it asks for; others go as they like."""
+    await stage.machines(kubelet.FakeNode("n"))
+
+    said = await refusal(stage.create(pod("placed", nodeName="n")))
+    await stage.create(pod("theirs", nodeName="n", schedulerName="default-scheduler"))
+
+    assert "please leave out spec.nodeName" in said
+    assert set(await stage.pods()) == {"theirs"}
 
 
 # ---------------------------------------------------------------- what is held stays as it is

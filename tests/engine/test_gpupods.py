@@ -5,13 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis
+import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from berth_crds import names
+from berth_crds import names, wire
 from berth_operator.engine import ledger
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import raw
 from engine import books
 from support import builders, clock, pictures, worlds
 
@@ -20,6 +23,10 @@ LOST = {names.ALLOCATION: "{"}
 NAMELESS = builders.pod("p", gpus=2, nodeName="n1", annotations=LOST)
 READABLE = builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[2, 3]))
 BOTH = builders.gpupod(main=[0, 1])
+SIX_THOUSAND = {
+    "name": "main",
+    "resources": {"limits": {names.NVIDIA_GPU: "1", names.GPU: "6400", "koordinator.sh/gpu": "800"}},
+}
 ONE = builders.gpupod(main=[1])
 
 
@@ -270,3 +277,89 @@ def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> No
 
     assert books.told(book) == books.told(fresh)
     assert pictures.leftovers(book.picture) == []
+
+
+# ---------------------------------------------------------------- pods that others bound
+
+FOREIGN = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Running")
+WITH_PLUGIN = builders.node("n1", extra={names.NVIDIA_GPU: 4})
+
+
+def bare(uid: str = "uid-p", at: str = "n1", **status: Any) -> wire.GpuPod:
+    """Give a GpuPod of a pod that runs, and to which the kubelet gave nothing."""
+    said = {"phase": "Running", "granted": (wire.Grant("main", (), "podresources"),)} | status
+    return msgspec.structs.replace(builders.gpupod(at=at, uid=uid), status=wire.GpuPodStatus(**said))
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the node first", "the pod first"])
+@pytest.mark.parametrize(
+    ("node", "pod", "expected"),
+    [
+        pytest.param(WITH_PLUGIN, FOREIGN, 2, id="a device plugin serves what it asks for"),
+        pytest.param(builders.node("n1"), FOREIGN, 0, id="nothing on the node serves it"),
+        pytest.param(
+            WITH_PLUGIN,
+            builders.pod("p", nodeName="n1", schedulerName="other", containers=[SIX_THOUSAND]),
+            1,
+            id="one of its resources is served",
+        ),
+        pytest.param(
+            builders.node("n1"), builders.pod("p", gpus=2, nodeName="n1"), 2, id="Berth may have served it"
+        ),
+    ],
+)
+def test_a_pod_that_others_bound_has_what_its_node_offers(
+    node: facts.Node, pod: raw.Pod, expected: int, *, late: bool
+) -> None:
+    """Berth gave it nothing, and a device plugin gives only what the node says it has."""
+    book = books.of()
+    steps: list[Callable[[], None]] = [lambda: book.node_seen(node), lambda: books.saw(book, pod)]
+
+    for step in reversed(steps) if late else steps:
+        step()
+
+    assert held(book) == ([], expected)
+    assert pictures.free_cards(book.picture) == 4 - expected
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
+@pytest.mark.parametrize(
+    ("pod", "said", "expected"),
+    [
+        pytest.param(FOREIGN, bare(), 0, id="the kubelet gave it nothing"),
+        pytest.param(FOREIGN, bare(uid="uid-old"), 2, id="that is said of an earlier pod"),
+        pytest.param(FOREIGN, bare(at="n2"), 2, id="that is said of another node"),
+        pytest.param(FOREIGN, bare(phase="Pending"), 2, id="it does not run yet"),
+        pytest.param(FOREIGN, bare(granted=()), 2, id="nobody heard the kubelet"),
+        pytest.param(
+            FOREIGN,
+            bare(
+                granted=(
+                    wire.Grant("main", (), "podresources"),
+                    wire.Grant("main", ("GPU-n1-0",), "nvml"),
+                )
+            ),
+            2,
+            id="it is seen on a card",
+        ),
+        pytest.param(
+            builders.pod("p", gpus=2, nodeName="n1"),
+            bare(),
+            2,
+            id="Berth gives without the kubelet's knowing",
+        ),
+        pytest.param(NAMELESS, bare(), EVERY, id="it has a record, which is damaged"),
+    ],
+)
+def test_a_pod_to_which_the_kubelet_gave_nothing_withholds_nothing(
+    pod: raw.Pod, said: wire.GpuPod, expected: int, *, late: bool
+) -> None:
+    """That counts for that very pod, where it runs, and where Berth gave it nothing either."""
+    book = books.of()
+    book.node_seen(WITH_PLUGIN)
+    steps: list[Callable[[], None]] = [lambda: books.named(book, said), lambda: books.saw(book, pod)]
+
+    for step in reversed(steps) if late else steps:
+        step()
+
+    assert held(book) == ([], expected)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from berth_crds import names
 from berth_operator.engine import ledger
 from berth_operator.engine.ledger import IllegalStep, State, Step
 from berth_operator.scheduling import cycle, decisions
@@ -253,6 +254,7 @@ def test_bound_elsewhere_than_assumed() -> None:
 def test_bound_by_somebody_else_without_a_record() -> None:
     """A pod that another scheduler bound withholds its cards from then on (I9)."""
     book = books.of()
+    book.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
     books.saw(book, builders.pod("p", gpus=3))
 
     books.saw(book, builders.pod("p", gpus=3, nodeName="n1", schedulerName="other"))

@@ -115,7 +115,9 @@ class Keeper:
         self._unclear: dict[mirror.Key, str] = {}
         self._pods = roster.Roster(self._pod_stirred)
         self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
-        self._witnesses = witnesses.Witnesses(sources, self._pods.living, stirred=self._everyone)
+        self._witnesses = witnesses.Witnesses(
+            sources, self._pods.living, self._pods.runs, stirred=self._everyone
+        )
         self._writer = writer.Writer(session, FORM, self._mirror)
         self._informers = _informers(session, node, self._pods, self._mirror)
 

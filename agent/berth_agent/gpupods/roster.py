@@ -50,6 +50,11 @@ class Roster:
         pod = self._pods.get(key)
         return pod.metadata.uid if pod and not record.finished(pod) else ""
 
+    def runs(self, key: mirror.Key) -> bool:
+        """Tell whether the containers of a pod were started."""
+        pod = self._pods.get(key)
+        return pod is not None and pod.runs
+
     def keys(self) -> list[mirror.Key]:
         """Name all pods."""
         return list(self._pods)

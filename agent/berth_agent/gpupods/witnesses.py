@@ -34,20 +34,32 @@ class Sources:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listed:
-    """What the kubelet lists under one name, and the uid that the pod of this name had by then."""
+    """What the kubelet lists under one name; the uid that the pod of this name had by then, and if it ran.
+
+    Devices are handed out before a pod runs, but not before it is listed.
+    """
 
     uid: str
     entries: tuple[podresources.Pod, ...] = ()
+    ran: bool = False
 
 
 class Witnesses:
     """Keeps what was said; `stirred` is told whenever that is something else."""
 
-    def __init__(self, sources: Sources, living: Living, *, stirred: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        living: Living,
+        runs: Callable[[ids.Key], bool],
+        *,
+        stirred: Callable[[], None],
+    ) -> None:
         self.sources = sources
         self.known: ids.Pieces = {}
         self.holdings: ids.Holdings = {}
         self._living = living
+        self._runs = runs
         self._stirred = stirred
         self._heard = follower.Heard()
         self._listed: dict[ids.Key, Listed] = {}
@@ -68,7 +80,7 @@ class Witnesses:
         A kubelet that has just started does not know its pods yet, and lists none. So what it said of
         a pod stands for as long as that very pod lives and nothing else is said of it.
         """
-        if heard.pods is not None and heard.pods != self._heard.pods:
+        if heard.pods is not None:
             left = {key: one for key, one in self._listed.items() if one.uid and self._living(key) == one.uid}
             self._listed = left | self._grouped(heard.pods)
             self._hold()
@@ -79,7 +91,9 @@ class Witnesses:
         found: dict[ids.Key, list[podresources.Pod]] = {}
         for pod in pods:
             found.setdefault((pod.namespace, pod.name), []).append(pod)
-        return {key: Listed(self._living(key), tuple(entries)) for key, entries in found.items()}
+        return {
+            key: Listed(self._living(key), tuple(entries), self._runs(key)) for key, entries in found.items()
+        }
 
     def furnished(self, known: ids.Pieces) -> None:
         """Learn what there is to hold."""
@@ -111,9 +125,9 @@ class Witnesses:
         return key in self._listed or not self.sources.kubelet
 
     def empty_handed(self, key: ids.Key, uid: str) -> bool:
-        """Tell whether the kubelet lists this very pod, and no device of any kind with it."""
+        """Tell whether the kubelet, since this very pod runs, lists it with no device of any kind."""
         listed = self._listed.get(key)
-        if listed is None or listed.uid != uid:
+        if listed is None or listed.uid != uid or not listed.ran:
             return False
         containers = [container for pod in listed.entries for container in pod.containers]
         return not any(one.ids for container in containers for one in container.devices)

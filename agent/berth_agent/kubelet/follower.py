@@ -47,7 +47,11 @@ class Pace:
 
 
 class Follower:
-    """Follows one kubelet; `stirred` is told whenever something else is heard."""
+    """Follows one kubelet.
+
+    `stirred` is told whenever something else is heard, and what is heard after a hurry: that
+    the kubelet says the same of what has changed since is news as well.
+    """
 
     def __init__(
         self,
@@ -74,12 +78,13 @@ class Follower:
     async def run(self) -> None:
         """Follow for ever."""
         try:
+            hurried = False
             while True:
-                await self._rest(await self._ask())
+                hurried = await self._rest(await self._ask(hurried=hurried))
         finally:
             await self._lister.close()
 
-    async def _ask(self) -> float:
+    async def _ask(self, *, hurried: bool) -> float:
         """Ask once, and give how long to rest."""
         try:
             pods = await self._lister.pods()
@@ -87,7 +92,7 @@ class Follower:
             return self._failed(refused)
         self._complaint.succeeded()
         self.answered = asyncio.get_running_loop().time()
-        self._hear(Heard(pods))
+        self._hear(Heard(pods), anew=hurried)
         return self._pace.interval
 
     def _failed(self, refused: podresources.Refused) -> float:
@@ -102,19 +107,22 @@ class Follower:
         most = max(SHORTEST_REST_SECONDS, min(self._pace.interval, MOST_PAUSE_SECONDS))
         return patience.pause(refused, self._complaint.failures, most=most, chance=self._pace.chance())
 
-    def _hear(self, heard: Heard) -> None:
-        if heard != self.heard:
+    def _hear(self, heard: Heard, *, anew: bool = False) -> None:
+        if anew or heard != self.heard:
             self.heard = heard
             self._stirred(heard)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _rest(self, seconds: float) -> bool:
+        """Rest, and tell whether that was ended by a hurry."""
         await asyncio.sleep(min(SHORTEST_REST_SECONDS, seconds))
         if self._complaint.failures:
             await asyncio.sleep(max(0.0, seconds - SHORTEST_REST_SECONDS))
-            return
+            return False
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), max(0.0, seconds - SHORTEST_REST_SECONDS))
+        hurried = self._hurry.is_set()
         self._hurry.clear()
+        return hurried
 
 
 def condition(heard: Heard) -> wire.Condition | None:

@@ -59,7 +59,8 @@ class Touches:
         ]
         if due:
             log.info(
-                "%d pods are changed, so that no bind of an earlier leader can arrive any more", len(due)
+                "%d pods are changed, so that a bind of an earlier leader that is still under way is refused",
+                len(due),
             )
         versions = await asyncio.gather(*(self._touch(candidate, before) for candidate, before in due))
         return max(versions, key=lambda one: history.revision(one) or 0, default="")

@@ -9,8 +9,11 @@ import collections
 from collections.abc import Iterator
 
 from berth_crds import allocation, wire
+from berth_crds.vocabulary import GrantSource, PodPhase
 from berth_operator.scheduling import naming
 from berth_operator.translate import holdings
+
+KUBELET = GrantSource.POD_RESOURCES
 
 
 def title(meta: wire.Meta) -> str:
@@ -34,11 +37,11 @@ def named(thing: wire.GpuPod) -> naming.Named | str:
 def _bare(status: wire.GpuPodStatus) -> bool:
     """Whether the kubelet says of a pod that runs that none of its containers has a device."""
     runs = status.phase == PodPhase.RUNNING
-    return runs and any(one.source == KUBELET for one in status.granted) and not any(map(_uuids, status.granted))
-
-
-def _uuids(grant: wire.Grant) -> tuple[str, ...]:
-    return tuple(grant.uuids)
+    return (
+        runs
+        and KUBELET in {one.source for one in status.granted}
+        and not any(one.uuids for one in status.granted)
+    )
 
 
 def _twice(spec: wire.GpuPodSpec) -> Iterator[str]:

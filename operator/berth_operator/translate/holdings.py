@@ -8,10 +8,12 @@ others; where nothing is named, everything on the node that nobody else holds by
 Only Berth's operator may write those words. A pod without any of them was bound by somebody
 else, or has lost them all: it keeps back as many cards as it may have been given for the
 resources of its containers, which nobody can edit. What it asks for by annotations counts
-for nothing there, for anybody may have written those since.
+for nothing there, for anybody may have written those since. Where its `schedulerName` is
+another's, only device plugins can have given it something.
 """
 
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,17 +58,19 @@ class Asked:
     """What a bound pod asks for, as far as that matters for what it holds.
 
     `own` is what its containers ask by resources, None where that makes no sense; `any` tells whether
-    anything of the pod asks for devices; `most` counts the cards that it may have for its resources.
+    anything of the pod asks for devices; `most` counts the cards that it may have for its resources,
+    and `plugged` those that it may have for each of them.
     """
 
     own: requests.Request | None
     any: bool
     most: int
+    plugged: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
     """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
-    return Asked(_by_resources(pod), whole is None or bool(whole), _most(pod))
+    return Asked(_by_resources(pod), whole is None or bool(whole), _most(pod, _most_of), _plugged(pod))
 
 
 def holding(pod: raw.Pod, wants: Asked) -> Holding:
@@ -77,7 +81,7 @@ def holding(pod: raw.Pod, wants: Asked) -> Holding:
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
         shares = allocator.held(naming.in_turn(granted(record), starts(pod.spec)))
         return _recorded(shares, wants, marks(annotations) - _known(shares))
-    if not any(map(_is_answer, annotations)):
+    if not _answered(annotations):
         return Holding(withheld=wants.most, fault=_unanswered(wants))
     if not wants.any or (record is None and not wants.own and not marks(annotations)):
         return Holding()
@@ -134,8 +138,9 @@ def _missing(shares: tuple[decisions.Share, ...], own: requests.Request | None) 
 # ---------------------------------------------------------------- what else is named
 
 
-def _is_answer(key: str) -> bool:
-    return key in WORDS or names.CONTAINER_INFIX in key
+def _answered(annotations: Iterable[str]) -> bool:
+    """Whether anything there is Berth's word on what the pod was given."""
+    return any(key in WORDS or names.CONTAINER_INFIX in key for key in annotations)
 
 
 def marks(annotations: Mapping[str, str]) -> Marks:
@@ -168,9 +173,14 @@ def _cards_in(marked: Marks) -> int:
     return max(uuids, len(marked) - uuids)
 
 
-def nameless(spec: raw.PodSpec, wants: Asked) -> naming.Nameless:
+def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
     """Return what must be known of a pod whose record cannot be read, for its GpuPod to speak for it."""
-    return naming.Nameless(starts(spec), fewest_cards(wants.own) if wants.own else naming.SURELY_ONE)
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or _answered(pod.metadata.annotations)
+    return naming.Nameless(
+        starts(pod.spec),
+        fewest_cards(wants.own) if wants.own else naming.SURELY_ONE,
+        None if ours else wants.plugged,
+    )
 
 
 # ---------------------------------------------------------------- what a pod may have been given
@@ -183,23 +193,36 @@ def _by_resources(pod: raw.Pod) -> requests.Request | None:
     return None if faults else found
 
 
-def _most(pod: raw.Pod) -> int:
+def _most(pod: raw.Pod, of: Callable[[raw.Container], int]) -> int:
     """Count the cards that a pod may have been given for its resources, for all that runs at one time."""
     running = most = 0
     for container, runs in resources.each_container(pod.spec):
-        own = _most_of(container)
+        own = of(container)
         most = max(most, running + own)
         running += own if runs else 0
     return max(most, running)
 
 
-def _most_of(container: raw.Container) -> int:
+def _plugged(pod: raw.Pod) -> Mapping[str, int]:
+    """Count the cards that a pod may have been given for each resource alone."""
+    asked_by = {name for one, _ in resources.each_container(pod.spec) for name in _served(one)}
+    return {name: _most(pod, functools.partial(_most_of, alone=name)) for name in sorted(asked_by)}
+
+
+def _served(container: raw.Container) -> dict[str, raw.Quantity]:
     amounts = resources.asked(container.resources)
-    served = {name: amount for name, amount in amounts.items() if aliases.served(name)}
+    return {name: amount for name, amount in amounts.items() if aliases.served(name)}
+
+
+def _most_of(container: raw.Container, *, alone: str = "") -> int:
+    """Count the cards for all resources of a container, or for one of them."""
+    served = _served(container)
+    if alone:
+        served = {name: amount for name, amount in served.items() if name == alone}
     if not served:
         return 0
-    alone = msgspec.structs.replace(container, resources=raw.ContainerResources(limits=served))
-    found = _by_resources(raw.Pod(wire.Meta(), raw.PodSpec(containers=(alone,))))
+    plain = msgspec.structs.replace(container, resources=raw.ContainerResources(limits=served))
+    found = _by_resources(raw.Pod(wire.Meta(), raw.PodSpec(containers=(plain,))))
     if found is None:
         return min(grammar.MOST_CARDS, sum(itertools.starmap(_pieces, served.items())))
     return most_cards(found)

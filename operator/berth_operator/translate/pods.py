@@ -126,7 +126,7 @@ def bound(pod: raw.Pod) -> Bound:
         found.fault,
         takes.teaches,
         # A record that can be read names at least one device.
-        holdings.nameless(pod.spec, takes.asked) if found.fault and not found.shares else None,
+        holdings.nameless(pod, takes.asked) if found.fault and not found.shares else None,
     )
 
 
