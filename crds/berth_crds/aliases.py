@@ -182,7 +182,6 @@ KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
 
 # ---------------------------------------------------------------- what says which, and how
 
-AVOID_PATTERN: Final = f"not {names.MODEL_PATTERN}"  # No key of a pod: a pattern that must not be found.
 GENIUS_PRIORITY: Final = "genius/priority"
 
 WISHES: Final = (
@@ -208,7 +207,7 @@ WISHES: Final = (
         note="JSON; becomes nvlink; neither Restricted nor ringBusBandwidth",
     ),
     Wish(HAMI, "nvidia.com/use-gputype", (names.MODEL_PATTERN,), "any part", note="parts of names"),
-    Wish(HAMI, "nvidia.com/nouse-gputype", (names.MODEL_PATTERN,), "no part", note="parts of names, negated"),
+    Wish(HAMI, "nvidia.com/nouse-gputype", (names.AVOID_MODEL_PATTERN,), "any part", note="parts of names"),
     Wish(HAMI, "nvidia.com/use-gpuuuid", (names.UUIDS,), "list of uuids"),
     Wish(HAMI, "nvidia.com/nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
     Wish(HAMI, "nvidia.com/numa-bind", (names.SCOPE,), "numa", note="true becomes numa"),

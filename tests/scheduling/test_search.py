@@ -225,6 +225,7 @@ CONDITIONS: dict[str, tuple[requests.Conditions, list[int] | None]] = {
     "a model": (requests.Conditions(models=frozenset({"t4"})), [1]),
     "any model but one": (requests.Conditions(avoid_models=frozenset({builders.MODEL})), [1]),
     "a pattern": (requests.Conditions(pattern="h.00"), [2]),
+    "any model but those of a pattern": (requests.Conditions(avoid_pattern="a1|t4"), [2]),
     "a pattern that cannot be read": (requests.Conditions(pattern="("), None),
     "a list of uuids": (requests.Conditions(uuids=frozenset({"GPU-n1-2", "GPU-gone"})), [2]),
     "any uuid but these": (requests.Conditions(avoid_uuids=frozenset({"GPU-n1-0", "GPU-n1-1"})), [2]),

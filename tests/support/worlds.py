@@ -243,6 +243,7 @@ CARD_CONDITIONS: Final = st.just(requests.ANY_CARD) | st.builds(
     requests.Conditions,
     models=st.sampled_from([frozenset(), frozenset({"t4", "h200"})]),
     avoid_models=st.sampled_from([frozenset(), frozenset({"t4"})]),
+    avoid_pattern=st.sampled_from(["", "t4$"]),
     uuids=st.sampled_from([frozenset(), frozenset(), frozenset({"GPU-n1-0", "GPU-n2-1"})]),
     avoid_uuids=st.sampled_from([frozenset(), frozenset({"GPU-n1-0"})]),
     memory_at_least=st.sampled_from([0, 40 * builders.GIB]),

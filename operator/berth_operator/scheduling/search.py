@@ -242,8 +242,9 @@ def matching_cards(
         return None
     table = picture.columns
     matching: columns.Mask = table.open[rows] if among is None else among
-    if asked.models or asked.avoid_models or asked.pattern:
-        good = _good_models(tuple(table.models.of), asked)
+    kinds = asked.of_models
+    if kinds != requests.ANY_MODEL:
+        good = _good_models(tuple(table.models.of), kinds)
         matching = matching & columns.gather(good, table.model[rows])
     if asked.memory_at_least:
         matching = matching & (table.total[rows] >= asked.memory_at_least)
@@ -252,8 +253,8 @@ def matching_cards(
     return matching
 
 
-@functools.lru_cache(maxsize=1024)
-def _good_models(names: tuple[str, ...], asked: requests.Conditions) -> columns.Mask:
+@functools.lru_cache(maxsize=256)
+def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> columns.Mask:
     """Tell which models will do; the last entry is for what is no card."""
     return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
 

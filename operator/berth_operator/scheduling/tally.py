@@ -28,7 +28,7 @@ Fitting = tuple[tuple[Reason, columns.Mask], ...]
 OF_CARDS: Final = tuple(reason for reason in columns.TROUBLES if reason is not None)
 # The conditions on each card, in the order in which the judgement of one card asks them.
 CONDITIONS: Final = (
-    (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models")),
+    (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models", "avoid_pattern")),
     (Reason.NOT_INCLUDED, ("uuids",)),
     (Reason.EXCLUDED, ("avoid_uuids",)),
     (Reason.TOO_SMALL, ("memory_at_least",)),

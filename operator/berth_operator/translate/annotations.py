@@ -17,8 +17,8 @@ from typing import Any, Final
 from berth_crds import aliases, names
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.scheduling.devices import requests
-from berth_operator.translate import converters, patterns, quantities, raw, refusals
+from berth_operator.scheduling.devices import patterns, requests
+from berth_operator.translate import converters, quantities, raw, refusals
 from berth_operator.translate.grammar import MOST_MEMORY, PARTS, Mode
 from berth_operator.translate.refusals import Refused
 
@@ -107,21 +107,12 @@ def _wishes(values: Mapping[str, Any], said: Mapping[str, Said]) -> Wishes:
     for key, value in values.items():
         reader = READERS[key]
         fields[reader.part][reader.field] = value
-    pattern = _both(values.get(names.MODEL_PATTERN, ""), values.get(aliases.AVOID_PATTERN, ""))
     return Wishes(
-        requests.Conditions(**fields[Part.CONDITIONS] | {"pattern": pattern}),
+        requests.Conditions(**fields[Part.CONDITIONS]),
         requests.Manner(**fields[Part.MANNER]),
         values.get(names.APPLY, {}),
         said,
     )
-
-
-def _both(pattern: str, avoided: str) -> str:
-    """Put what must be found and what must not into one pattern; case is ignored in any case."""
-    if not avoided:
-        return pattern
-    pattern, avoided = pattern.removeprefix("(?i)"), avoided.removeprefix("(?i)")
-    return f"^(?!.*(?:{avoided}))" + (f".*(?:{pattern})" if pattern else "")
 
 
 # ---------------------------------------------------------------- readers of single keys
@@ -248,8 +239,8 @@ class Reader:
 READERS: Final[Mapping[str, Reader]] = {
     names.MODEL: Reader(Part.CONDITIONS, "models", _models),
     names.MODEL_PATTERN: Reader(Part.CONDITIONS, "pattern", _pattern),
-    aliases.AVOID_PATTERN: Reader(Part.ELSEWHERE, "", _pattern),
     names.AVOID_MODEL: Reader(Part.CONDITIONS, "avoid_models", _models),
+    names.AVOID_MODEL_PATTERN: Reader(Part.CONDITIONS, "avoid_pattern", _pattern),
     names.UUIDS: Reader(Part.CONDITIONS, "uuids", _uuids),
     names.AVOID_UUIDS: Reader(Part.CONDITIONS, "avoid_uuids", _uuids),
     names.MEMORY_AT_LEAST: Reader(Part.CONDITIONS, "memory_at_least", _memory),

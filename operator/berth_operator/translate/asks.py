@@ -96,8 +96,8 @@ OTHER_TYPES: Final = (DeviceType.FPGA.value, DeviceType.RDMA.value)
 CONDITIONS: Final = (
     names.MODEL,
     names.MODEL_PATTERN,
-    aliases.AVOID_PATTERN,
     names.AVOID_MODEL,
+    names.AVOID_MODEL_PATTERN,
     names.UUIDS,
     names.AVOID_UUIDS,
     names.MEMORY_AT_LEAST,

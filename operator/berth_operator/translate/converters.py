@@ -34,15 +34,10 @@ def _list(row: aliases.Wish, _place: str, text: str) -> Pairs:
     return ((row.means[0], text),) if text.strip(" ,") else ()
 
 
-def _any_part(_row: aliases.Wish, _place: str, text: str) -> Pairs:
+def _any_part(row: aliases.Wish, _place: str, text: str) -> Pairs:
     """HAMi looks for parts of names, whatever the case: that is a search for one of them."""
     pattern = _one_of(text)
-    return ((names.MODEL_PATTERN, pattern),) if pattern else ()
-
-
-def _no_part(_row: aliases.Wish, _place: str, text: str) -> Pairs:
-    pattern = _one_of(text)
-    return ((aliases.AVOID_PATTERN, pattern),) if pattern else ()
+    return ((row.means[0], pattern),) if pattern else ()
 
 
 def _one_of(text: str) -> str:
@@ -216,7 +211,6 @@ CONVERTERS: Final[Mapping[str, Converter]] = {
     "as it is": _as_it_is,
     "list of uuids": _list,
     "any part": _any_part,
-    "no part": _no_part,
     "numa": _numa,
     "mode": _mode,
     "card policy": _card_policy,

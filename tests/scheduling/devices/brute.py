@@ -131,6 +131,9 @@ def may(request: requests.Request, card: facts.Card) -> bool:
         return False
     if asked.pattern and not re.search(asked.pattern, catalog.normal_model(card.model), re.IGNORECASE):
         return False
+    avoided = asked.avoid_pattern
+    if avoided and re.search(avoided, catalog.normal_model(card.model), re.IGNORECASE):
+        return False
     names = {card.uuid, *(one.uuid for one in card.instances)}
     if asked.uuids and not names & asked.uuids:
         return False

@@ -186,6 +186,7 @@ def conditions(draw: st.DrawFn) -> requests.Conditions:
         models=draw(st.sampled_from((nothing, frozenset({"t4"}), frozenset({"A30"})))),
         pattern=draw(st.sampled_from(("", "", "^a", "4$"))),
         avoid_models=draw(st.sampled_from((nothing, frozenset({"NVIDIA A30"})))),
+        avoid_pattern=draw(st.sampled_from(("", "", "^a", "4$"))),
         uuids=draw(uuids),
         avoid_uuids=draw(uuids),
         memory_at_least=draw(st.sampled_from((0, 0, 8))),

@@ -276,6 +276,8 @@ CONDITIONS = [
     ({"models": frozenset({"a100-sxm4-80gb"})}, 1, Reason.MODEL_MISMATCH),
     ({"pattern": "^a100"}, 1, Reason.MODEL_MISMATCH),
     ({"pattern": "("}, None, Reason.MODEL_MISMATCH),
+    ({"avoid_pattern": "t4$"}, 1, Reason.MODEL_MISMATCH),
+    ({"avoid_pattern": "("}, None, Reason.MODEL_MISMATCH),
     ({"avoid_models": frozenset({"T4"})}, 1, Reason.MODEL_MISMATCH),
     ({"uuids": frozenset({"GPU-1"})}, 1, Reason.NOT_INCLUDED),
     ({"avoid_uuids": frozenset({"GPU-0"})}, 1, Reason.EXCLUDED),

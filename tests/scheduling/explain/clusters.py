@@ -267,6 +267,7 @@ def which(dice: Dice) -> requests.Conditions:
         models=dice.mostly(frozenset(), frozenset({"t4"}), frozenset({"A30", "H100"})),
         pattern=dice.mostly("", "a30$", "4$", of=10),
         avoid_models=dice.mostly(frozenset(), frozenset({"A30"}), of=10),
+        avoid_pattern=dice.mostly("", "a30$", "^T", of=10),
         uuids=dice.mostly(frozenset(), *uuids, of=10),
         avoid_uuids=dice.mostly(frozenset(), *uuids, of=10),
         memory_at_least=dice.mostly(0, 12, 80, of=10),

@@ -85,6 +85,7 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
             (findings.Condition.MODELS, "", "the condition on models were dropped"),
             (findings.Condition.PATTERN, "", "the pattern for models were dropped"),
             (findings.Condition.AVOID_MODELS, "", "no model were avoided"),
+            (findings.Condition.AVOID_PATTERN, "", "the pattern for models to avoid were dropped"),
             (findings.Condition.UUIDS, "", "the list of wanted uuids were dropped"),
             (findings.Condition.AVOID_UUIDS, "", "no uuid were avoided"),
             (findings.Condition.MEMORY_AT_LEAST, "", "the condition on memory were dropped"),

@@ -156,6 +156,7 @@ _FIELDS = {
     findings.Condition.MODELS: ("conditions", "models", frozenset()),
     findings.Condition.PATTERN: ("conditions", "pattern", ""),
     findings.Condition.AVOID_MODELS: ("conditions", "avoid_models", frozenset()),
+    findings.Condition.AVOID_PATTERN: ("conditions", "avoid_pattern", ""),
     findings.Condition.UUIDS: ("conditions", "uuids", frozenset()),
     findings.Condition.AVOID_UUIDS: ("conditions", "avoid_uuids", frozenset()),
     findings.Condition.MEMORY_AT_LEAST: ("conditions", "memory_at_least", 0),

@@ -172,6 +172,7 @@ def test_detail(count: Count, text: str) -> None:
 
 CONDITIONS = {
     "a pattern": (scenes.cards(pattern="^A100"), "whose model matches ^A100"),
+    "a pattern to avoid": (scenes.cards(avoid_pattern="PCIe"), "whose model does not match PCIe"),
     "models to avoid": (scenes.cards(avoid_models=frozenset({"t4"})), "other than t4"),
     "both": (
         scenes.cards(avoid_models=frozenset({"t4"}), models=frozenset({"a", "b", "c", "d", "e"})),

@@ -1,7 +1,7 @@
 """What must hold for each single card: its model, its name, its memory.
 
 All conditions are asked of the same card. Models compare by what their spellings have in
-common, a pattern is searched for in the normal spelling, and case never matters. A list
+common, patterns are searched for in the normal spelling, and case never matters. A list
 of uuids pins: a card must be on it, or, where the card is cut into MIG instances, the
 instance may be listed instead. Other devices have neither model nor memory to speak of,
 so for them only uuids count, and a list pins them only if it names their type, as
@@ -9,22 +9,24 @@ so for them only uuids count, and a list pins them only if it names their type, 
 """
 
 import functools
-import re
 
 from berth_crds import catalog
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import facts, patterns, requests
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def model_meets(model: str, asked: requests.Conditions) -> bool:
-    """Tell whether cards of a model are wanted."""
+@functools.lru_cache(maxsize=512)
+def model_meets(model: str, asked: requests.OfModels) -> bool:
+    """Return whether cards of a model are wanted; a pattern that cannot be read leaves none."""
     key = catalog.model_key(model)
     if asked.models and key not in _keys(asked.models):
         return False
     if key in _keys(asked.avoid_models):
         return False
-    return not asked.pattern or _found(asked.pattern, catalog.normal_model(model))
+    name = catalog.normal_model(model)
+    if asked.pattern and not patterns.found(asked.pattern, name):
+        return False
+    return not asked.avoid_pattern or patterns.found(asked.avoid_pattern, name) is False
 
 
 @functools.lru_cache(maxsize=256)
@@ -32,23 +34,10 @@ def _keys(models: frozenset[str]) -> frozenset[str]:
     return frozenset(map(catalog.model_key, models))
 
 
-def _found(pattern: str, model: str) -> bool:
-    compiled = _compiled(pattern)
-    return compiled is not None and compiled.search(model) is not None
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """Read a pattern; one that cannot be read matches nothing, for it may have meant to exclude a card."""
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error:
-        return None
-
-
 def unmet(card: facts.Card, asked: requests.Conditions) -> Reason | None:
     """Say which condition a card does not meet, if any."""
-    if not model_meets(card.model, asked):
+    kinds = asked.of_models
+    if kinds != requests.ANY_MODEL and not model_meets(card.model, kinds):
         return Reason.MODEL_MISMATCH
     if asked.uuids and not _listed(card, asked.uuids):
         return Reason.NOT_INCLUDED

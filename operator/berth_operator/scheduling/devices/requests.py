@@ -8,7 +8,7 @@ bytes *of each card*; what was asked for several cards together is divided alrea
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope, Strategy
 
@@ -105,6 +105,18 @@ class ContainerRequest:
     runs: bool = True
 
 
+class OfModels(NamedTuple):
+    """Which models will do: one of these, found by a pattern, none of those, not found by another."""
+
+    models: frozenset[str] = frozenset()
+    pattern: str = ""
+    avoid_models: frozenset[str] = frozenset()
+    avoid_pattern: str = ""
+
+
+ANY_MODEL: Final = OfModels()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conditions:
     """What must hold for each single card, all of it on the same card."""
@@ -115,6 +127,12 @@ class Conditions:
     uuids: frozenset[str] = frozenset()
     avoid_uuids: frozenset[str] = frozenset()
     memory_at_least: int = 0
+    avoid_pattern: str = ""
+
+    @property
+    def of_models(self) -> "OfModels":
+        """What is said of models alone, which is all that may be asked of a name."""
+        return OfModels(self.models, self.pattern, self.avoid_models, self.avoid_pattern)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ DROPPED: Final[Mapping[Condition, str]] = {
     Condition.MODELS: "the condition on models were dropped",
     Condition.PATTERN: "the pattern for models were dropped",
     Condition.AVOID_MODELS: "no model were avoided",
+    Condition.AVOID_PATTERN: "the pattern for models to avoid were dropped",
     Condition.UUIDS: "the list of wanted uuids were dropped",
     Condition.AVOID_UUIDS: "no uuid were avoided",
     Condition.MEMORY_AT_LEAST: "the condition on memory were dropped",

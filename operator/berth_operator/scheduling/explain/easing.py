@@ -21,6 +21,7 @@ OF_CARDS: Final = (
     (Condition.MODELS, "models"),
     (Condition.PATTERN, "pattern"),
     (Condition.AVOID_MODELS, "avoid_models"),
+    (Condition.AVOID_PATTERN, "avoid_pattern"),
     (Condition.UUIDS, "uuids"),
     (Condition.AVOID_UUIDS, "avoid_uuids"),
     (Condition.MEMORY_AT_LEAST, "memory_at_least"),

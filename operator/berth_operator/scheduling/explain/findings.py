@@ -99,6 +99,7 @@ class Condition(enum.StrEnum):
     MODELS = "models"
     PATTERN = "pattern"
     AVOID_MODELS = "avoid-models"
+    AVOID_PATTERN = "avoid-pattern"
     UUIDS = "uuids"
     AVOID_UUIDS = "avoid-uuids"
     MEMORY_AT_LEAST = "memory-at-least"
@@ -221,7 +222,15 @@ WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
 WISH_SIZE: Final = (
     0.5  # The size of giving up a wish: which devices rather than others, or how near each other.
 )
-WISHES: Final = frozenset({Condition.SCOPE, Condition.JOINT, Condition.AVOID_MODELS, Condition.AVOID_UUIDS})
+WISHES: Final = frozenset(
+    {
+        Condition.SCOPE,
+        Condition.JOINT,
+        Condition.AVOID_MODELS,
+        Condition.AVOID_PATTERN,
+        Condition.AVOID_UUIDS,
+    }
+)
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:

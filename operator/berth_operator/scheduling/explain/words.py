@@ -136,6 +136,8 @@ def models(candidate: backlog.Candidate) -> str:
         parts.append(f"other than {listed(sorted(asked.avoid_models), 'or')}")
     if asked.pattern:
         parts.append(f"whose model matches {short(asked.pattern)}")
+    if asked.avoid_pattern:
+        parts.append(f"whose model does not match {short(asked.avoid_pattern)}")
     return " and ".join(parts) or "of the wanted model"
 
 
