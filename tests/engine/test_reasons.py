@@ -225,4 +225,4 @@ def test_a_look_has_an_end() -> None:
     message = found.sentence(candidate, answer)
 
     assert message.startswith(f"0/{count} nodes fit: ")
-    assert "were not looked at to the end" in message
+    assert "were not fully evaluated: search budget" in message

@@ -239,6 +239,10 @@ def test_what_nobody_has_heard_of_is_refused(ask: requests.Ask, *, known: bool) 
     assert (pictures.told(picture), picture.columns.profiles.of, picture.columns.types.of) == before
 
 
+# Two of them fit on a card, and yet sums would let twenty onto eight cards.
+TWO_FIFTHS = requests.Gpus(1, core=40, memory=builders.GIB)
+
+
 def crowd(count: int) -> requests.Request:
     """Ask for shares of many sizes that nearly fill eight cards: hard to pack."""
     asks = [
@@ -281,7 +285,7 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     picture = builders.picture(*builders.nodes(30, cards=8))
     places = search.Search(picture)
     queue = backlog.Backlog()
-    queue.push(dataclasses.replace(builders.candidate(), request=crowd(30)))
+    queue.push(dataclasses.replace(builders.candidate(), request=builders.request(*[TWO_FIFTHS] * 17)))
 
     with mock.patch.object(search, "STEPS_A_NODE", 20), mock.patch.object(cycle, "STEPS_A_ROUND", 100):
         (first,) = cycle.decide(places, queue, 0.0, USUAL)

@@ -24,6 +24,11 @@ LONGEST_SECONDS: Final = 0.01
 AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
 LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried again later.
+# Nothing else happens in this process during a round, so one has an end, however hard its pods are: it
+# decides for the first part, and looks closely at why pods wait for the rest. What is left comes next time.
+DECIDE_SECONDS: Final = 0.03
+SEARCH_SECONDS: Final = 0.02  # Of these, for one pod.
+ROUND_SECONDS: Final = 0.05
 TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
 
@@ -67,7 +72,7 @@ class Loop:
         self._unanswered = 0
         self._room = asyncio.Event()
         self._notes = notes or records.unread()
-        self.reasons = reasons.Reasons(book, teller.shown)
+        self.reasons = reasons.Reasons(book, teller.shown, clock=clock)
 
     async def run(self) -> None:
         """Decide for ever."""
@@ -82,7 +87,8 @@ class Loop:
         book, started = self._book, self._clock()
         made: list[records.Made] = []
         version = book.picture.columns.version
-        for answer in cycle.each(book.places, book.waiting, started, book.rules):
+        time = cycle.Time(self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS)
+        for answer in cycle.each(book.places, book.waiting, started, book.rules, time=time):
             made.append(records.Made(answer, version))
             if isinstance(answer, decisions.Bind):
                 candidate = book.assume(answer)
@@ -92,7 +98,7 @@ class Loop:
                     break  # Refusals cost the server nothing, binds do.
         self._notes.round_made(book, made, started=started, ended=self._clock())
         # All binds are assumed before anything is said: words describe what is left after them.
-        self.reasons.new_round()
+        self.reasons.new_round(until=started + ROUND_SECONDS)
         for one in made:
             self._say(one.answer)
         for candidate, message in self.reasons.later(self._clock()):
@@ -171,7 +177,8 @@ class Loop:
     ) -> None:
         candidate = self._book.waiting.get(answer.uid)
         if candidate is not None:
-            self._book.waiting.put_off(answer.uid, now=self._clock(), wants=wants)
+            demoted = isinstance(answer, decisions.Wait) and answer.cut_short
+            self._book.waiting.put_off(answer.uid, now=self._clock(), wants=wants, demoted=demoted)
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
             self._teller.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
 

@@ -1,7 +1,8 @@
 """What is said of a pod that waits: one sentence, worked out closely where there is time.
 
 The counts of a failing decision are cheap and always there; looking closely at nodes and
-trying what would help takes milliseconds, so a round has time for a few looks only. Pods
+trying what would help takes milliseconds, so a round has time for a few looks only: for
+so many, and not for longer than is left of its time after deciding. Pods
 that ask the same share one. A look is good until the inventory changes, because the
 sentence names nodes and figures. Whoever finds no time left keeps what the pod shows, if
 the counts do not contradict it, else gets the counts in words; `later` makes up for the
@@ -9,16 +10,19 @@ looks that were left out, and for those that have become old, without any decisi
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import ledger
+from berth_operator.engine import ledger, ports
 from berth_operator.scheduling import backlog, decisions, explain
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 
 CLOSE_LOOKS: Final = 2  # A round; each may take some milliseconds.
-LOOK_STEPS: Final = 1_200  # So that no look takes more than about 50 ms, however many nodes there are.
+LOOK_STEPS: Final = 600  # However many nodes there are, and where nobody has a clock.
+LOOK_SECONDS: Final = 0.03  # Of one look.
+LEAST_SECONDS: Final = 0.01  # With less than that left of a round, none is begun.
 LATER_SECONDS: Final = 1.0  # Between the rounds that make up for looks.
 NEVER: Final = -1
 
@@ -53,18 +57,26 @@ def _nothing(_uid: str) -> str:
 class Reasons:
     """Finds the words, and remembers them while nothing changes; `shown` tells what a pod shows, by uid."""
 
-    def __init__(self, book: ledger.Ledger, shown: Callable[[str], str] = _nothing) -> None:
+    def __init__(
+        self,
+        book: ledger.Ledger,
+        shown: Callable[[str], str] = _nothing,
+        *,
+        clock: ports.Clock | None = None,
+    ) -> None:
         self._book = book
         self._shown = shown
+        self._clock = clock
+        self._until = math.inf
         self._said: dict[str, Said] = {}
         self._failed: dict[str, str] = {}  # Why the bind of a pod that has a place does not come about.
         self._matters: dict[Asks, Matter] = {}
         self._looks = CLOSE_LOOKS
         self._next = 0.0
 
-    def new_round(self) -> None:
-        """Allow some close looks again, and forget the pods that wait no more."""
-        self._looks = CLOSE_LOOKS
+    def new_round(self, *, until: float = math.inf) -> None:
+        """Allow some close looks again, until this moment, and forget the pods that wait no more."""
+        self._looks, self._until = CLOSE_LOOKS, until
         if len(self._said) + len(self._failed) > 2 * len(self._book.waiting) + 64:
             self._forget()
 
@@ -94,7 +106,7 @@ class Reasons:
         matter = self._matters.setdefault((candidate.request, candidate.demand), Matter(candidate))
         if matter.counts != answer.counts:
             matter.counts, matter.version = answer.counts, NEVER
-        if not self._good(matter) and self._looks:
+        if not self._good(matter) and self._may_look:
             self._look(matter)
         message = matter.message if self._good(matter) else self._kept(candidate, matter)
         self._said[candidate.uid] = Said(matter, message)
@@ -114,7 +126,9 @@ class Reasons:
             return []
         self._next = now + LATER_SECONDS
         self._forget()
-        for matter in sorted(self._overdue(), key=lambda one: one.version)[: self._looks]:
+        for matter in sorted(self._overdue(), key=lambda one: one.version):
+            if not self._may_look:
+                break
             if self._look(matter).fits:
                 matter.message = ""  # Its turn is coming, and then it has a place or another reason.
         return [self._renewed(uid) for uid in self._said if self._behind(uid)]
@@ -151,10 +165,24 @@ class Reasons:
     def _look(self, matter: Matter) -> explain.Explanation:
         """Look closely, whatever was known before."""
         self._looks -= 1
-        effort = allocator.Effort(LOOK_STEPS)
+        effort = allocator.Effort(LOOK_STEPS, self._expired())
         told = explain.explain(self._book.places, matter.candidate, rules=self._book.rules, effort=effort)
         matter.version, matter.message = self._version, explain.sentence(told, matter.candidate)
         return told
+
+    @property
+    def _may_look(self) -> bool:
+        """Whether the round has time for another look."""
+        in_time = self._clock is None or self._clock() + LEAST_SECONDS <= self._until
+        return self._looks > 0 and in_time
+
+    def _expired(self) -> Callable[[], bool] | None:
+        """Return what tells when a look that begins now is over."""
+        clock = self._clock
+        if clock is None:
+            return None
+        ends = min(self._until, clock() + LOOK_SECONDS)
+        return lambda: clock() >= ends
 
     def _kept(self, candidate: backlog.Candidate, matter: Matter) -> str:
         """Keep what a pod shows while the counts say the same: it may well be right, and its look comes."""

@@ -19,6 +19,8 @@ from berth_operator.engine import ledger, ports
 from berth_operator.scheduling import backlog, decisions, lessons
 
 MOST_KEPT: Final = 1000
+MOST_THINGS: Final = 1 << 16  # That the kept requests name, together.
+MOST_DIGESTS: Final = 128
 DIGITS: Final = 12
 
 
@@ -47,7 +49,7 @@ class Decided:
         return {"inventory": self.version, "lesson": digest(self.lesson), "request": digest(asked)}
 
 
-@functools.lru_cache(maxsize=MOST_KEPT)
+@functools.lru_cache(maxsize=MOST_DIGESTS)
 def digest(value: Hashable) -> str:
     """Give a short name to a frozen value; equal values have the same, in every process."""
     return hashlib.sha256(repr(_plain(value)).encode()).hexdigest()[:DIGITS]
@@ -71,7 +73,8 @@ class Records:
     def __init__(self, counts: metrics.Scheduling, *, wall: Callable[[], dt.datetime]) -> None:
         self._counts = counts
         self._wall = wall
-        self.decisions: collections.deque[Decided] = collections.deque(maxlen=MOST_KEPT)
+        self.decisions: collections.deque[Decided] = collections.deque()
+        self._things = 0
 
     def round_made(self, book: ledger.Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
         """Take note of a round once its binds are assumed, and before anybody is put off."""
@@ -82,8 +85,15 @@ class Records:
         for one in made:
             if (asked := book.asked(one.answer.uid)) is not None:
                 candidate, attempts = asked
-                self.decisions.append(Decided(moment, candidate, one.answer, one.version, lesson))
+                self._keep(Decided(moment, candidate, one.answer, one.version, lesson))
                 self._count(book, one.answer, attempts, ended)
+
+    def _keep(self, one: Decided) -> None:
+        """Keep a decision, and the last ones before it: fewer of them where pods ask for very much."""
+        self.decisions.append(one)
+        self._things += _size(one.candidate)
+        while len(self.decisions) > MOST_KEPT or (self._things > MOST_THINGS and len(self.decisions) > 1):
+            self._things -= _size(self.decisions.popleft().candidate)
 
     def _count(self, book: ledger.Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
         since = book.since(answer.uid)
@@ -112,6 +122,10 @@ class Records:
     def failed(self) -> None:
         """Take note of a bind that came to no end, which is a bug of ours."""
         self._counts.ended(metrics.Result.ERROR)
+
+
+def _size(candidate: backlog.Candidate) -> int:
+    return candidate.request.size + candidate.demand.size
 
 
 def unread() -> Records:

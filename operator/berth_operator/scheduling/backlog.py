@@ -1,6 +1,7 @@
 """Who waits, in which order, and for what.
 
-Pods are taken by priority, then by the moment of their creation, then by name. A pod
+Pods are taken by priority, then by the moment of their creation, then by name; those that
+were put off as demoted, because they hold everybody up, come after all others. A pod
 that did not fit waits for a change that could help it. Of those that one could help, the
 first of each kind are tried at once, one more for each of the kind that was placed, and
 the others after a pause that grows with each attempt: so a crowd of hopeless pods costs
@@ -21,6 +22,7 @@ from berth_operator.scheduling.nodes import facts
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 10.0
+LONGEST_DEMOTED_SECONDS: Final = 60.0
 # So many of the pods that a change may help are tried at once, the first in order, of each kind and of
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
 TRIED_OF_A_KIND: Final = 16
@@ -29,7 +31,8 @@ SPARE_PLACES: Final = 1024
 
 
 Order = tuple[int, str, str, str]
-P = TypeVar("P", Order, float)
+Turn = tuple[bool, Order]  # The demoted come last.
+P = TypeVar("P", Turn, float)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Entry:
     attempts: int = 0
     not_before: float = 0.0
     wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
+    demoted: bool = False  # Until it is placed or edited.
     order: Order = dataclasses.field(init=False)
     kind: int = 0  # Pods that ask the same are of one kind; worked out when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
@@ -81,6 +85,11 @@ class Entry:
     def __post_init__(self) -> None:
         """Work the sort key out once."""
         self.order = self.candidate.order
+
+    @property
+    def turn(self) -> Turn:
+        """Sort key among all that are to be tried: the first comes first."""
+        return self.demoted, self.order
 
     def standing(self, now: float) -> Standing:
         """Tell what keeps the pod from being tried."""
@@ -100,11 +109,11 @@ class Backlog:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._line: list[tuple[Order, int, str]] = []
+        self._line: list[tuple[Turn, int, str]] = []
         self._pausing: list[tuple[float, int, str]] = []
         self._wanting: dict[decisions.Help, dict[str, Entry]] = {change: {} for change in decisions.Help}
         self._woken: dict[str, Entry] = {}
-        self._behind: dict[int, list[tuple[Order, int, str]]] = {}  # The woken that pause, by kind.
+        self._behind: dict[int, list[tuple[Turn, int, str]]] = {}  # The woken that pause, by kind.
         self._tickets = 0
 
     def __len__(self) -> int:
@@ -168,12 +177,18 @@ class Backlog:
             self._follow(entry.kind)
         return self.remove(uid)
 
-    def put_off(self, uid: str, *, now: float, wants: frozenset[decisions.Help] | None) -> None:
-        """Let a pod wait: for one of these changes (for none: for ever), or with None for the pause alone."""
+    def put_off(
+        self, uid: str, *, now: float, wants: frozenset[decisions.Help] | None, demoted: bool = False
+    ) -> None:
+        """Let a pod wait: for one of these changes (for none: for ever), or with None for the pause alone.
+
+        One that is demoted comes after all others, and pauses for longer, until it is placed or edited.
+        """
         entry = self._entries.get(uid)
         if entry is not None:
             self._leave(entry)
-            entry.not_before = now + pause(entry.attempts)
+            entry.demoted |= demoted
+            entry.not_before = now + pause(entry.attempts, demoted=entry.demoted)
             entry.attempts += 1
             entry.wants = wants
             entry.kind = entry.kind or hash((entry.candidate.request, entry.candidate.demand))
@@ -211,7 +226,7 @@ class Backlog:
             _, ticket, uid = heapq.heappop(self._pausing)
             if (entry := self._holder(uid, ticket)) is not None:
                 self._stand_in_line(entry)
-        turn: list[tuple[tuple[Order, int, str], Entry]] = []
+        turn: list[tuple[tuple[Turn, int, str], Entry]] = []
         while self._line and (limit is None or len(turn) < limit):
             _, ticket, uid = place = heapq.heappop(self._line)
             if (entry := self._holder(uid, ticket)) is not None:
@@ -231,7 +246,7 @@ class Backlog:
         if self._woken:
             tried: collections.Counter[int] = collections.Counter()
             room = TRIED_AT_ONCE
-            for entry in sorted(self._woken.values(), key=lambda one: one.order):
+            for entry in sorted(self._woken.values(), key=lambda one: one.turn):
                 if tried[entry.kind] < TRIED_OF_A_KIND and room:
                     tried[entry.kind] += 1
                     room -= 1
@@ -239,7 +254,7 @@ class Backlog:
                     self._stand_in_line(entry)
                 else:
                     self._pause(entry)
-                    place = entry.order, entry.ticket, entry.candidate.uid
+                    place = entry.turn, entry.ticket, entry.candidate.uid
                     heapq.heappush(self._behind.setdefault(entry.kind, []), place)
             self._woken.clear()
             for kind in [kind for kind, queue in self._behind.items() if self._first(queue) is None]:
@@ -260,7 +275,7 @@ class Backlog:
             # Who only watches takes nobody out of the line, and void tickets would pile up in it.
             self._line = [place for place in self._line if self._holder(place[2], place[1]) is not None]
             heapq.heapify(self._line)
-        heapq.heappush(self._line, (entry.order, self._ticket(entry), entry.candidate.uid))
+        heapq.heappush(self._line, (entry.turn, self._ticket(entry), entry.candidate.uid))
 
     def _pause(self, entry: Entry) -> None:
         heapq.heappush(self._pausing, (entry.not_before, self._ticket(entry), entry.candidate.uid))
@@ -291,6 +306,7 @@ class Backlog:
             self._wanting[change].pop(entry.candidate.uid, None)
 
 
-def pause(attempts: int) -> float:
+def pause(attempts: int, *, demoted: bool = False) -> float:
     """Say how long to wait after so many attempts."""
-    return float(min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(attempts, 20)))
+    longest = LONGEST_DEMOTED_SECONDS if demoted else LONGEST_PAUSE_SECONDS
+    return float(min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempts, 20)))

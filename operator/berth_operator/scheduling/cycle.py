@@ -6,16 +6,42 @@ because it sends every bind. `decide` tries it out: what it charges meanwhile is
 back before it returns.
 """
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally
 from berth_operator.scheduling.devices import allocator
 
-# Of the search on single nodes, by all pods of a round together: a fraction of a second.
+# Of the search on single nodes, by all pods of a round together and by each: a fraction of a second.
 STEPS_A_ROUND: Final = 5_000
+STEPS_A_POD: Final = 2_000
 # What was said to the last pod of a kind: it holds for the next one until something is placed.
-Said = dict[search.Question, tuple[decisions.Count, ...]]
+Said = dict[search.Question, decisions.Wait]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Time:
+    """How long a round may decide: `ends` by the clock, and `search` are the seconds of one pod's search."""
+
+    clock: Callable[[], float]
+    ends: float
+    search: float
+
+    @property
+    def over(self) -> bool:
+        """Whether no further pod is decided for."""
+        return self.clock() >= self.ends
+
+    @property
+    def short(self) -> bool:
+        """Whether a search would not get all the time that is its due."""
+        return self.clock() + self.search > self.ends
+
+    def expired(self) -> Callable[[], bool]:
+        """Return what tells when a search that begins now is over."""
+        ends = self.clock() + self.search
+        return lambda: self.clock() >= ends
 
 
 def each(
@@ -25,21 +51,30 @@ def each(
     rules: policy.Policy,
     *,
     limit: int = 256,
+    time: Time | None = None,
 ) -> Iterator[decisions.Decision]:
     """Decide for the pods whose turn it is, at most `limit` of them, one after another.
 
     1. Take the ready pods in order.  2. Refuse what cannot be served.
     3. Find a place, or say why there is none.  4. Go on when the place is charged.
+    A search is not begun with less than each has a right to, and none is kept from it for ever: the next
+    round begins with it, if it still comes first. Where the time is over, so is the round.
     """
     said: Said = {}
-    effort = allocator.Effort(STEPS_A_ROUND)
+    left, searched = STEPS_A_ROUND, False
     for candidate in waiting.ready(now, limit):
-        if effort.spent and not candidate.request.need.simple:
-            continue  # The next round begins with it, if it still comes first.
+        effort = allocator.Effort(min(STEPS_A_POD, left), time.expired() if time is not None else None)
+        if not candidate.request.need.simple:
+            if searched and (left < STEPS_A_POD or (time is not None and time.short)):
+                continue
+            searched = True
         answer = answer_for(places, candidate, rules, said, effort)
+        left -= min(STEPS_A_POD, left) - effort.left
         if isinstance(answer, decisions.Bind):
             said.clear()
         yield answer
+        if time is not None and time.over:
+            return
 
 
 def decide(
@@ -81,8 +116,9 @@ def answer_for(
         placement = places.place(candidate.request, candidate.demand, rules=rules, effort=effort)
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
-        said[question] = tally.tally(places.picture, question, places.closer(question, rules))
-    return decisions.Wait(candidate.uid, said[question], decisions.wants(said[question]))
+        counts = tally.tally(places.picture, question, places.closer(question, rules))
+        said[question] = decisions.Wait(candidate.uid, counts, decisions.wants(counts), effort.spent)
+    return dataclasses.replace(said[question], uid=candidate.uid)
 
 
 def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:

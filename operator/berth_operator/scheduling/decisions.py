@@ -128,11 +128,15 @@ class Bind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """The pod does not fit now: how many nodes said no for which reason, and which changes could help."""
+    """The pod does not fit now: how many nodes said no for which reason, and which changes could help.
+
+    `cut_short` tells that it has used up all the search that one pod may have.
+    """
 
     uid: str
     counts: tuple[Count, ...]
     wants: frozenset[Help] | None  # None: it may be tried again after a pause.
+    cut_short: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,9 +16,12 @@ from berth_crds import catalog
 from berth_operator.scheduling import claims, columns, counting, lessons, rows, withholding, workload
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.nodes import facts, labels
 
-MOST_PLACES: Final = 1024  # Different wheres remembered at once.
+MOST_PLACES: Final = 1024  # Different wheres remembered at once, and how much of memory they may take.
+MOST_PLACES_BYTES: Final = 32 << 20
+MOST_NAMED: Final = 64  # Different lists of uuids.
+BYTES_A_THING: Final = 128  # Of what pods name.
 
 
 class Inventory:
@@ -38,6 +41,9 @@ class Inventory:
         self._supply: lessons.Supply | None = None
         self._learned = (-1, -1), lessons.Lesson()
         self._places: dict[facts.Where, rows.Places] = {}
+        self._places_bytes = 0
+        self._labels: labels.Labels | None = None
+        self._named: dict[frozenset[str], columns.Mask] = {}
         self._holders: dict[str, int] = {}
         self._vacant: list[int] = []
 
@@ -111,9 +117,25 @@ class Inventory:
         """Tell which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         found = self._places.get(where)
         if found is None:
-            if len(self._places) >= MOST_PLACES:
-                self._places.clear()
-            found = self._places[where] = rows.judge_places(self.rows, where)
+            if len(self._places) >= MOST_PLACES or self._places_bytes > MOST_PLACES_BYTES:
+                self._forget_places()
+            if self._labels is None:
+                self._labels = labels.Labels([row.node if row else None for row in self.rows])
+            found = self._places[where] = rows.judge_places(self.rows, where, self._labels)
+            self._places_bytes += found.code.nbytes + BYTES_A_THING * where.size
+        return found
+
+    def named(self, uuids: frozenset[str]) -> columns.Mask:
+        """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
+        found = self._named.get(uuids)
+        if found is None:
+            if len(self._named) >= MOST_NAMED:
+                self._named.clear()
+            found = self._named[uuids] = np.zeros(self.columns.model.shape, dtype=np.bool_, order="F")
+            for at, row in enumerate(self.rows):
+                for slot, card in enumerate(row.device.cards if row and row.device else ()):
+                    if card.uuid in uuids:
+                        found[at, slot] = True
         return found
 
     # ------------------------------------------------------------ changing: nodes and devices
@@ -125,7 +147,7 @@ class Inventory:
         self._give(row, node.allocatable)
         table.known[row.at] = True
         if row.node is None or _place(row.node) != _place(node):
-            self._places.clear()
+            self._forget_places()
             self.layout += 1
         if row.node is None or row.node.allocatable != node.allocatable:
             self._resupplied()
@@ -141,7 +163,7 @@ class Inventory:
         self.columns.known[row.at] = False
         self._give(row, ())
         self.columns.touch(row.at)
-        self._places.clear()
+        self._forget_places()
         self.layout += 1
         self._resupplied()
         self._vacate_if_idle(row)
@@ -170,6 +192,7 @@ class Inventory:
             self._install(row, device)
 
     def _install(self, row: rows.Row, device: devices.Device) -> None:
+        self._named.clear()
         table = self.columns
         table.reserve_slots(len(device.cards))
         table.clear_cards(row.at)
@@ -189,6 +212,7 @@ class Inventory:
             return set()
         row.published = row.owned = row.device = None
         row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
+        self._named.clear()
         affected = self.claims.withdraw(node)
         for name in affected:
             self._settle(self._at(name))
@@ -282,7 +306,13 @@ class Inventory:
     def _moved(self) -> None:
         self.layout += 1
         self._rank = self._order = None
+        self._forget_places()
+        self._named.clear()
+
+    def _forget_places(self) -> None:
         self._places.clear()
+        self._places_bytes = 0
+        self._labels = None
 
     def _resupplied(self) -> None:
         self.supplies += 1

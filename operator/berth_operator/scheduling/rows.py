@@ -14,6 +14,7 @@ from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import views
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
+from berth_operator.scheduling.nodes import labels as labels_
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,13 +70,17 @@ class Places:
     reasons: tuple[tuple[Reason, str], ...]
 
 
-def judge_places(rows: list[Row | None], where: facts.Where) -> Places:
-    """Ask all nodes."""
+def judge_places(rows: list[Row | None], where: facts.Where, labels: labels_.Labels) -> Places:
+    """Ask all nodes, whose labels are these."""
     seen = columns.Names("")
     reasons: list[tuple[Reason, str]] = []
     code = np.zeros(len(rows), dtype=np.int64)
+    matching = labels.matching(where).tolist()
+    covered = taints.Covered(where.tolerations)
     for at, row in enumerate(rows):
-        reason = refused_place(row.node, where) if row and row.node else (Reason.NO_NODES, "")
+        reason: tuple[Reason, str] | None = Reason.NO_NODES, ""
+        if row is not None and row.node is not None:
+            reason = _refused(row.node, covered, matches=matching[at])
         if reason is not None:
             code[at] = seen.add(f"{reason[0]} {reason[1]}")
             if code[at] > len(reasons):
@@ -85,9 +90,13 @@ def judge_places(rows: list[Row | None], where: facts.Where) -> Places:
 
 def refused_place(node: facts.Node, where: facts.Where) -> tuple[Reason, str] | None:
     """Say why a node's labels, name or taints do not suit a pod, if so."""
-    if not taints.may_schedule(node, where.tolerations):
+    return _refused(node, taints.Covered(where.tolerations), matches=affinity.matches(where, node))
+
+
+def _refused(node: facts.Node, covered: taints.Covered, *, matches: bool) -> tuple[Reason, str] | None:
+    if node.unschedulable and not covered.cordoned:
         return Reason.UNSCHEDULABLE, ""
-    taint = taints.untolerated(node, where.tolerations)
+    taint = covered.untolerated(node)
     if taint is not None:
         return Reason.TAINTED, taint.key
-    return None if affinity.matches(where, node) else (Reason.SELECTOR_MISMATCH, "")
+    return None if matches else (Reason.SELECTOR_MISMATCH, "")

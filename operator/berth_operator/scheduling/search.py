@@ -15,15 +15,18 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, decisions, inventory, policy, strategies
+from berth_operator.scheduling import columns, decisions, inventory, lessons, policy, strategies
 from berth_operator.scheduling.devices import allocator, conditions, requests, scopes, views
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.strategies import looks
 
-# Most pods need no search on a node. For the others its steps are counted, some ten thousand a second.
-STEPS_A_NODE: Final = 1_000
+# Most pods need no search on a node. For the others its steps are counted, some twenty thousand a second.
+STEPS_A_NODE: Final = 400
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
+BYTES_A_THING: Final = 128  # Of what pods name.
+BYTES_A_NODE: Final = 16  # Of a score and a slot.
+BYTES_A_REASON: Final = 160  # Of what a closer look showed of a node.
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
 
@@ -39,6 +42,7 @@ class Question:
     manner: requests.Manner
     demand: facts.Demand
     request: requests.Request | None
+    size: int = dataclasses.field(default=0, compare=False)  # How many things it names.
 
     @functools.cached_property
     def _hash(self) -> int:
@@ -52,7 +56,8 @@ class Question:
 def ask(request: requests.Request, demand: facts.Demand) -> Question:
     """Make the question that a pod puts to all nodes."""
     need = request.need
-    return Question(need, request.conditions, request.manner, demand, None if need.simple else request)
+    whole = None if need.simple else request
+    return Question(need, request.conditions, request.manner, demand, whole, request.size + demand.size)
 
 
 @dataclasses.dataclass(slots=True)
@@ -67,12 +72,16 @@ class Answer:
     closer: dict[int, tuple[decisions.Reason, str]] = dataclasses.field(default_factory=dict)
 
 
+Key = tuple[Question, policy.Policy, lessons.Lesson]
+
+
 class Search:
     """Finds places in one inventory, and remembers what it worked out."""
 
     def __init__(self, picture: inventory.Inventory) -> None:
         self.picture = picture
-        self._answers: collections.OrderedDict[tuple[object, ...], Answer] = collections.OrderedDict()
+        self._answers: collections.OrderedDict[Key, Answer] = collections.OrderedDict()
+        self._bytes = 0  # About what all answers take.
 
     def place(
         self,
@@ -100,7 +109,9 @@ class Search:
     ) -> decisions.Placement | None:
         question = ask(request, demand)
         answer = self._answer(question, rules)
+        asked = 0
         while len(answer.score) and (question.need.simple or not effort.spent):
+            asked += 1
             best = int(answer.score.argmax())
             if answer.score[best] == IMPOSSIBLE:
                 return None
@@ -109,11 +120,14 @@ class Search:
             grants = _ask_node(row.view(), request, first, effort)
             if not isinstance(grants, allocator.Shortfall):
                 return decisions.Placement(row.name, grants)
-            if effort.spent and not question.need.simple:
-                return None  # Others left it fewer steps than a node is given: its no means nothing.
+            if effort.spent and not question.need.simple and not (asked == 1 and effort.late):
+                # Others left it less than a node is given, so its no means nothing. A node that takes all
+                # the time there is for a pod is given up, or no other would ever be asked.
+                return None
             # Only a closer look could tell; it holds until the node changes.
             answer.score[best] = IMPOSSIBLE
             answer.closer[row.at] = grants.reason, grants.detail
+            self._bytes += BYTES_A_REASON
         return None
 
     def closer(self, question: Question, rules: policy.Policy) -> dict[int, tuple[decisions.Reason, str]]:
@@ -135,15 +149,25 @@ class Search:
         if answer is not None and answer.layout == picture.layout:
             changed = picture.columns.changed_since(answer.version)
         if answer is None or changed is None or len(changed) > picture.size // 2:
+            self._forget(key)
             answer = self._answers[key] = self._whole(question, rules)
-            most = min(MOST_REMEMBERED, REMEMBERED_BYTES // (16 * picture.size + 1))
-            while len(self._answers) > max(most, 1):
-                self._answers.popitem(last=False)
+            self._bytes += _bytes(question, answer)
+            while len(self._answers) > 1 and self._crowded:
+                self._forget(next(iter(self._answers)))
         elif changed:
             rows = np.array(sorted(set(changed)), dtype=np.int64)
             self._fill(answer, rows, question, rules)
         self._answers.move_to_end(key)
         return answer
+
+    @property
+    def _crowded(self) -> bool:
+        return len(self._answers) > MOST_REMEMBERED or self._bytes > REMEMBERED_BYTES
+
+    def _forget(self, key: Key) -> None:
+        answer = self._answers.pop(key, None)
+        if answer is not None:
+            self._bytes -= _bytes(key[0], answer)
 
     def _whole(self, question: Question, rules: policy.Policy) -> Answer:
         size = self.picture.size
@@ -158,12 +182,20 @@ class Search:
         ranking, able = rank(picture, rows, question, rules)
         answer.score[places] = np.where(able, ranking.score, IMPOSSIBLE)
         if answer.closer:
+            before = len(answer.closer)
             for row in np.arange(picture.size)[rows].tolist():
                 answer.closer.pop(row, None)
+            self._bytes -= BYTES_A_REASON * (before - len(answer.closer))
         if ranking.slot is not None:
             answer.slots = True
             answer.slot[places] = ranking.slot
         answer.version = picture.columns.version
+
+
+def _bytes(question: Question, answer: Answer) -> int:
+    """Say about how much memory an answer and its question take."""
+    reasons = BYTES_A_REASON * len(answer.closer)
+    return BYTES_A_THING * question.size + BYTES_A_NODE * len(answer.score) + reasons
 
 
 def _ask_node(
@@ -262,13 +294,10 @@ def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> columns.Ma
 def _named_cards(
     picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
 ) -> columns.Mask:
-    named = np.zeros(picture.columns.open[rows].shape, dtype=np.bool_)
-    for at, row in enumerate(np.arange(picture.size)[rows].tolist()):
-        device = picture.device_at(row)
-        for slot, card in enumerate(device.cards if device else ()):
-            included = not asked.uuids or card.uuid in asked.uuids
-            named[at, slot] = included and card.uuid not in asked.avoid_uuids
-    return named
+    there: columns.Mask = picture.columns.model[rows] != columns.ABSENT
+    if asked.uuids:
+        there &= picture.named(asked.uuids)[rows]
+    return there & ~picture.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
 
 
 def share_fits(
@@ -317,9 +346,11 @@ def enough_devices(
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
         able = able & (columns.count(whole) - table.withheld[rows] >= need.whole)
-    for ask in need.shares:
+    for ask in need.largest:
         cards = share_room(table, rows, ask, matching) if fit is None else fit
         able = able & (cards.any(axis=1) if ask.count == 1 else columns.count(cards) >= ask.count)
+    if len(need.shares) > 1:
+        able = able & room_together(table, rows, need, table.open[rows] if matching is None else matching)
     if need.replicas:
         able = able & (table.replicas[rows] >= need.replicas)
     for instances in need.instances:
@@ -328,6 +359,19 @@ def enough_devices(
         )
     for name in need.parts:
         able = able & (columns.known_of(table.types, name, table.others, rows) > 0)
+    return able
+
+
+def room_together(
+    table: columns.Columns, rows: columns.Rows, need: requests.Need, cards: columns.Mask
+) -> columns.Mask:
+    """Return which nodes have as much left of these cards as all shares and whole cards take together."""
+    able: columns.Mask = columns.total(table.core[rows] * cards) >= need.core
+    if need.ratio:
+        # A share is content with a little less than its percentage, where rounding has taken that.
+        able &= columns.total((table.ratio[rows] + 1) * cards) >= need.ratio
+    if need.memory:
+        able &= columns.total(table.memory[rows] * cards) >= need.memory
     return able
 
 

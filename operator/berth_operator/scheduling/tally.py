@@ -139,7 +139,7 @@ def _about_never(
     """Say what a node has too little of even with nothing used and nothing wrong."""
     table, rows = picture.columns, picture.everything
     if fitting:
-        _about_kinds_of_cards(sheet, table, rows, counted_asks(question.need), fitting)
+        _about_kinds_of_cards(sheet, table, rows, question.need, fitting)
     for pile in piles(table, rows, question.need):
         sheet.mark(pile.in_all < pile.wanted, pile.none)
     for name, short in never_enough(table, rows, question.demand):
@@ -231,7 +231,7 @@ def fitting_cards(
 
 def counted_asks(need: requests.Need) -> list[requests.Gpus]:
     """List what is asked of the cards that are given out whole or by shares."""
-    return [*([requests.cards(need.whole)] if need.whole else []), *need.shares]
+    return [*([requests.cards(need.whole)] if need.whole else []), *need.largest]
 
 
 def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) -> columns.Mask:
@@ -245,15 +245,22 @@ def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) 
 
 
 def _about_kinds_of_cards(
-    sheet: Sheet, table: columns.Columns, rows: columns.Rows, asks: list[requests.Gpus], fitting: Fitting
+    sheet: Sheet, table: columns.Columns, rows: columns.Rows, need: requests.Need, fitting: Fitting
 ) -> None:
-    most = max(ask.count for ask in asks)
     for reason, right in fitting:
-        sheet.mark(columns.count(right) < most, (reason, ""))
-    for ask in asks:
-        if not ask.whole:  # A whole card is whole whatever its size.
-            large = right & large_cards(table, rows, ask)
-            sheet.mark(columns.count(large) < ask.count, (Reason.TOO_SMALL, ""))
+        sheet.mark(columns.count(right) < need.least, (reason, ""))
+    for short in too_small(table, rows, need, fitting[-1][1]):
+        sheet.mark(short, (Reason.TOO_SMALL, ""))
+
+
+def too_small(
+    table: columns.Columns, rows: columns.Rows, need: requests.Need, right: columns.Mask
+) -> Iterator[columns.Mask]:
+    """Tell which nodes have too few cards that are large enough for a share, or for all shares together."""
+    for ask in need.largest:  # A whole card is whole whatever its size.
+        yield columns.count(right & large_cards(table, rows, ask)) < ask.count
+    if len(need.shares) > 1 and need.memory:
+        yield columns.total(table.total[rows] * right) < need.memory
 
 
 def _about_cards(
@@ -266,8 +273,11 @@ def _about_cards(
         free = columns.count(right & table.whole[rows])
         sheet.mark(free < need.whole, (Reason.FULL, ""))
         sheet.mark(free - table.withheld[rows] < need.whole, (Reason.WITHHELD, ""))
-    for ask in need.shares:
+    for ask in need.largest:
         _about_room(sheet, table, rows, ask, right)
+    if len(need.shares) > 1:
+        together = search.room_together(table, rows, need, right & table.open[rows])
+        sheet.mark(~together, (Reason.FULL, ""))
 
 
 def _about_room(

@@ -18,7 +18,7 @@ from berth_crds import aliases, names
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
-from berth_operator.translate import converters, quantities, raw, refusals
+from berth_operator.translate import converters, limits, quantities, raw, refusals
 from berth_operator.translate.grammar import MOST_MEMORY, PARTS, Mode
 from berth_operator.translate.refusals import Refused
 
@@ -87,19 +87,26 @@ def _collect(pod: raw.Pod) -> tuple[dict[str, list[Said]], list[Refusal]]:
 
 
 def _converted(row: aliases.Wish, text: str | None) -> Iterator[Said]:
-    for key, meant in converters.pairs(row, text) if text is not None else ():
-        yield Said(f"{row.where} {row.key}", key, meant, own=False)
+    place = f"{row.where} {row.key}"
+    short = None if text is None else limits.short(place, text, limits.LIST)
+    for key, meant in converters.pairs(row, short) if short is not None else ():
+        yield Said(place, key, meant, own=False)
 
 
 def _agreed(same: Sequence[Said]) -> Any:
     """Read a key once for each who said it; all must have meant the same."""
-    first = READERS[same[0].key].read(same[0].place, same[0].text)
+    first = _value(same[0])
     for other in same[1:]:
-        if READERS[other.key].read(other.place, other.text) != first:
+        if _value(other) != first:
             refusals.refuse(
                 f"{same[0].place} and {other.place} mean the same and disagree; write one of them"
             )
     return first
+
+
+def _value(said: Said) -> Any:
+    reader = READERS[said.key]
+    return reader.read(said.place, limits.short(said.place, said.text, reader.longest))
 
 
 def _wishes(values: Mapping[str, Any], said: Mapping[str, Said]) -> Wishes:
@@ -121,12 +128,15 @@ UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)")
 
 
-def _parts(text: str) -> Iterator[str]:
-    return (part.strip() for part in text.split(",") if part.strip())
+def _parts(place: str, text: str, what: str, most: int) -> Sequence[str]:
+    """Split a list, and refuse one that is too long."""
+    parts = [part.strip() for part in text.split(",")]
+    return limits.few(place, what, [part for part in parts if part], most)
 
 
 def _models(place: str, text: str) -> frozenset[str]:
-    models = frozenset(part.casefold() for part in _parts(text))
+    parts = _parts(place, text, "models", limits.MODELS)
+    models = frozenset(limits.short(f"{place}: a model", part.casefold(), limits.WORD) for part in parts)
     return models or refusals.refuse(f"{place} names no model; write one or several, such as A100-SXM4-80GB")
 
 
@@ -136,7 +146,7 @@ def _pattern(place: str, text: str) -> str:
 
 
 def _uuids(place: str, text: str) -> frozenset[str]:
-    uuids = frozenset(_parts(text))
+    uuids = frozenset(_parts(place, text, "uuids", limits.UUIDS))
     odd = sorted(one for one in uuids if not UUID.fullmatch(one))
     if odd or not uuids:
         what = f"'{refusals.shown(odd[0])}' is no uuid" if odd else "no card is named"
@@ -182,7 +192,7 @@ def _spread(place: str, text: str) -> bool:
 
 
 def _joint(place: str, text: str) -> tuple[str, ...]:
-    types = tuple(dict.fromkeys(part.lower() for part in _parts(text)))
+    types = tuple(dict.fromkeys(part.lower() for part in _parts(place, text, "types", limits.LABELS)))
     odd = [one for one in types if one not in set(DeviceType)]
     if odd or len(types) < 2:  # noqa: PLR2004  one device is joined with nothing
         what = f"{refusals.shown(odd[0])} is no type of device" if odd else "fewer than two types are named"
@@ -192,8 +202,8 @@ def _joint(place: str, text: str) -> tuple[str, ...]:
 
 def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
-    for part in _parts(text):
-        match = LABEL.fullmatch(part)
+    for part in _parts(place, text, "labels", limits.LABELS):
+        match = LABEL.fullmatch(limits.short(f"{place}: a label", part, limits.LABEL))
         if match is None:
             refusals.refuse(f"{place}: '{refusals.shown(part)}' is no label; write for instance fabric=a")
         if found.setdefault(match["key"], match["value"]) != match["value"]:
@@ -207,7 +217,7 @@ def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
 
 def _modes(place: str, text: str) -> dict[str, Mode]:
     found: dict[str, Mode] = {}
-    for part in _parts(text):
+    for part in _parts(place, text, "types", limits.LABELS):
         kind, _, mode = part.lower().partition("=")
         if kind not in PARTS.values() or mode not in set(Mode):
             refusals.refuse(
@@ -234,22 +244,23 @@ class Reader:
     part: Part
     field: str
     read: Callable[[str, str], Any]
+    longest: int = limits.TEXT
 
 
 READERS: Final[Mapping[str, Reader]] = {
-    names.MODEL: Reader(Part.CONDITIONS, "models", _models),
+    names.MODEL: Reader(Part.CONDITIONS, "models", _models, limits.LIST),
     names.MODEL_PATTERN: Reader(Part.CONDITIONS, "pattern", _pattern),
-    names.AVOID_MODEL: Reader(Part.CONDITIONS, "avoid_models", _models),
+    names.AVOID_MODEL: Reader(Part.CONDITIONS, "avoid_models", _models, limits.LIST),
     names.AVOID_MODEL_PATTERN: Reader(Part.CONDITIONS, "avoid_pattern", _pattern),
-    names.UUIDS: Reader(Part.CONDITIONS, "uuids", _uuids),
-    names.AVOID_UUIDS: Reader(Part.CONDITIONS, "avoid_uuids", _uuids),
+    names.UUIDS: Reader(Part.CONDITIONS, "uuids", _uuids, limits.LIST),
+    names.AVOID_UUIDS: Reader(Part.CONDITIONS, "avoid_uuids", _uuids, limits.LIST),
     names.MEMORY_AT_LEAST: Reader(Part.CONDITIONS, "memory_at_least", _memory),
     names.SCOPE: Reader(Part.MANNER, "scope", _word(Scope)),
     names.SCOPE_POLICY: Reader(Part.MANNER, "required", _required),
     names.STRATEGY: Reader(Part.MANNER, "strategy", _word(Strategy)),
     names.JOINT: Reader(Part.MANNER, "joint", _joint),
-    names.LABELS: Reader(Part.MANNER, "labels", _labels),
-    names.FUNCTION_LABELS: Reader(Part.MANNER, "function_labels", _labels),
+    names.LABELS: Reader(Part.MANNER, "labels", _labels, limits.LIST),
+    names.FUNCTION_LABELS: Reader(Part.MANNER, "function_labels", _labels, limits.LIST),
     names.REPLICAS: Reader(Part.MANNER, "spread_replicas", _spread),
     names.APPLY: Reader(Part.ELSEWHERE, "", _modes),
 }

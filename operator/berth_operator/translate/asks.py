@@ -11,6 +11,7 @@ that ask for the same in other words give equal Requests.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -18,7 +19,7 @@ from berth_crds import aliases, names
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from berth_operator.translate import annotations, converters, grammar, raw, refusals, resources
+from berth_operator.translate import annotations, converters, grammar, limits, raw, refusals, resources
 from berth_operator.translate.refusals import Refused
 
 
@@ -26,24 +27,26 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Read the request of a whole pod, and all that is wrong with it."""
     wishes, faults = annotations.read(pod)
     containers, wrong = _containers(pod, wishes)
-    wrong += resources.of_nothing(pod)
+    wrong += limits.told(resources.of_nothing(pod))
     faults += _odd_annotations(pod, frozenset(one.name for one in containers))
     if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
-        return requests.NO_DEVICES, (*resources.unserved_kinds(pod.spec), *_constraints(pod.spec))
+        kinds = resources.unserved_kinds(pod.spec)
+        return requests.NO_DEVICES, limits.told(itertools.chain(kinds, _constraints(pod.spec)))
     whole = requests.Request(tuple(containers), wishes.conditions, _fitted(wishes.manner, containers))
     # A container that could not be read may be the one that a wish was meant for.
     odd = () if wrong else (*_idle(wishes, containers), *_impossible(wishes, whole))
     kinds = resources.unserved_kinds(pod.spec)
-    return _normal(whole), (*faults, *wrong, *kinds, *odd, *_constraints(pod.spec))
+    return _normal(whole), limits.told(itertools.chain(faults, wrong, kinds, odd, _constraints(pod.spec)))
 
 
 def _odd_annotations(pod: raw.Pod, asking: frozenset[str]) -> list[Refusal]:
     """Refuse answers that a pod brings along and its Binding would not overwrite, and keys nobody knows."""
-    return [
+    odd = (
         refusals.invalid(f"annotation {key} {sentence}")
         for key in sorted(pod.metadata.annotations)
         if names.GROUP in key and (sentence := _oddity(key, asking))
-    ]
+    )
+    return list(limits.told(odd))
 
 
 def _oddity(key: str, asking: frozenset[str]) -> str:
@@ -69,6 +72,9 @@ def priority(pod: raw.Pod) -> int:
     return converters.priority(pod.metadata.labels.get(aliases.GENIUS_PRIORITY, "")) or 0
 
 
+Containers = Sequence[requests.ContainerRequest]
+
+
 def _containers(
     pod: raw.Pod, wishes: annotations.Wishes
 ) -> tuple[list[requests.ContainerRequest], list[Refusal]]:
@@ -79,15 +85,32 @@ def _containers(
             asks = grammar.asks(one, wishes.modes)
         except Refused as error:
             wrong.append(error.refusal)
+            if len(wrong) > limits.FAULTS:
+                break  # More than is told, and a pod may have thousands.
             continue
         if asks:
             containers.append(requests.ContainerRequest(one.name, asks, one.runs))
-    return containers, wrong
+    too_much = _too_much(containers)
+    return ([], [*wrong, too_much]) if too_much else (containers, wrong)
+
+
+def _too_much(containers: Containers) -> Refusal | None:
+    """Return what of all asks together is more than is tried: each may have to be tried beside each other."""
+    asks = [ask for one in containers for ask in one.asks]
+    pieces = sum(ask.count for ask in asks if isinstance(ask, requests.Instances | requests.Replicas))
+    if len(asks) > limits.ASKS:
+        return refusals.unsupported(
+            f"the containers of the pod ask for devices {len(asks)} times, each kind of device in each "
+            f"container counted; Berth serves {limits.ASKS} at most"
+        )
+    if pieces > limits.PIECES:
+        return refusals.unsupported(
+            f"the pod asks for {pieces} replicas and MIG instances; Berth serves {limits.PIECES} at most"
+        )
+    return None
 
 
 # ---------------------------------------------------------------- wishes and what is asked for
-
-Containers = Sequence[requests.ContainerRequest]
 
 # Answers are written by the Binding; those that a pod brings along are overwritten.
 ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS})

@@ -9,13 +9,12 @@ Names that Berth serves, its own and those of other projects, are kept apart: th
 answers for them, and the node only where it advertises the same name.
 """
 
-import collections
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from berth_crds import aliases
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import quantities, raw, resources
+from berth_operator.translate import limits, quantities, raw, resources
 
 HUGE_PAGES: Final = "hugepages-"
 
@@ -31,14 +30,22 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
 
 
 def amounts(spec: raw.PodSpec) -> facts.Amounts:
-    """Read a pod's effective requests, sorted by name, nothing that is zero."""
-    running: collections.Counter[str] = collections.Counter()
-    peak: Mapping[str, int] = {}
+    """Return a pod's effective requests, sorted by name, nothing that is zero.
+
+    Of a bound pod that names more resources than any node has, the last are left out.
+    """
+    running: dict[str, int] = {}
+    peak: dict[str, int] = {}
     for container, runs in resources.each_container(spec):
-        own = read(resources.asked(container.resources))
-        peak = larger(peak, plus(running, own))
-        if runs:
-            running.update(own)
+        # Of what a container does not ask for, the most is what runs in the end.
+        for name, value in resources.asked(container.resources).items():
+            if name not in peak and len(peak) >= limits.NAMES and name not in {facts.CPU, facts.MEMORY}:
+                continue
+            amount = _amount(name, value)
+            together = running.get(name, 0) + amount
+            peak[name] = max(peak.get(name, 0), together)
+            if runs:
+                running[name] = together
     total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
     total[facts.PODS] = 1
     return tuple(sorted((name, min(amount, facts.LARGEST)) for name, amount in total.items() if amount))

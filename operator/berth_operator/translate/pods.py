@@ -15,7 +15,7 @@ from berth_crds.client import errors, watch
 from berth_operator.scheduling import backlog, decisions, holds, naming, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import asks, demands, holdings, raw, recall
+from berth_operator.translate import asks, demands, holdings, limits, raw, recall
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -73,7 +73,10 @@ class Wanted:
 
 
 def wanted(pod: raw.Pod) -> Wanted:
-    """Read what a waiting pod asks for."""
+    """Read what a waiting pod asks for; nothing is kept of one that says too much."""
+    too_much = limits.exceeded(pod.spec)
+    if too_much is not None:
+        return Wanted(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND, asks.priority(pod))
     request, faults = asks.request(pod)
     return Wanted(request, faults, demands.demand(pod.spec), asks.priority(pod))
 

@@ -35,10 +35,14 @@ PATTERN: Final = re.compile(
 )
 
 
+PLAIN: Final = 20  # Digits of a plain number; most quantities are one, and a pod may have thousands.
+LONGEST: Final = 64  # The API server writes none with more than thirty characters.
+
+
 @functools.lru_cache(maxsize=4096)
 def exact(text: str) -> fractions.Fraction:
     """Read a quantity; raise ValueError on what is none."""
-    match = PATTERN.fullmatch(text)
+    match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         raise ValueError(f"{text!r} is not a quantity")
     power = fractions.Fraction(10) ** int(match["power"] or 0)
@@ -47,7 +51,10 @@ def exact(text: str) -> fractions.Fraction:
 
 def demand(text: str | int, *, thousandths: bool = False) -> int:
     """Read what is asked for, rounded up; nobody asks for less than nothing."""
-    value = exact(str(text)) * (1000 if thousandths else 1)
+    plain = str(text)
+    if len(plain) <= PLAIN and plain.isascii() and plain.isdecimal():
+        return min(int(plain) * (1000 if thousandths else 1), facts.LARGEST)
+    value = exact(plain) * (1000 if thousandths else 1)
     return max(0, min(-(-value.numerator // value.denominator), facts.LARGEST))
 
 

@@ -15,6 +15,7 @@ from berth_operator.translate import raw
 
 MOST_KNOWN: Final = 4096
 LONGEST_KEY: Final = 1 << 14  # A pod with more to say than this is read each time.
+MOST_BYTES: Final = 8 << 20  # Of all keys together; usual ones have about a thousand.
 
 # What Berth wrote when it bound a pod differs from pod to pod, and asks for nothing.
 ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
@@ -28,6 +29,7 @@ class Recall(Generic[T]):
     def __init__(self, read: Callable[[raw.Pod], T]) -> None:
         self._read = read
         self._known: dict[bytes, T] = {}
+        self._bytes = 0
 
     def __call__(self, pod: raw.Pod, key: bytes) -> T:
         """Give the reading of a pod that has this key."""
@@ -35,10 +37,15 @@ class Recall(Generic[T]):
         if known is None:
             known = self._read(pod)
             if len(key) <= LONGEST_KEY:
-                if len(self._known) >= MOST_KNOWN:
-                    self._known.clear()
-                self._known[key] = known
+                self._keep(key, known)
         return known
+
+    def _keep(self, key: bytes, known: T) -> None:
+        if len(self._known) >= MOST_KNOWN or self._bytes + len(key) > MOST_BYTES:
+            self._known.clear()
+            self._bytes = 0
+        self._known[key] = known
+        self._bytes += len(key)
 
 
 def of_waiting(pod: raw.Pod) -> bytes:

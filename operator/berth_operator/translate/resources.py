@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from berth_crds import aliases, names
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.translate import quantities, raw, refusals
+from berth_operator.translate import limits, quantities, raw, refusals
 from berth_operator.translate.refusals import Refused
 
 MIG_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?P<more>[.+-][a-z0-9.+-]+)?", re.ASCII)
@@ -57,6 +57,9 @@ class Asked:
 
 def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
     """Read what the containers of a pod ask for, in the order in which they start, and what is wrong."""
+    too_many = _too_many(pod.spec)
+    if too_many is not None:
+        return [], [too_many]
     found: list[Asked] = []
     faults: list[Refusal] = []
     on_pod: Mapping[str, Sequence[Figure]] = {}
@@ -72,7 +75,18 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
             found.append(Asked(container.name, runs, merged(unfolded(container.name, figures))))
         except Refused as error:
             faults.append(error.refusal)
+            if len(faults) > limits.FAULTS:
+                break  # More than is told, and a pod may have thousands.
     return found, faults
+
+
+def _too_many(spec: raw.PodSpec) -> Refusal | None:
+    count = sum(aliases.served(name) for one, _ in each_container(spec) for name in asked(one.resources))
+    if count <= limits.FIGURES:
+        return None
+    return refusals.unsupported(
+        f"the containers of the pod name {count} amounts of devices; Berth reads {limits.FIGURES} at most"
+    )
 
 
 def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
@@ -265,6 +279,7 @@ def _counted(place: str, requests: Mapping[str, object]) -> Iterator[Figure]:
 
 def json_object(place: str, text: str) -> Mapping[str, object]:
     """Read an annotation that is an object in JSON."""
+    limits.short(place, text, limits.LIST)
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

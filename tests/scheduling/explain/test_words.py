@@ -129,7 +129,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has too few free gpu and rdma on the same PCIe root",
         "2 have too few free gpu and rdma on the same PCIe root",
     ),
-    Reason.UNDECIDED: ("", "1 was not looked at to the end", "2 were not looked at to the end"),
+    Reason.UNDECIDED: (
+        "",
+        "1 was not fully evaluated: search budget",
+        "2 were not fully evaluated: search budget",
+    ),
 }
 
 

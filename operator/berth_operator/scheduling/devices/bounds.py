@@ -7,8 +7,12 @@ nine cards, though eight cards have room enough in sum. Both are necessary only;
 that they let pass may still find nothing.
 """
 
+import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+MOST_SIZES: Final = 16
 
 
 class Item(Protocol):
@@ -40,17 +44,45 @@ class Demand(NamedTuple):
     steps: tuple[tuple[int, int], ...]
 
 
-def demands(items: Sequence[Item], phases: int) -> Iterator[Demand]:
-    """Sum up what some items demand, taking each unit for as small as it is on any spot."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """How large the units of an item are at least, of both quantities."""
+
+    count: int
+    phases: tuple[int, ...]
+    least: tuple[int, int]
+    spots: frozenset[int]
+
+
+def size_of(item: Item) -> Size:
+    """Take each unit of an item for as small as it is on any spot."""
+    needs = item.needs.values()
+    least = min((one for one, _ in needs), default=0), min((one for _, one in needs), default=0)
+    return Size(item.count, tuple(item.phases), least, frozenset(item.needs))
+
+
+def demands(items: Sequence[Size], phases: int) -> Iterator[Demand]:
+    """Sum up what some items demand."""
     for column in range(2 * phases):
         phase, quantity = divmod(column, 2)
-        here = [item for item in items if phase in item.phases and item.needs]
-        least = [min(need[quantity] for need in item.needs.values()) for item in here]
-        units = [size for item, size in zip(here, least, strict=True) if size for _ in range(item.count)]
-        spots = tuple(sorted({at for item in here for at in item.needs}))
-        steps = tuple((size, sum(unit >= size for unit in units)) for size in sorted(set(units)))
-        if steps:
-            yield Demand(column, spots, sum(units), steps)
+        here = [item for item in items if phase in item.phases]
+        units: dict[int, int] = {}
+        for item in here:
+            size = item.least[quantity]
+            if size:
+                units[size] = units.get(size, 0) + item.count
+        if units:
+            spots = tuple(sorted(frozenset().union(*(item.spots for item in here))))
+            total = sum(size * count for size, count in units.items())
+            yield Demand(column, spots, total, _steps(units))
+
+
+def _steps(units: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Say for each size how many units are at least so large; of many sizes some are enough."""
+    sizes = sorted(units)
+    at_least = itertools.accumulate(units[size] for size in reversed(sizes))
+    steps = list(zip(sizes, reversed(list(at_least)), strict=True))
+    return tuple(steps[:: -(-len(steps) // MOST_SIZES)])
 
 
 def exceeds(demand: Demand, rooms: Sequence[tuple[int, int]], loads: Sequence[tuple[int, ...]]) -> bool:

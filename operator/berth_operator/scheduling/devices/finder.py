@@ -32,6 +32,7 @@ from berth_operator.scheduling.devices import (
 
 # A puzzle costs about as much to pose as so many steps of solving it.
 STEPS_TO_POSE: Final = 20
+ASKED_IN_A_STEP: Final = 16
 # Holding a card less is worth a look, not a long search.
 STEPS_TO_SAVE: Final = 2_000
 # Replicas and instances are placed one by one; a pod that asks for more of them is not searched for.
@@ -60,19 +61,26 @@ def search(
     view: views.View, request: requests.Request, effort: packing.Effort, *, prefer: orders.Prefer
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices by the exact search, whether or not there is a shorter way."""
-    if _pieces(request) > MOST_PIECES:
+    if _pieces(request) > MOST_PIECES or effort.spent:
         effort.left = packing.SPENT
         return None
     desk = puzzles.read_desk(view, request, prefer)
+    effort.spend(steps_to_read(view, request))
     solved = []
     for types in desk.parties:
         found = _solve(desk, types, effort)
         if found is None:
             return None
         if facts.GPU in types and _borrows(request):
-            found = _save_cards(desk, types, found)
+            found = _save_cards(desk, types, found, effort)
         solved.append(found)
     return grants.deal(desk, solved)
+
+
+def steps_to_read(view: views.View, request: requests.Request) -> int:
+    """Say how many steps it is worth to ask each device of a node for each thing that is asked."""
+    asks = sum(len(container.asks) for container in request.containers)
+    return asks * len((*view.device.cards, *view.device.others)) // ASKED_IN_A_STEP
 
 
 def _pieces(request: requests.Request) -> int:
@@ -105,7 +113,7 @@ class _Table:
 
     def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
         """Place everything with these cards."""
-        self.effort.left -= STEPS_TO_POSE
+        self.effort.spend(STEPS_TO_POSE + len(self.desk.items) // ASKED_IN_A_STEP)
         puzzle = self.desk.pose(self.types, choice, self.limits)
         state = packing.solve(puzzle, self.effort)
         return None if state is None else grants.Solved(puzzle, state, scope)
@@ -121,7 +129,7 @@ class _Table:
             found = None if hopeless else self.attempt(choice, scope)
             if found is not None:
                 return found
-            self.effort.left -= 1
+            self.effort.spend(1)
             if choice.group not in spare:
                 anywhere = choice._replace(whole=field.pool & choice.group)
                 spare[choice.group] = self.attempt(anywhere, scope) if count else None
@@ -159,24 +167,38 @@ def _borrows(request: requests.Request) -> bool:
     return bool(asks) and not spread
 
 
-def _save_cards(desk: puzzles.Desk, types: frozenset[str], found: grants.Solved) -> grants.Solved:
-    """Try to do with as few cards as the running containers take alone, else with one more, and so on."""
+def _save_cards(
+    desk: puzzles.Desk, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+) -> grants.Solved:
+    """Try to do with as few cards as the running containers take alone, else with one more, and so on.
+
+    Where the effort ends meanwhile, what was found holds: that is no reason to have found nothing.
+    """
+    most = min(STEPS_TO_SAVE, max(effort.left, 0))
+    mine = packing.Effort(most, effort.expired)
+    fewer = _with_fewer(desk, types, found, mine)
+    effort.left -= min(most - mine.left, effort.left)
+    return found if fewer is None else fewer
+
+
+def _with_fewer(
+    desk: puzzles.Desk, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+) -> grants.Solved | None:
     running = tuple(container for container in desk.request.containers if container.runs)
-    alone = _cards_for(desk, dataclasses.replace(desk.request, containers=running))
-    effort = packing.Effort(STEPS_TO_SAVE)
-    for most in range(max(alone, 1), _cards_in(desk, found)):
-        limit = packing.Limit(desk.field.everything, most)
-        fewer = _Table(desk, types, effort, (limit,)).within(found.scope)
-        if fewer is not None:
-            return fewer
-    return found
+    alone = _cards_for(desk, dataclasses.replace(desk.request, containers=running), effort)
+    tries = (
+        _Table(desk, types, effort, (packing.Limit(desk.field.everything, most),)).within(found.scope)
+        for most in range(max(alone, 1), _cards_in(desk, found))
+        if not effort.spent
+    )
+    return next((fewer for fewer in tries if fewer is not None), None)
 
 
-def _cards_for(desk: puzzles.Desk, request: requests.Request) -> int:
+def _cards_for(desk: puzzles.Desk, request: requests.Request, effort: packing.Effort) -> int:
     """Count the cards that another request to the same node would take."""
     other = puzzles.read_desk(desk.view, request, desk.prefer)
     party = next((types for types in other.parties if facts.GPU in types), None)
-    found = _solve(other, party, packing.Effort(STEPS_TO_SAVE)) if party else None
+    found = _solve(other, party, effort) if party else None
     return _cards_in(desk, found) if found else 0
 
 

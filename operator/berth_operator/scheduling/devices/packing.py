@@ -15,7 +15,8 @@ search takes longer than usual, it also counts: what is left to place may be too
 or too many things too large, for the room that is left.
 
 The worst case is still exponential. An Effort bounds the number of steps for a whole
-question; where it is spent, the search ends without an answer and `spent` says so.
+question; where it is spent, the search ends without an answer and `spent` says so. Pods of
+a few containers on eight cards take tens of steps.
 """
 
 import dataclasses
@@ -24,11 +25,14 @@ from typing import Final, NamedTuple
 
 from berth_operator.scheduling.devices import bounds, facts, joint
 
-# About a second of one core. Pods of a few containers on eight cards take tens of steps.
+# About a second of one core.
 MOST_STEPS: Final = 20_000
-# Below so many steps, counting would cost more than it saves.
-PATIENCE: Final = 40
 SPENT: Final = -1
+# Below so many steps and items, counting would cost more than it saves.
+PATIENCE: Final = 40
+MANY_ITEMS: Final = 24
+# A step costs more where there are many spots and phases: what it changes is copied.
+CHEAP: Final = 32
 
 Room = tuple[int, int]
 Load = tuple[int, ...]  # What the items placed so far take of a spot: two numbers for each phase.
@@ -105,22 +109,40 @@ class Puzzle:
 
 @dataclasses.dataclass(slots=True)
 class Effort:
-    """How many steps may still be taken; shared by all searches for one answer."""
+    """How much work may still go into one answer; shared by all searches for it.
+
+    Whatever grows with what a pod asks takes off steps in proportion to the time that it
+    takes, so that equal inputs end at the same place whatever the machine. Where the event
+    loop waits for the answer, time ends it as well: `expired` comes from whoever has a
+    clock, and is asked whenever steps are taken off.
+    """
 
     left: int = MOST_STEPS
+    expired: Callable[[], bool] | None = None
 
     @property
     def spent(self) -> bool:
         """Whether a search was cut short, so that its no means nothing."""
         return self.left <= SPENT
 
+    @property
+    def late(self) -> bool:
+        """Whether it is time that has ended it, or would."""
+        return self.expired is not None and self.expired()
+
+    def spend(self, steps: int) -> None:
+        """Take steps off, all of them where the time is over."""
+        self.left -= steps
+        if self.left > SPENT and self.late:
+            self.left = SPENT
+
     def part(self, most: int) -> "Effort":
         """Set a part aside for one of several questions; `use` takes off what it needed of it."""
-        return Effort(min(most, self.left))
+        return Effort(min(most, self.left), self.expired)
 
     def use(self, most: int, rest: "Effort") -> None:
         """Take off what a part of so many steps at most has used."""
-        self.left -= min(most, self.left) - rest.left
+        self.spend(min(most, self.left) - rest.left)
 
 
 def solve(puzzle: Puzzle, effort: Effort) -> State | None:
@@ -148,6 +170,8 @@ class _Search:
         self.joint = any(item.follows for item in puzzle.items)
         self.failed: set[object] = set()
         self.begun = effort.left
+        self.price = 1 + len(puzzle.spots) * puzzle.phases // CHEAP
+        self.sizes: tuple[bounds.Size, ...] = ()
         self.demands: dict[int, tuple[bounds.Demand, ...]] = {}
 
     def settle(self, at: int, state: State) -> State | None:
@@ -166,10 +190,11 @@ class _Search:
 
     def _hopeless(self, at: int, state: State) -> bool:
         """Count whether the rest can fit at all, once the search has lasted for a while."""
-        if self.begun - self.effort.left < PATIENCE:
+        if self.begun - self.effort.left < PATIENCE and len(self.puzzle.items) < MANY_ITEMS:
             return False
         if at not in self.demands:
-            self.demands[at] = tuple(bounds.demands(self.puzzle.items[at:], self.puzzle.phases))
+            self.sizes = self.sizes or tuple(map(bounds.size_of, self.puzzle.items))
+            self.demands[at] = tuple(bounds.demands(self.sizes[at:], self.puzzle.phases))
         return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[at])
 
     def _key(self, at: int, state: State) -> object:
@@ -220,7 +245,7 @@ class _Search:
 
     def _put(self, item: Item, state: State, at: int) -> State | None:
         """Put one unit on a spot that has room for it; None where a limit forbids its device."""
-        self.effort.left -= 1
+        self.effort.spend(self.price)
         spot, held = self.puzzle.spots[at], state.held | 1 << self.puzzle.spots[at].device
         if held != state.held and any(
             (held & one.devices).bit_count() > one.most for one in self._limits(spot)

@@ -73,12 +73,27 @@ class Desk:
 
     @functools.cached_property
     def phases(self) -> tuple[tuple[int, ...], ...]:
-        """For each container, the phases in which it runs."""
-        together = tuple(requests.phases(self.request))
-        return tuple(
-            tuple(at for at, phase in enumerate(together) if any(one is container for one in phase))
-            for container in self.request.containers
-        )
+        """For each container, the phases in which it runs: from its start to the end, or one of its own."""
+        found: list[tuple[int, ...]] = []
+        last = self.phase_count - 1
+        done = 0  # Init containers that end before this one starts.
+        for container in self.request.containers:
+            if container.runs:
+                found.append((0, *range(done + 1, last + 1)))
+            else:
+                done += 1
+                found.append((done,))
+        return tuple(found)
+
+    @functools.cached_property
+    def phase_count(self) -> int:
+        """How many sets of containers run together one after the other."""
+        return 1 + sum(not container.runs for container in self.request.containers)
+
+    @functools.cached_property
+    def needs(self) -> dict[requests.Ask, dict[int, Room]]:
+        """What was found to do for each ask; containers often ask for the same."""
+        return {}
 
     def type_of(self, item: Item) -> str:
         """Name the type of device that an item asks for."""
@@ -99,10 +114,8 @@ class Desk:
     def pose(self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()) -> Puzzle:
         """Pose the puzzle of some types, with cards only from a group and whole cards only from a set."""
         items = (self._within(item, choice) for item in self.items if self.type_of(item) in types)
-        together = len(tuple(requests.phases(self.request)))
-        return Puzzle(
-            self.spots, tuple(items), together, len(self.request.containers), (*self.limits, *limits)
-        )
+        owners = len(self.request.containers)
+        return Puzzle(self.spots, tuple(items), self.phase_count, owners, (*self.limits, *limits))
 
     def _within(self, item: Item, choice: scopes.Choice) -> Item:
         ask = self.ask_of(item)
@@ -239,6 +252,12 @@ def _items_of(desk: Desk, owner: int, number: int, ask: requests.Ask) -> Iterato
 
 def _needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
     """Say for each spot that would do by itself what one unit takes of it."""
+    if ask not in desk.needs:
+        desk.needs[ask] = _found_needs(desk, ask)
+    return desk.needs[ask]
+
+
+def _found_needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
     able = {
         number
         for number, device in enumerate((*desk.cards, *desk.others))

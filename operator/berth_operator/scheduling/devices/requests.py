@@ -7,7 +7,7 @@ bytes *of each card*; what was asked for several cards together is divided alrea
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope, Strategy
@@ -16,6 +16,7 @@ WHOLE: Final = 100
 # Rounding up takes less than a byte for each percent at most; a millionth of a card counts for nothing.
 ROUNDING: Final = WHOLE - 1
 MILLIONTH_BITS: Final = 20
+FEW_SHARES: Final = 16  # So many different ones are asked of all nodes.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,6 +131,11 @@ class Conditions:
     avoid_pattern: str = ""
 
     @property
+    def size(self) -> int:
+        """How many things are named."""
+        return len(self.models) + len(self.avoid_models) + len(self.uuids) + len(self.avoid_uuids)
+
+    @property
     def of_models(self) -> "OfModels":
         """What is said of models alone, which is all that may be asked of a name."""
         return OfModels(self.models, self.pattern, self.avoid_models, self.avoid_pattern)
@@ -164,6 +170,12 @@ class Request:
     conditions: Conditions = ANY_CARD
     manner: Manner = ANY_MANNER
 
+    @property
+    def size(self) -> int:
+        """How many things are named, which is what it takes of memory."""
+        labels = len(self.manner.labels) + len(self.manner.function_labels)
+        return self.conditions.size + labels + sum(1 + len(one.asks) for one in self.containers)
+
     @functools.cached_property
     def need(self) -> "Need":
         """Sum the request up, for a first look at many nodes at once."""
@@ -197,11 +209,18 @@ class Need:
     """A request summed up over its containers.
 
     All of it is necessary on any node; where `simple`, it is also sufficient, and no
-    closer look is needed.
+    closer look is needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
+    is taken of plain cards in all, as far as that is known. Of many shares only the
+    `largest` are asked of thousands of nodes: what has room for one of those has room for
+    what is smaller.
     """
 
     whole: int = 0
     shares: tuple[Gpus, ...] = ()
+    largest: tuple[Gpus, ...] = ()
+    core: int = 0
+    ratio: int = 0
+    memory: int = 0
     instances: tuple[Instances, ...] = ()
     replicas: int = 0
     parts: tuple[str, ...] = ()
@@ -218,27 +237,92 @@ class Need:
         shared = max((ask.count for ask in self.shares), default=0)
         return self.whole + shared + self.replicas + sum(ask.count for ask in self.instances)
 
+    @property
+    def least(self) -> int:
+        """How many plain cards a node must have at least, by count and by what is taken of them."""
+        counts = [ask.count for ask in self.largest]
+        return max(self.whole, *counts, -(-self.core // WHOLE), -(-self.ratio // WHOLE), 0)
+
 
 def sum_up(request: Request) -> Need:
     """Sum a request up: containers that run together add, the others only raise the maximum."""
     asks = [ask for one in request.containers for ask in one.asks]
+    shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
+    most = _most(request)
     profiles = sorted({ask.profile for ask in asks if isinstance(ask, Instances)})
     return Need(
-        whole=_most(request, lambda ask: ask.count if isinstance(ask, Gpus) and ask.whole else 0),
-        shares=tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole),
-        instances=tuple(Instances(name, _most(request, _instances_of(name))) for name in profiles),
-        replicas=_most(request, lambda ask: ask.count if isinstance(ask, Replicas) else 0),
+        whole=most.get("whole", 0),
+        shares=shares,
+        largest=_largest(shares),
+        core=most.get("core", 0),
+        ratio=most.get("ratio", 0),
+        memory=most.get("memory", 0),
+        instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
+        replicas=most.get("replicas", 0),
         parts=tuple(sorted({ask.type for ask in asks if isinstance(ask, Parts)})),
         simple=_simple(request, asks),
     )
 
 
-def _most(request: Request, amount: Callable[[Ask], int]) -> int:
-    return max(sum(amount(ask) for one in phase for ask in one.asks) for phase in phases(request))
+def _most(request: Request) -> dict[str, int]:
+    """Return the most that is asked at any time of each kind of thing; MIG profiles are kinds by name."""
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for container in request.containers:
+        own = _sum(container.asks)
+        # Of what a container does not ask for, the most is what runs in the end.
+        for kind, amount in own.items():
+            together = running.get(kind, 0) + amount
+            if together > most.get(kind, 0):
+                most[kind] = together
+            if container.runs:
+                running[kind] = together
+    return {kind: max(amount, running.get(kind, 0)) for kind, amount in most.items()}
 
 
-def _instances_of(profile: str) -> Callable[[Ask], int]:
-    return lambda ask: ask.count if isinstance(ask, Instances) and ask.profile == profile else 0
+def _sum(asks: tuple[Ask, ...]) -> dict[str, int]:
+    own: dict[str, int] = {}
+    for ask in asks:
+        for kind, amount in _amounts(ask):
+            own[kind] = own.get(kind, 0) + amount
+    return own
+
+
+def _amounts(ask: Ask) -> tuple[tuple[str, int], ...]:
+    if isinstance(ask, Gpus):
+        if ask.whole:
+            return ("whole", ask.count), ("core", ask.count * WHOLE)
+        core, ratio = min(ask.core, WHOLE), min(ask.ratio, WHOLE)
+        taken = ("ratio", ask.count * ratio) if ratio else ("memory", ask.count * ask.memory)
+        return ("core", ask.count * core), taken
+    if isinstance(ask, Instances):
+        return ((ask.profile, ask.count),)
+    return (("replicas", ask.count),) if isinstance(ask, Replicas) else ()
+
+
+def _largest(shares: tuple[Gpus, ...]) -> tuple[Gpus, ...]:
+    """Return the shares that no other contains, the largest first where they are many."""
+    if len(shares) <= FEW_SHARES:
+        return tuple(dict.fromkeys(shares))
+    found: list[Gpus] = []
+    for ask in sorted(set(shares), key=_size, reverse=True):
+        if len(found) < FEW_SHARES and not any(_contains(one, ask) for one in found):
+            found.append(ask)
+    return tuple(found)
+
+
+def _size(ask: Gpus) -> tuple[int, ...]:
+    return ask.count * max(ask.percent, 1), ask.count, ask.core, ask.ratio, ask.memory
+
+
+def _contains(one: Gpus, other: Gpus) -> bool:
+    """Return whether what has room for one share has room for the other."""
+    return (
+        one.count >= other.count
+        and one.core >= other.core
+        and one.ratio >= other.ratio
+        and one.memory >= other.memory
+    )
 
 
 def _simple(request: Request, asks: list[Ask]) -> bool:

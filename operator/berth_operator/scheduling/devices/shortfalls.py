@@ -72,6 +72,7 @@ def explain(
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
     trial = _Trial(prefer, packing.Effort() if effort is None else effort)
     never = trial.fits(emptied(view), request) is False
+    trial.effort.spend(finder.steps_to_read(view, request))
     found = next(_of_single_asks(view, request), None)
     if found is None and undecided:
         found = Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
@@ -119,9 +120,11 @@ def emptied(view: views.View) -> views.View:
 
 
 def _of_single_asks(view: views.View, request: requests.Request) -> Iterator[Shortfall]:
+    suits: set[requests.Ask] = set()
     for container in request.containers:
         for ask in container.asks:
-            shortfall = _of_ask(view, request, ask)
+            shortfall = None if ask in suits else _of_ask(view, request, ask)
+            suits.add(ask)
             if shortfall is not None:
                 yield dataclasses.replace(shortfall, container=container.name)
 
@@ -131,11 +134,12 @@ def _of_ask(view: views.View, request: requests.Request, ask: requests.Ask) -> S
     count = _wanted(view, request, ask)
     if not count:
         return None
-    judged = [verdicts.judge(view, one, ask, request.conditions, manner=request.manner) for one in devices]
-    well = [one for one, verdict in zip(devices, judged, strict=True) if verdict is None]
+    conditions, manner = request.conditions, request.manner
+    well = [one for one in devices if verdicts.against(view, one, ask, conditions, manner=manner) is None]
     found = sum(_units(view, one, ask, request) for one in well)
     if found >= count:
         return None
+    judged = [verdicts.judge(view, one, ask, conditions, manner=manner) for one in devices]
     against = tuple(verdict for verdict in judged if verdict is not None)
     reason = _nearest(devices, judged, ask, request, count)
     return Shortfall(reason, wanted=count, found=found, detail=_detail(ask), against=against)

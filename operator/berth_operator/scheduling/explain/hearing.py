@@ -87,7 +87,7 @@ class Hearing:
     def nearest(self, among: columns.Mask | None = None) -> list[int]:
         """Put refusing nodes in order, the nearest first, those before others that need less of a change.
 
-        One that was not looked at to the end may take the pod as it is, so it is no example of what is wrong.
+        One that was not fully evaluated may take the pod as it is, so it is no example of what is wrong.
         """
         there = (self.code > 0) & ~self.saying(frozenset({Reason.UNDECIDED}))
         found = np.flatnonzero(there if among is None else among & there)
@@ -135,7 +135,8 @@ def _look_again(
     left = set(np.flatnonzero(quiet).tolist())
     if request.need.simple or not request.need.asked:
         # One of them is looked at for all that are alike: this costs no search.
-        asking = reach.Inquiry(picture, each=reach.NO_LIMIT, in_all=reach.NO_LIMIT)
+        patience = allocator.Effort(reach.NO_LIMIT, effort.expired)
+        asking = reach.Inquiry(picture, each=reach.NO_LIMIT, in_all=reach.NO_LIMIT, effort=patience)
         left -= set(asking.nodes(request, candidate.demand, quiet).nodes)
     most = int(effort.left * PART_FOR_HEARING)
     mine = effort.part(most)
@@ -164,7 +165,7 @@ def look(
     part = effort.part(search.STEPS_A_NODE)
     found = allocator.place(view, request, effort=part)
     effort.use(search.STEPS_A_NODE, part)
-    effort.left -= STEPS_TO_LOOK
+    effort.spend(STEPS_TO_LOOK)
     return found
 
 
@@ -181,11 +182,11 @@ def never(picture: inventory.Inventory, at: columns.Rows, question: search.Quest
         hopeless |= pile.in_all < pile.wanted
     if need.asked:
         hopeless |= table.state[at] == columns.STATES.index(Reason.NO_DEVICE)
-    asks = tally.counted_asks(need)
-    if asks:
+    if tally.counted_asks(need):
         *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
-        for ask in asks:
-            hopeless |= columns.count(right & tally.large_cards(table, at, ask)) < ask.count
+        hopeless |= columns.count(right) < need.least
+        for short in tally.too_small(table, at, need, right):
+            hopeless |= short
     return hopeless
 
 

@@ -19,6 +19,7 @@ from berth_operator.scheduling.nodes import affinity, facts, taints
 
 OF_KUBERNETES: Final = "node.kubernetes.io/"
 MOST_JUDGED: Final = 1024
+JUDGED_IN_A_STEP: Final = 64  # Each taint, pair and expression that is looked at on a node counts.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +53,12 @@ def single(heard: hearing.Hearing, *, whole: bool) -> Refused:
     able = able[reach.enough(heard.picture, able, search.ask(heard.request, heard.demand))]
     judged = able if whole else able[:MOST_JUDGED]
     found: dict[Obstacle, columns.Mask] = {}
-    for at in judged.tolist():
+    asked = 8 + heard.demand.where.size
+    for count, at in enumerate(judged.tolist()):
+        if heard.tired:
+            judged = judged[:count]
+            break
+        heard.effort.spend((count + 1) * asked // JUDGED_IN_A_STEP - count * asked // JUDGED_IN_A_STEP)
         row = heard.row(at)
         obstacle = only(row.node, heard.demand.where) if row.node else None
         if obstacle is not None:

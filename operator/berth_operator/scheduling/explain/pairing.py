@@ -59,7 +59,11 @@ class Fix:
 def misses(heard: hearing.Hearing) -> list[tuple[int, tuple[tally.Why, ...]]]:
     """List the nodes that come nearest with all that stands in their way, the fewest things first."""
     there = dict.fromkeys(closely.worth_telling(heard))
-    found = [(at, tuple(dict.fromkeys(in_the_way(heard, at)))) for at in there if heard.row(at).node]
+    found = []
+    for at in there:
+        if heard.row(at).node and not heard.tired:
+            heard.effort.spend(trials.STEPS_TO_TRY)
+            found.append((at, tuple(dict.fromkeys(in_the_way(heard, at)))))
     return sorted(found, key=lambda one: len(one[1]))
 
 
@@ -126,6 +130,8 @@ def _alone(heard: hearing.Hearing, at: int) -> Iterator[Change]:
     world, fixes = _world(heard, at), list(_fixes(heard, at))
     needed = [fix for fix in fixes if fix.needed]
     for one in fixes:
+        if heard.tired:
+            return
         if all(fix is one for fix in needed) and _helps(heard, one.apply(world, one.parts)):
             yield _settled_alone(heard, world, one)
 
@@ -141,6 +147,8 @@ def _pairs_of(heard: hearing.Hearing, at: int) -> Iterator[findings.Pair]:
     world, fixes = _world(heard, at), list(_fixes(heard, at))
     needed = [fix for fix in fixes if fix.needed]
     for one, other in itertools.combinations(fixes, 2):
+        if heard.tired:
+            return
         if all(fix is one or fix is other for fix in needed) and _helps(
             heard, other.apply(one.apply(world, one.parts), other.parts)
         ):

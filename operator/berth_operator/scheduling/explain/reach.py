@@ -17,6 +17,9 @@ from berth_operator.scheduling import columns, inventory, rows, search
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 
+# A question to all nodes is worth so many steps, and one more for each so many nodes.
+STEPS_TO_ASK: Final = 5
+NODES_A_STEP: Final = 256
 LOOKS_EACH: Final = 8  # For one question.
 LOOKS_IN_ALL: Final = 96
 NO_LIMIT: Final = 1 << 40
@@ -50,7 +53,10 @@ class Inquiry:
         self.left = in_all
 
     def nodes(self, request: requests.Request, demand: facts.Demand, among: columns.Mask) -> Reach:
-        """Find out which of these nodes have the devices for a request."""
+        """Find out which of these nodes have the devices for a request; without effort none is asked."""
+        if self.effort.left <= 0:
+            return Reach((), exact=False)
+        self.effort.spend(STEPS_TO_ASK + self.picture.size // NODES_A_STEP)
         question = search.ask(request, demand)
         able = np.flatnonzero(among)
         able = able[enough(self.picture, able, question)]

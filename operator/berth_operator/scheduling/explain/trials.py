@@ -16,8 +16,10 @@ from berth_operator.scheduling.explain import findings, hearing
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
-# A copy of a node costs as much to make as so many steps of a search on it.
+# A copy of a node costs as much to make as so many steps of a search on it, and one more for so many pods.
 STEPS_TO_TRY: Final = 20
+HOLDS_A_STEP: Final = 4
+NAMED_IN_A_STEP: Final = 16  # Labels, values and tolerations of the pod.
 
 
 def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
@@ -46,8 +48,11 @@ def built(
     if device is not None:
         copy.put_device(device)
         copy.set_silent(device.node, silent)
+    charged = 0
     for hold in holds:
         copy.charge(hold)
+        charged += 1
+    heard.effort.spend(charged // HOLDS_A_STEP)
     return copy
 
 
@@ -62,7 +67,7 @@ def place(
     """Try a request on what is there, and count what that costs."""
     if heard.tired:
         return None
-    heard.effort.left -= STEPS_TO_TRY
+    heard.effort.spend(STEPS_TO_TRY + demand.where.size // NAMED_IN_A_STEP)
     return search.Search(copy).place(request, demand, rules=heard.rules, effort=heard.effort)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
 from berth_crds import text
-from berth_operator.scheduling import backlog, tally
+from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.explain import closely
@@ -111,7 +111,7 @@ def _have(count: int) -> str:
 def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
     if detail:
         return f"{_have(n)} too few {noun(detail, 2)}"
-    count = max((ask.count for ask in tally.counted_asks(candidate.request.need)), default=1)
+    count = max(candidate.request.need.least, 1)
     return f"{_have(n)} fewer than {count} {noun(closely.CARDS, count)}"
 
 
@@ -237,7 +237,9 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.SCOPE_MISMATCH: _far,
     Reason.NO_PARTITION: _no_partition,
     Reason.NO_ROOT: _no_root,
-    Reason.UNDECIDED: _say("was not looked at to the end", "were not looked at to the end"),
+    Reason.UNDECIDED: _say(
+        "was not fully evaluated: search budget", "were not fully evaluated: search budget"
+    ),
     Reason.NO_NODES: lambda _n, _c, _d: "there are no nodes",
 }
 
@@ -277,7 +279,7 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.SCOPE_MISMATCH: "too few close together",
     Reason.NO_PARTITION: "no free partition",
     Reason.NO_ROOT: "not on the same PCIe root",
-    Reason.UNDECIDED: "not looked at to the end",
+    Reason.UNDECIDED: "not fully evaluated",
     Reason.NO_NODES: "no nodes",
 }
 

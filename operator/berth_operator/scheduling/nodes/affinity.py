@@ -14,16 +14,17 @@ NUMBER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII)
 MOST: Final = 2**63  # Kubernetes compares in 64 bits; what does not fit is no number.
 
 
-def _number(text: str) -> int | None:
+def number(text: str) -> int | None:
+    """Return a number as Kubernetes reads it for comparing, or None where it would find none."""
     match = NUMBER.fullmatch(text)
-    number = int(match[1] + match[2]) if match else MOST
-    return number if -MOST <= number < MOST else None
+    found = int(match[1] + match[2]) if match else MOST
+    return found if -MOST <= found < MOST else None
 
 
 def _compare(found: str | None, values: tuple[str, ...], test: Callable[[int, int], bool]) -> bool:
     if found is None or len(values) != 1:
         return False
-    left, right = _number(found), _number(values[0])
+    left, right = number(found), number(values[0])
     return left is not None and right is not None and test(left, right)
 
 

@@ -81,6 +81,12 @@ class Where:
     affinity: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """How many things are named, which is what it takes of memory."""
+        conditions = (one for term in self.affinity or () for one in (*term.labels, *term.fields))
+        return len(self.selector) + len(self.tolerations) + sum(1 + len(one.values) for one in conditions)
+
 
 ANYWHERE: Final = Where()
 
@@ -98,6 +104,11 @@ class Demand:
     amounts: Amounts = ()
     served: Amounts = ()
     where: Where = ANYWHERE
+
+    @property
+    def size(self) -> int:
+        """How many things are named, which is what it takes of memory."""
+        return len(self.amounts) + len(self.served) + self.where.size
 
 
 NO_DEMAND: Final = Demand()

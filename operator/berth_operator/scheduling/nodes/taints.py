@@ -28,6 +28,26 @@ def untolerated(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> 
     return None
 
 
+class Covered:
+    """What the tolerations of one pod cover, asked of many nodes: each taint there is costs one look."""
+
+    def __init__(self, tolerations: tuple[facts.Toleration, ...]) -> None:
+        self._tolerations = tolerations
+        self._known: dict[facts.Taint, bool] = {}
+        self.cordoned = may_schedule(facts.Node("", unschedulable=True), tolerations)
+
+    def untolerated(self, node: facts.Node) -> facts.Taint | None:
+        """Return the first taint of a node that keeps the pod away, if any."""
+        return next((taint for taint in node.taints if not self._covers(taint)), None)
+
+    def _covers(self, taint: facts.Taint) -> bool:
+        known = self._known.get(taint)
+        if known is None:
+            keeps_away = untolerated(facts.Node("", taints=(taint,)), self._tolerations) is not None
+            known = self._known[taint] = not keeps_away
+        return known
+
+
 def may_schedule(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> bool:
     """Tell whether a cordoned node still takes the pod, as one tolerating that taint may ask."""
     mark = facts.Taint(facts.UNSCHEDULABLE_TAINT, "", facts.Effect.NO_SCHEDULE)

@@ -137,9 +137,9 @@ class Look:
         """Say how much memory the pod would take of each node's cards, in bytes."""
         cards = np.maximum(columns.count(self.open), 1)
         mean = np.where(self.open, self.total, 0).sum(axis=1) / cards
-        taken: columns.Scores = self.need.whole * mean
-        for ask in self.need.shares:
-            taken = taken + ask.count * (mean * ask.ratio / requests.WHOLE if ask.ratio else ask.memory)
+        percent = sum(ask.count * ask.ratio for ask in self.need.shares)
+        given = sum(ask.count * ask.memory for ask in self.need.shares if not ask.ratio)
+        taken: columns.Scores = self.need.whole * mean + (mean * percent / requests.WHOLE + given)
         return taken
 
 

@@ -1,0 +1,108 @@
+"""How much a pod may say, so that no pod, and no number of them, takes much memory or time.
+
+The API server takes objects of more than a megabyte, and whatever a pod asks for is kept,
+compared and tried on every node for as long as it waits. What goes beyond these limits is
+refused with a sentence that names the limit, and nothing of it is kept. They are far above
+what anybody needs: a node has no more than 64 cards.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from berth_operator.scheduling.decisions import Refusal
+from berth_operator.translate import raw, refusals
+
+TEXT: Final = 4 << 10  # Characters of an annotation that is no list.
+LIST: Final = 32 << 10  # Characters of one that is.
+WORD: Final = 128  # Characters of one thing in a list.
+LABEL: Final = 400  # Characters of a label with its value, of which Kubernetes allows fewer.
+MODELS: Final = 64
+UUIDS: Final = 512
+LABELS: Final = 64
+ASKS: Final = 128  # Each kind of device that a container asks for is one.
+FIGURES: Final = 512  # Amounts of devices in all containers; an ask takes up to four.
+PIECES: Final = 400  # Replicas and MIG instances, which are placed one by one.
+RESOURCES: Final = 64  # Different names.
+NAMES: Final = 256  # Of a bound pod, which cannot be refused.
+AMOUNTS: Final = 4096  # Requests and limits of all containers.
+SELECTOR: Final = 64
+TOLERATIONS: Final = 128
+TERMS: Final = 64
+EXPRESSIONS: Final = 256  # Of all terms of an affinity together.
+VALUES: Final = 1024  # Likewise.
+WHERE: Final = 32 << 10  # Characters of selector, affinity and tolerations together.
+FAULTS: Final = 16  # More than people read at once.
+
+T = TypeVar("T")
+
+
+def few(place: str, what: str, found: Sequence[T], most: int) -> Sequence[T]:
+    """Return a list that is not too long; raise Refused otherwise."""
+    if len(found) > most:
+        refusals.refuse(f"{place} names {len(found)} {what}; {most} are the most")
+    return found
+
+
+def short(place: str, text: str, most: int) -> str:
+    """Return a text that is not too long; raise Refused otherwise."""
+    if len(text) > most:
+        refusals.refuse(f"{place} has {len(text)} characters; {most} are the most")
+    return text
+
+
+def told(faults: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """Return the first of many faults, and say that there are others."""
+    found = tuple(itertools.islice(faults, FAULTS + 1))
+    if len(found) <= FAULTS:
+        return found
+    return (*found[:FAULTS], refusals.invalid("there is more that is wrong with the pod"))
+
+
+# ---------------------------------------------------------------- what stands in the spec
+
+
+def exceeded(spec: raw.PodSpec) -> Refusal | None:
+    """Return what of a pod's spec is more than is read; it is only counted here."""
+    for what, most, count in (*_of_containers(spec), *_of_place(spec)):
+        if count > most:
+            return refusals.unsupported(f"the pod has {count} {what}; Berth reads {most} at most")
+    return None
+
+
+Counted = Iterator[tuple[str, int, int]]
+
+
+def _of_containers(spec: raw.PodSpec) -> Counted:
+    resources = [one.resources for one in (*(spec.init_containers or ()), *spec.containers) if one.resources]
+    lists = [one for each in resources for one in (each.requests, each.limits) if one]
+    yield "requests and limits in its containers", AMOUNTS, sum(map(len, lists))
+    whole = [each for each in (spec.resources,) if each]
+    more = [one for each in whole for one in (each.requests, each.limits) if one]
+    yield "different resources", RESOURCES, len(set().union(*lists, *more, spec.overhead or {}))
+
+
+def _of_place(spec: raw.PodSpec) -> Counted:
+    yield "labels in its node selector", SELECTOR, len(spec.node_selector or {})
+    yield "tolerations", TOLERATIONS, len(spec.tolerations or ())
+    terms, conditions = _affinity(spec)
+    yield "terms in its node affinity", TERMS, terms
+    yield "expressions in its node affinity", EXPRESSIONS, len(conditions)
+    yield "values in its node affinity", VALUES, sum(len(one.values or ()) for one in conditions)
+    yield "characters in its node selector, affinity and tolerations", WHERE, sum(map(len, _texts(spec)))
+
+
+def _affinity(spec: raw.PodSpec) -> tuple[int, list[raw.Expression]]:
+    node = spec.affinity.node_affinity if spec.affinity else None
+    terms = node.required.node_selector_terms or () if node and node.required else ()
+    lists = (one for term in terms for one in (term.match_expressions, term.match_fields) if one)
+    return len(terms), list(itertools.chain.from_iterable(lists))
+
+
+def _texts(spec: raw.PodSpec) -> Iterator[str]:
+    for key, value in (spec.node_selector or {}).items():
+        yield from (key, value)
+    for toleration in spec.tolerations or ():
+        yield from (toleration.key, toleration.operator, toleration.value, toleration.effect)
+    for one in _affinity(spec)[1]:
+        yield from (one.key, one.operator, *(one.values or ()))
