@@ -60,6 +60,7 @@ def each(
     A search is not begun with less than each has a right to, and none is kept from it for ever: the next
     round begins with it, if it still comes first. Where the time is over, so is the round.
     """
+    places.picture.lesson()  # Where it has to be worked out, that is not the first pod's time.
     said: Said = {}
     left, searched = STEPS_A_ROUND, False
     for candidate in waiting.ready(now, limit):

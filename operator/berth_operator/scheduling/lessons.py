@@ -39,17 +39,22 @@ ENOUGH: Final = 50  # Requests; below that, space is worth its size.
 DEMAND: Final = 1.0  # Demand assumed when asking what is in surplus, as part of what the nodes can serve.
 MODEL_PARTS: Final = 64  # Proportions of demand by allowed models are rounded to one in so many.
 SURPLUS_STEP: Final = 5  # Percent.
-MOST_STEPS: Final = 400
+# Mixtures of twenty sizes take up to forty. Anybody's pods change what is learnt, so there is an end to it.
+MOST_STEPS: Final = 48
 TINY: Final = 1e-9
 ALIKE: Final = 1e-5  # Parts that change by less are what they will be; they are rounded to percents.
+NOWHERE: Final = ("\n",)  # Models of which there are none: no name has a line of its own.
 NOISE: Final = 1e-12  # What floating point leaves of a zero.
 
 Floats = npt.NDArray[np.float64]
 Classes = tuple[tuple[tuple[str, int, int, int], int], ...]
 
 _SPACES: Final = np.arange(GRID + 1)
-_REST: Final = np.maximum(_SPACES[:, None] - _SPACES[None, :], 0)
-_TOO_LARGE: Final = _SPACES[:, None] < _SPACES[None, :]
+# Each space is split in two, of which the second is no larger; what would be is worth less than nothing.
+_HALVES: Final = np.arange(GRID // 2 + 1)
+_REST: Final = np.where(
+    _HALVES[None, :] * 2 <= _SPACES[:, None], _SPACES[:, None] - _HALVES[None, :], GRID + 1
+)
 BY_SIZE: Final = tuple(int(value) for value in np.rint(_SPACES * UNIT / GRID))
 
 
@@ -103,7 +108,7 @@ def learn(known: workload.Workload, nodes: Supply) -> Lesson:
         _ratio(known.cpu, nodes.cpu, known.percent, nodes.percent, step),
         _ratio(known.memory, nodes.memory, known.percent, nodes.percent, step),
         _proportions(known, count, parts),
-        _by_models(known, count, min(MODEL_PARTS, parts)),
+        _by_models(known, count, min(MODEL_PARTS, parts), nodes),
         nodes.classes,
     )
 
@@ -122,12 +127,20 @@ def _proportions(known: workload.Workload, count: int, parts: int) -> bytes:
     return proportions.tobytes()
 
 
-def _by_models(known: workload.Workload, count: int, parts: int) -> tuple[tuple[workload.Models, int], ...]:
+def _by_models(
+    known: workload.Workload, count: int, parts: int, nodes: Supply
+) -> tuple[tuple[workload.Models, int], ...]:
+    """Return how many parts are asked of which models; pods may name any, and those that exist are kept."""
     if count < ENOUGH or not any(known.by_models):
         return ()
+    there = {kind[0] for kind, _ in nodes.classes}
     shares = [(key, round(asked * parts / known.percent)) for key, asked in known.by_models.items()]
-    found = tuple(sorted(pair for pair in shares if pair[1]))
-    return found if any(key for key, _ in found) else ()
+    found = [(_existing(key, there), share) for key, share in shares if share]
+    return tuple(sorted(found)) if any(key for key, _ in found) else ()
+
+
+def _existing(models: workload.Models, there: set[str]) -> workload.Models:
+    return tuple(one for one in models if one in there) or NOWHERE if models else ()
 
 
 @functools.lru_cache(maxsize=256)
@@ -166,9 +179,11 @@ def dearest(sizes: npt.NDArray[np.int64], price: Floats) -> tuple[Floats, Floats
     held: Floats = np.zeros((GRID + 1, len(price)))
     held[_SPACES, best] = worth > 0
     # One request, then up to two, four and so on: the space is split in two in the best way.
+    padded = np.full(GRID + 2, -np.inf)
     for _ in range(max(0, math.ceil(math.log2(GRID / sizes[0])))):
-        both = worth[_REST] + worth[None, :]
-        both[_TOO_LARGE] = -1
+        padded[:-1] = worth
+        both = padded.take(_REST)
+        both += worth[_HALVES]
         split = both.argmax(axis=1)
         worth = both[_SPACES, split]
         held = held[split] + held[_SPACES - split]
@@ -179,7 +194,8 @@ def prices(sizes: npt.NDArray[np.int64], wanted: Floats) -> Floats:
     """Find the prices nearest to s + d/MU at which no set that fits on a card costs more than 1.
 
     A dual active-set method: from the unconstrained optimum, the most violated constraint
-    is added until none is, and those whose multiplier falls to zero are dropped.
+    is added until none is, and those whose multiplier falls to zero are dropped. Where that
+    is given up, prices that are too high are lowered together.
     """
     target = sizes / GRID
     corner = _Corner(target + wanted / MU)
@@ -187,6 +203,8 @@ def prices(sizes: npt.NDArray[np.int64], wanted: Floats) -> Floats:
         found = _violated(sizes, corner.point)
         if found is None or not corner.add(*found):
             break
+    else:
+        corner.point = corner.point / max(1.0, dearest(sizes, np.maximum(0, corner.point))[0][GRID])
     price: Floats = np.maximum(0, corner.point)
     return price
 

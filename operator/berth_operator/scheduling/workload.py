@@ -51,7 +51,7 @@ def sample(request: requests.Request, demand: facts.Demand) -> Sample | None:
     return Sample(amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0), sizes, models)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=256)
 def _keys(models: frozenset[str]) -> Models:
     return tuple(sorted({catalog.model_key(model) for model in models}))
 

@@ -41,7 +41,7 @@ def best_set(board: boards.Board, free: int, count: int, pool: int | None = None
     return _best_of_all(board, free, count, pool)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=32)
 def ranked(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
     """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
     sets, inside, degrees = _all_sets(board, free, count, pool)

@@ -64,10 +64,21 @@ def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> 
 
 
 def _says(said: str, counts: Sequence[Count], candidate: backlog.Candidate, total: int, shown: int) -> bool:
-    parts = _counted(counts, candidate, total, shown, {}).split("; ")
-    rest = r"(?: \(.*\))?"
-    pattern = f"{rest}; ".join(map(re.escape, parts)) + rest + r"(?:\. .*|\.)?"
-    return re.fullmatch(pattern, said) is not None
+    head, *parts = _counted(counts, candidate, total, shown, {}).split("; ")
+    ends = _ends(said, head, {0})
+    for part in parts:
+        ends = _ends(said, f"; {part}", ends)
+    return any(not said[at:] or said[at:] == "." or said.startswith(". ", at) for at in ends)
+
+
+def _ends(said: str, part: str, starts: set[int]) -> set[int]:
+    """Return where a part that starts at one of these places may end, with whatever is added in parentheses.
+
+    A regular expression would try all ways to leave text out, and what a pod shows anybody may have written.
+    """
+    ends = {at + len(part) for at in starts if said.startswith(part, at)}
+    opened = min((at for at in ends if said.startswith(" (", at)), default=len(said))
+    return ends | {at for at in range(opened + 3, len(said) + 1) if said[at - 1] == ")"}
 
 
 def nearest(found: findings.Nearest) -> str:
