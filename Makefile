@@ -25,7 +25,7 @@ define want
 	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
 endef
 
-.PHONY: help setup demo chaos test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide
+.PHONY: help setup demo chaos test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ bench-agent: $(READY) ## memory, processor and writes of an idle agent; SECONDS=
 
 bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes
 	@$(BIN)/python -m bench.decide
+
+fuzz: $(READY) ## draw absurd pods for MINUTES and see that none holds the operator up; SEED=... plays again
+	@$(BIN)/python -m bench.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 format: $(READY) ## let ruff format and mend what it can
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .

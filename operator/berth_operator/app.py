@@ -9,7 +9,6 @@ losing the lead the process ends at once, before it can write again.
 import asyncio
 import contextlib
 import datetime as dt
-import gc
 import logging
 import os
 import secrets
@@ -29,6 +28,7 @@ from berth_operator.engine import (
     audits,
     declaration,
     declarer,
+    garbage,
     ledger,
     loop,
     pace,
@@ -187,10 +187,7 @@ class Operator:
         await self._declarer.declare()
         for finding in audits.look(self._book.picture):
             log.warning("audit: %s", finding)
-        # What was just read stays: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
+        garbage.settle()
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
         limits = loop.Limits(

@@ -26,9 +26,9 @@ LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried again later.
 # Nothing else happens in this process during a round, so one has an end, however hard its pods are: it
 # decides for the first part, and looks closely at why pods wait for the rest. What is left comes next time.
-DECIDE_SECONDS: Final = 0.03
-SEARCH_SECONDS: Final = 0.02  # Of these, for one pod.
-ROUND_SECONDS: Final = 0.05
+DECIDE_SECONDS: Final = 0.02
+SEARCH_SECONDS: Final = 0.012  # Of these, for one pod.
+ROUND_SECONDS: Final = 0.035  # With what cannot be interrupted, about 50 ms.
 TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
 

@@ -21,7 +21,7 @@ from berth_operator.scheduling.nodes import facts
 
 CLOSE_LOOKS: Final = 2  # A round; each may take some milliseconds.
 LOOK_STEPS: Final = 600  # However many nodes there are, and where nobody has a clock.
-LOOK_SECONDS: Final = 0.03  # Of one look.
+LOOK_SECONDS: Final = 0.02  # Of one look.
 LEAST_SECONDS: Final = 0.01  # With less than that left of a round, none is begun.
 LATER_SECONDS: Final = 1.0  # Between the rounds that make up for looks.
 NEVER: Final = -1

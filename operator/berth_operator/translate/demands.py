@@ -36,7 +36,7 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
     """
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container, runs in resources.each_container(spec):
+    for container, runs in resources.each_asking(spec):
         # Of what a container does not ask for, the most is what runs in the end.
         for name, value in resources.asked(container.resources).items():
             if name not in peak and len(peak) >= limits.NAMES and name not in {facts.CPU, facts.MEMORY}:

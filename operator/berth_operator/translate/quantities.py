@@ -35,7 +35,9 @@ PATTERN: Final = re.compile(
 )
 
 
-PLAIN: Final = 20  # Digits of a plain number; most quantities are one, and a pod may have thousands.
+# Nearly all quantities are whole numbers of a whole unit, and a pod may have thousands.
+PLAIN: Final = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGTPE]i|[kMGTPE]?)", re.ASCII)
+UNITS: Final = {name: int(unit) for name, unit in SUFFIXES.items() if unit >= 1}
 LONGEST: Final = 64  # The API server writes none with more than thirty characters.
 
 
@@ -51,10 +53,11 @@ def exact(text: str) -> fractions.Fraction:
 
 def demand(text: str | int, *, thousandths: bool = False) -> int:
     """Read what is asked for, rounded up; nobody asks for less than nothing."""
-    plain = str(text)
-    if len(plain) <= PLAIN and plain.isascii() and plain.isdecimal():
-        return min(int(plain) * (1000 if thousandths else 1), facts.LARGEST)
-    value = exact(plain) * (1000 if thousandths else 1)
+    plain = PLAIN.fullmatch(str(text))
+    if plain is not None:
+        whole = int(plain["number"]) * UNITS[plain["suffix"]]
+        return min(whole * (1000 if thousandths else 1), facts.LARGEST)
+    value = exact(str(text)) * (1000 if thousandths else 1)
     return max(0, min(-(-value.numerator // value.denominator), facts.LARGEST))
 
 

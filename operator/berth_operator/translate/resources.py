@@ -69,7 +69,8 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
         faults.append(error.refusal)
     for container, runs in each_container(pod.spec):
         try:
-            figures = [*_of_container(container), *on_pod.get(container.name, ())]
+            of_pod = on_pod.get(container.name, ())
+            figures = [*_of_container(container), *of_pod] if container.resources or of_pod else []
             if not figures:
                 continue
             found.append(Asked(container.name, runs, merged(unfolded(container.name, figures))))
@@ -81,7 +82,7 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
 
 
 def _too_many(spec: raw.PodSpec) -> Refusal | None:
-    count = sum(aliases.served(name) for one, _ in each_container(spec) for name in asked(one.resources))
+    count = sum(aliases.served(name) for one, _ in each_asking(spec) for name in asked(one.resources))
     if count <= limits.FIGURES:
         return None
     return refusals.unsupported(
@@ -97,11 +98,20 @@ def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
         yield container, True
 
 
+def each_asking(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
+    """Go through the containers that ask for anything of their own: of thousands few may."""
+    for container, runs in each_container(spec):
+        resources = container.resources
+        if resources is not None and (resources.requests or resources.limits):
+            yield container, runs
+
+
 def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
     """Join requests and limits: where only a limit is given, it is the request too."""
     if resources is None:
         return {}
-    return {**(resources.limits or {}), **(resources.requests or {})}
+    limits, requests = resources.limits or {}, resources.requests or {}
+    return {**limits, **requests} if limits and requests else dict(limits or requests)
 
 
 # ---------------------------------------------------------------- resources of a container
@@ -148,7 +158,7 @@ def _figure(place: str, key: str, quantity: raw.Quantity, row: aliases.Amount) -
 
 def unserved_kinds(spec: raw.PodSpec) -> Iterator[Refusal]:
     """Find devices of other kinds; they are no reason to misread what else a container asks for."""
-    for container, _ in each_container(spec):
+    for container, _ in each_asking(spec):
         for name, quantity in sorted(asked(container.resources).items()):
             if aliases.unserved_kind(name) and not _is_zero(quantity):
                 yield refusals.unsupported(
@@ -163,7 +173,7 @@ def of_nothing(pod: raw.Pod) -> Iterator[Refusal]:
         if text is not None and _is_zero(text):
             place = f"{row.where} {row.key}: {refusals.shown(text)}"
             yield refusals.invalid(f"{place} asks for nothing; write more than 0, or leave it out")
-    for container, _ in each_container(pod.spec):
+    for container, _ in each_asking(pod.spec):
         amounts = asked(container.resources)
         for way in aliases.SLICES:
             key = _of_no_card(way, amounts)

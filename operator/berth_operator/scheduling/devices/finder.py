@@ -32,7 +32,7 @@ from berth_operator.scheduling.devices import (
 
 # A puzzle costs about as much to pose as so many steps of solving it.
 STEPS_TO_POSE: Final = 20
-ASKED_IN_A_STEP: Final = 16
+ASKED_IN_A_STEP: Final = 4
 # Holding a card less is worth a look, not a long search.
 STEPS_TO_SAVE: Final = 2_000
 # Replicas and instances are placed one by one; a pod that asks for more of them is not searched for.

@@ -72,6 +72,8 @@ def explain(
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
     trial = _Trial(prefer, packing.Effort() if effort is None else effort)
     never = trial.fits(emptied(view), request) is False
+    if trial.effort.late:
+        return Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
     trial.effort.spend(finder.steps_to_read(view, request))
     found = next(_of_single_asks(view, request), None)
     if found is None and undecided:

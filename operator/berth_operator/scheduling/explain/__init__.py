@@ -14,6 +14,7 @@ place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy
 """
 
 import dataclasses
+from typing import Final
 
 from berth_operator.scheduling import backlog, policy, search
 from berth_operator.scheduling.devices import allocator
@@ -35,6 +36,8 @@ Finding = findings.Finding
 Nearest = findings.Nearest
 Change = findings.Change
 
+STEPS_FOR_WHOLE: Final = 40_000
+
 brief = sentences.brief
 agrees = sentences.agrees
 sentence = sentences.sentence
@@ -54,13 +57,13 @@ def explain(
 ) -> Explanation:
     """Explain why a pod finds no place, or on which nodes it finds none.
 
-    `effort` bounds all searches and trials together: about a second without one, and with
-    `whole` nothing. Nodes that were not looked at then are said to be undecided.
+    `effort` bounds all searches and trials together: about a second without one, and twice
+    that with `whole`. Nodes that were not looked at then are said to be undecided.
     1. Ask all nodes.  2. Look at some closely, or with `whole` at all.  3. Name the
     nearest.  4. Try what would help: one change, else two.
     """
     if effort is None:
-        effort = allocator.Effort(reach.NO_LIMIT) if whole else allocator.Effort()
+        effort = allocator.Effort(STEPS_FOR_WHOLE) if whole else allocator.Effort()
     heard = hearing.hear(places, candidate, rules, effort)
     found = closely.findings_of(heard, whole=whole)
     fits = int(heard.known.sum()) - len(found)

@@ -6,8 +6,9 @@ first success is told: one way is enough to know what would help.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from berth_operator.scheduling import inventory, rows
 from berth_operator.scheduling.decisions import Reason
@@ -18,6 +19,7 @@ from berth_operator.scheduling.holds import Hold
 
 NODES_TRIED: Final = 2
 PODS_TRIED: Final = 16
+T = TypeVar("T")
 TROUBLE: Final = (Reason.CORDONED, Reason.UNHEALTHY, Reason.OCCUPIED, Reason.DUPLICATE_UUID)
 
 
@@ -28,17 +30,27 @@ def mends(
     near = [at for at in heard.nearest() if heard.remoteness[at] == 0]
     looked = {heard.picture.index[one.node]: one for one in found if one.looked}
     told = [(at, looked[at]) for at in near if at in looked]
-    yield from _first(_room_made(heard, at, one) for at, one in told[: 2 * NODES_TRIED])
-    yield from _first(_pods_ended(heard, at) for at in near[:NODES_TRIED])
-    yield from _first(_resource_freed(heard, at, one) for at, one in told[: 2 * NODES_TRIED])
+    some = functools.partial(_while_able, heard)
+    yield from _first(_room_made(heard, at, one) for at, one in some(told[: 2 * NODES_TRIED]))
+    yield from _first(_pods_ended(heard, at) for at in some(near[:NODES_TRIED]))
+    yield from _first(_resource_freed(heard, at, one) for at, one in some(told[: 2 * NODES_TRIED]))
     for trouble in TROUBLE:
         with_trouble = [(at, one) for at, one in told if trouble in _troubles(one)]
-        yield from _first(_card_mended(heard, at, one, trouble) for at, one in with_trouble[:NODES_TRIED])
-    yield from _first(_opened(heard, at) for at in _closed(heard, Reason.SILENT))
-    yield from _first(_opened(heard, at) for at in _closed(heard, Reason.SOURCE_FAILED))
+        tried = some(with_trouble[:NODES_TRIED])
+        yield from _first(_card_mended(heard, at, one, trouble) for at, one in tried)
+    yield from _first(_opened(heard, at) for at in some(_closed(heard, Reason.SILENT)))
+    yield from _first(_opened(heard, at) for at in some(_closed(heard, Reason.SOURCE_FAILED)))
     cordoned = refused.nodes.get(obstacles.CORDON)
     if cordoned is not None:
-        yield from _first(_uncordoned(heard, at) for at in heard.nearest(cordoned)[:NODES_TRIED])
+        yield from _first(_uncordoned(heard, at) for at in some(heard.nearest(cordoned)[:NODES_TRIED]))
+
+
+def _while_able(heard: hearing.Hearing, rows_: Iterable[T]) -> Iterator[T]:
+    """Walk over nodes for as long as anything can be tried on them."""
+    for one in rows_:
+        if heard.tired:
+            return
+        yield one
 
 
 def _first(tried: Iterable[findings.Change | None]) -> Iterator[findings.Change]:
@@ -114,10 +126,13 @@ def _pods_ended(heard: hearing.Hearing, at: int) -> EndPods | None:
     copy = trials.copied(heard, at)
     for hold in order:
         copy.release(hold.uid)
+    heard.effort.spend(len(order))
     if not trials.fits(heard, copy):
         return None
     copy, ended = trials.copied(heard, at), []
     for hold in order:
+        if heard.tired:
+            return None
         ended.append(copy.release(hold.uid))
         if trials.fits(heard, copy):
             found = _ended(heard, at, list(_needed(heard, copy, ended)))

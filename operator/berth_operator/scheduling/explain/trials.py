@@ -16,9 +16,8 @@ from berth_operator.scheduling.explain import findings, hearing
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
-# A copy of a node costs as much to make as so many steps of a search on it, and one more for so many pods.
+# A copy of a node costs as much to make as so many steps of a search on it, and one more for each pod.
 STEPS_TO_TRY: Final = 20
-HOLDS_A_STEP: Final = 4
 NAMED_IN_A_STEP: Final = 16  # Labels, values and tolerations of the pod.
 
 
@@ -52,7 +51,7 @@ def built(
     for hold in holds:
         copy.charge(hold)
         charged += 1
-    heard.effort.spend(charged // HOLDS_A_STEP)
+    heard.effort.spend(charged)
     return copy
 
 

@@ -1,0 +1,352 @@
+"""Pods for `make fuzz`: plausible ones, absurd ones, known bad ones, and mutations of all of these.
+
+Everything is drawn from one seeded generator and made of plain dicts, as the API would
+show them. A pod that took long is remembered, and its like are drawn again, changed by
+`mutations`: so the search finds its way to what is slow without knowing what that is.
+"""
+
+import copy
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from berth_crds import aliases, names
+
+Pod = dict[str, Any]
+Mutation = Callable[["Draw", Pod], None]
+
+MODELS: Final = (
+    "NVIDIA H100 80GB HBM3",
+    "NVIDIA A100-SXM4-80GB",
+    "NVIDIA A100-SXM4-40GB",
+    "NVIDIA H200",
+    "NVIDIA L40S",
+    "NVIDIA A10",
+    "NVIDIA L4",
+    "Tesla V100-SXM2-32GB",
+    "Tesla T4",
+)
+PROFILES: Final = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "1g.5gb", "9g.999gb")
+ZONES: Final = ("a", "b", "c")
+SAVED: Final = 64  # Slow pods that are mutated further.
+LONGEST: Final = 1_400_000  # Bytes; the API server takes no more.
+MOST_ANNOTATIONS: Final = 250_000  # Bytes of all annotations, likewise.
+
+# ---------------------------------------------------------------- known bad ones
+
+
+def container(name: str, **limits: object) -> dict[str, Any]:
+    """Give a container; underscores and double underscores in names stand for dots and slashes."""
+    return holding(name, {key.replace("__", "/").replace("_", "."): value for key, value in limits.items()})
+
+
+def holding(name: str, limits: Mapping[str, object]) -> dict[str, Any]:
+    """Give a container that asks for this."""
+    asked = {key: str(value) for key, value in limits.items()}
+    return {"name": name, "image": "example.com/x", "resources": {"limits": asked, "requests": asked}}
+
+
+def pod(*containers: dict[str, Any], annotations: Mapping[str, str] = {}, **spec: Any) -> Pod:
+    """Give a pod of ours."""
+    plain = {"schedulerName": names.SCHEDULER_NAME, "containers": list(containers)}
+    return {"metadata": {"annotations": dict(annotations), "labels": {}}, "spec": plain | spec}
+
+
+def odd_shares(count: int, off: int = 0) -> Pod:
+    """Give a pod of many containers whose shares are all different."""
+    asks = ((2 + at % 7, 1 + (at + off) % 17) for at in range(count))
+    return pod(
+        *(
+            holding(f"c{at}", {names.GPU_SHARED: cards, names.GPU_MEMORY_RATIO: cards * percent})
+            for at, (cards, percent) in enumerate(asks)
+        )
+    )
+
+
+ONE_CARD: Final = holding("main", {names.NVIDIA_GPU: 1})
+EIGHT: Final = holding("main", {names.NVIDIA_GPU: 8})
+
+
+def seeds() -> list[Pod]:
+    """Give pods that have held operators up, and some that do not."""
+    choices = "(?:|)" * 17 + "(?=[À-ɏa-z0-9-]{7})" * 8 + "z"
+    classes = "(?:|)" * 17 + "[À-ɏa-z0-9-]{7}" * 8 + "z"
+    tight = [holding(f"c{at}", {names.GPU_CORE: 40, names.GPU_MEMORY: "1Gi"}) for at in range(17)]
+    odd = [
+        holding(f"c{at}", {names.GPU_CORE: 23 + 7 * at % 19, names.GPU_MEMORY: f"{9 + 5 * at % 17}Gi"})
+        for at in range(24)
+    ]
+    turns = [
+        holding(f"i{at}", {names.GPU: 30 + at % 41}) | ({"restartPolicy": "Always"} if at % 2 else {})
+        for at in range(100)
+    ]
+    cut = [holding(f"m{at}", {f"nvidia.com/mig-{one}": 5}) for at, one in enumerate(PROFILES[:4])]
+    beside = holding("main", {names.NVIDIA_GPU: 3, names.RDMA: 300})
+    return [
+        pod(ONE_CARD),
+        pod(EIGHT),
+        pod(holding("main", {names.GPU: 25, "cpu": 4, "memory": "16Gi"})),
+        pod(ONE_CARD, annotations={names.MODEL_PATTERN: choices}),
+        pod(ONE_CARD, annotations={names.MODEL_PATTERN: classes}),
+        pod(ONE_CARD, annotations={names.MODEL: ",".join(f"m{at}" for at in range(30_000))}),
+        odd_shares(100),
+        odd_shares(100, 5),
+        odd_shares(20),
+        pod(*tight),
+        pod(*odd),
+        pod(ONE_CARD, initContainers=turns),
+        pod(*cut),
+        pod(beside, annotations={names.JOINT: "gpu,rdma", names.SCOPE: "pcie"}),
+        pod(*[holding(f"c{at}", {}) for at in range(2000)]),
+        pod(*[holding(f"c{at}", {names.NVIDIA_GPU: 1}) for at in range(2000)]),
+    ]
+
+
+# ---------------------------------------------------------------- what pods are made of
+
+
+class Draw:
+    """Draws pods, all from one seed."""
+
+    def __init__(self, seed: int, uuids: tuple[str, ...], mutations: Sequence[Mutation]) -> None:
+        self._mutations = mutations
+        self.dice = random.Random(seed)
+        self._uuids = uuids
+        self._known = seeds()
+        self._slow: list[tuple[float, Pod]] = []
+        self._first = list(reversed(self._known))
+
+    def next(self) -> Pod:
+        """Give a pod: the known bad ones first, then anything."""
+        if self._first:
+            return copy.deepcopy(self._first.pop())
+        dice = self.dice
+        made = self._fresh() if dice.random() < 0.4 else self.parent()
+        for _ in range(dice.choice((0, 1, 1, 2, 3, 6))):
+            self._mutate(made)
+        return _acceptable(made)
+
+    def took(self, made: Pod, seconds: float) -> None:
+        """Remember a pod if few took longer."""
+        self._slow.append((seconds, made))
+        self._slow.sort(key=lambda one: -one[0])
+        del self._slow[SAVED:]
+
+    def parent(self) -> Pod:
+        """Give a copy of a pod that was slow, or is known to be bad."""
+        if self._slow and self.dice.random() < 0.7:
+            return copy.deepcopy(self.dice.choice(self._slow)[1])
+        return copy.deepcopy(self.dice.choice(self._known))
+
+    def _mutate(self, made: Pod) -> None:
+        self.dice.choice(self._mutations)(self, made)
+
+    def _fresh(self) -> Pod:
+        dice = self.dice
+        most = dice.choice((1, 1, 1, 2, 3, 8, 24, 64, 128, 400))
+        made = pod(*(holding(f"c{at}", self.amounts()) for at in range(dice.randint(1, most))))
+        if dice.random() < 0.3:
+            made["spec"]["initContainers"] = [self.starter(at) for at in range(dice.randint(1, most))]
+        for _ in range(dice.choice((0, 0, 1, 1, 2, 4, 8))):
+            made["metadata"]["annotations"].update(self.wish())
+        for _ in range(dice.choice((0, 0, 0, 1, 2))):
+            self.place(made["spec"])
+        return made
+
+    def starter(self, at: int) -> dict[str, Any]:
+        """Give an init container, which may be a sidecar."""
+        lasting = {"restartPolicy": "Always"} if self.dice.random() < 0.4 else {}
+        return holding(f"i{at}", self.amounts()) | lasting
+
+    # ------------------------------------------------------------ amounts
+
+    def amounts(self) -> dict[str, object]:
+        """Give what one container asks for."""
+        dice = self.dice
+        asked: dict[str, object] = {}
+        if dice.random() < 0.7:
+            asked |= {"cpu": dice.choice((1, 4, "500m", 300)), "memory": dice.choice(("1Gi", "64Gi", "9Ti"))}
+        kinds = (_whole, _percent, _measured, _measured, _bytes, _replicas, _instances, _foreign, _nothing)
+        asked |= dice.choice(kinds)(dice)
+        if dice.random() < 0.15:
+            asked[dice.choice((names.RDMA, names.FPGA))] = dice.choice((1, 30, 50, 100, 200, 800))
+        if dice.random() < 0.05:
+            asked |= {f"example.com/r{dice.randrange(99)}": 1 for _ in range(dice.choice((1, 5, 70)))}
+        return asked
+
+    def text(self) -> str:
+        """Give any text."""
+        dice = self.dice
+        unit = dice.choice(("a", "A100,", "(?:|)", ".*", "1", "é", "\\", "[a-z]{9}", "GPU-1,", "{", "\n"))
+        return unit * dice.choice((0, 1, 2, 7, 50, 1000, 60_000))
+
+    # ------------------------------------------------------------ annotations
+
+    def wish(self) -> dict[str, str]:
+        """Give one annotation that is read, with something in it."""
+        dice = self.dice
+        key = dice.choice(KEYS)
+        if dice.random() < 0.1:
+            return {key: self.text()}
+        if dice.random() < 0.02:
+            return {f"{names.GROUP}/k{at}": "" for at in range(dice.choice((1, 50, 5000)))}
+        return {key: WISHES[key](self)}
+
+    def models(self) -> str:
+        """Give a list of models."""
+        dice = self.dice
+        some = dice.sample(MODELS, dice.randint(1, 4))
+        return ",".join([*some, *(f"m{at}" for at in range(dice.choice((0, 0, 0, 60, 70))))])
+
+    def pattern(self) -> str:
+        """Give a regular expression, or something like one."""
+        dice = self.dice
+        return "".join(dice.choice(PIECES) for _ in range(dice.choice((1, 2, 5, 20, 60))))[:300]
+
+    def listed(self) -> str:
+        """Give a list of uuids, of cards that there are and others."""
+        dice = self.dice
+        some = dice.sample(self._uuids, min(len(self._uuids), dice.choice((1, 4, 8, 100, 500, 600))))
+        return ",".join([*some, *(f"GPU-{at}" for at in range(dice.choice((0, 0, 10))))])
+
+    def word(self, *words: str) -> str:
+        """Give one of these words."""
+        return self.dice.choice(words)
+
+    # ------------------------------------------------------------ the place
+
+    def place(self, spec: dict[str, Any]) -> None:
+        """Say something of where a pod may run."""
+        dice = self.dice
+        many = dice.choice((1, 1, 2, 5, 60, 130, 300))
+        match dice.randrange(4):
+            case 0:
+                spec["nodeSelector"] = {self._label(): dice.choice(ZONES) for _ in range(many)}
+            case 1:
+                keys = (dice.choice(("", "gpu", f"k{at}")) for at in range(many))
+                spec["tolerations"] = [{"key": key, "operator": "Exists"} for key in keys]
+            case 2:
+                spec["tolerations"] = [{"key": f"team-{at}", "value": "x"} for at in range(many)]
+            case _:
+                spec["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": self._terms(many)}}}
+
+    def _label(self) -> str:
+        return self.dice.choice(("zone", "rack", "kubernetes.io/hostname", f"l{self.dice.randrange(400)}"))
+
+    def _terms(self, many: int) -> list[dict[str, Any]]:
+        dice = self.dice
+        across = dice.choice((1, many))
+        return [
+            {"matchExpressions": [self._expression() for _ in range(max(1, many // across))]}
+            for _ in range(across)
+        ]
+
+    def _expression(self) -> dict[str, Any]:
+        dice = self.dice
+        operator = dice.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+        count = {"In": 4, "NotIn": 4, "Gt": 1, "Lt": 1}.get(operator, 0) * dice.choice((1, 1, 10))
+        values = [dice.choice((*ZONES, "7", f"node-{dice.randrange(1000):05}")) for _ in range(count)]
+        return {
+            "key": self._label(),
+            "operator": operator,
+            "values": values[: 1 if operator in "GtLt" else None],
+        }
+
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+Dice = random.Random
+
+
+def _nothing(_: Dice) -> dict[str, object]:
+    return {}
+
+
+def _whole(dice: Dice) -> dict[str, object]:
+    return {names.NVIDIA_GPU: dice.choice((1, 1, 2, 4, 8, 9, 64))}
+
+
+def _percent(dice: Dice) -> dict[str, object]:
+    return {names.GPU: dice.choice((1, 7, 13, 25, 33, 49, 50, 51, 99, 100, 300))}
+
+
+def _measured(dice: Dice) -> dict[str, object]:
+    cards = dice.choice((1, 1, 2, 3, 5, 8))
+    asked: dict[str, object] = {names.GPU_SHARED: cards, names.GPU_MEMORY_RATIO: cards * dice.randint(1, 100)}
+    return asked | ({names.GPU_CORE: cards * dice.randint(1, 100)} if dice.random() < 0.5 else {})
+
+
+def _bytes(dice: Dice) -> dict[str, object]:
+    cards = dice.choice((1, 1, 2, 5))
+    memory = f"{cards * dice.randint(1, 90_000)}Mi"
+    return {names.GPU_SHARED: cards, names.GPU_MEMORY: memory, names.GPU_CORE: cards * dice.randint(1, 100)}
+
+
+def _replicas(dice: Dice) -> dict[str, object]:
+    return {names.NVIDIA_GPU_SHARED: dice.choice((1, 2, 7, 31, 64))}
+
+
+def _instances(dice: Dice) -> dict[str, object]:
+    some = dice.sample(PROFILES, dice.randint(1, 3))
+    return {f"{names.NVIDIA_MIG_PREFIX}{one}": dice.choice((1, 2, 7, 20)) for one in some}
+
+
+def _foreign(dice: Dice) -> dict[str, object]:
+    return {dice.choice(tuple(aliases.RESOURCES)): dice.choice((1, 2, 30, 100, 3000))}
+
+
+def _hint(draw: Draw) -> str:
+    kind = draw.word("rdma", "gpu", "fpga", "x" * 5000)
+    selector = {"matchLabels": {f"l{at}": "b" for at in range(int(draw.word("1", "2", "90")))}}
+    return json.dumps({kind: {"selector": selector, "allocateStrategy": draw.word("ApplyForAll", "")}})
+
+
+def _record(draw: Draw) -> str:
+    count = int(draw.word("1", "3", "500"))
+    requests = {"alpha.gpu/numgpu": count}
+    return json.dumps({"runningcontainer": {f"c{at}": {"requests": requests} for at in range(count)}})
+
+
+WISHES: Final[Mapping[str, Callable[[Draw], str]]] = {
+    names.MODEL: Draw.models,
+    names.AVOID_MODEL: Draw.models,
+    names.MODEL_PATTERN: Draw.pattern,
+    names.AVOID_MODEL_PATTERN: Draw.pattern,
+    names.UUIDS: Draw.listed,
+    names.AVOID_UUIDS: Draw.listed,
+    names.MEMORY_AT_LEAST: lambda draw: draw.word("1Gi", "40Gi", "79Gi", "1e3", "0." + "0" * 90 + "1"),
+    names.SCOPE: lambda draw: draw.word("node", "numa", "pcie", "nvlink"),
+    names.SCOPE_POLICY: lambda draw: draw.word("required", "preferred"),
+    names.STRATEGY: lambda draw: draw.word("spread", "binpack", "weighted", "fragmentation"),
+    names.JOINT: lambda draw: draw.word("gpu,rdma", "rdma,fpga", "gpu,rdma,fpga"),
+    names.APPLY: lambda draw: draw.word("rdma=every", "rdma=count", "rdma=whole,fpga=every"),
+    names.LABELS: lambda draw: draw.word("fabric=a", "fabric=b,rail=1"),
+    names.FUNCTION_LABELS: lambda draw: draw.word("type=general", "type=none"),
+    names.REPLICAS: lambda draw: draw.word("distributed", "packed"),
+    "nvidia.com/use-gputype": Draw.models,
+    "nvidia.com/nouse-gputype": Draw.models,
+    "scheduling.koordinator.sh/device-allocate-hint": _hint,
+    aliases.KUBEGPU_RECORDS[0]: _record,
+    "gpu-fraction": lambda draw: draw.word("0.5", "0.125", "1.5"),
+    names.GANG: lambda draw: draw.word("a", "b"),
+}
+KEYS: Final = tuple(WISHES)
+PIECES: Final = (
+    *("A100", "H", ".", ".*", ".+", "|", "(", ")", "(?:", "){9}", ")*", "{1,40}", "[a-z]", "[À-ɏ]", r"\pL"),
+    *("^", "$", "?", "(?!", r"\d{3}", "(a|b|ab)*", "SXM", "-"),
+)
+
+
+# ---------------------------------------------------------------- what an API server takes
+
+
+def _acceptable(made: Pod) -> Pod:
+    """Cut a pod down to what an API server would take."""
+    annotations = made["metadata"]["annotations"]
+    while sum(len(key) + len(value.encode()) for key, value in annotations.items()) > MOST_ANNOTATIONS:
+        annotations.pop(max(annotations, key=lambda key: len(annotations[key])))
+    while len(json.dumps(made)) > LONGEST:
+        containers = made["spec"]["containers"]
+        del containers[len(containers) // 2 + 1 :]
+        made["spec"].pop("initContainers", None)
+    return made

@@ -1,0 +1,269 @@
+"""Delivering pods to a real ledger and a real loop, and taking the time of each: the ground of `make fuzz`.
+
+A thousand nodes of several models stand in memory. A pod arrives as JSON, as from a watch;
+a bind is carried out at once and comes back by the watch, too. What keeps the loop is
+measured pod by pod in time of this thread, so that what else runs on the machine counts
+for little; that is also the clock of the loop, and time passes between rounds only.
+"""
+
+import asyncio
+import collections
+import dataclasses
+import functools
+import gc
+import time
+from typing import Final
+
+import msgspec
+
+from bench import absurd
+from berth_crds.client import watch
+from berth_operator.engine import ledger, loop, ports
+from berth_operator.kube import feeds
+from berth_operator.scheduling import backlog, cycle, decisions, policy, search
+from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import raw
+from support import boards, builders
+
+MOST_WAITING: Final = 300
+MOST_BOUND: Final = 2000
+STEP_SECONDS: Final = 0.05  # That pass between two rounds.
+
+
+@dataclasses.dataclass(slots=True)
+class Spent:
+    """How long one pod kept the loop."""
+
+    translated: float = 0.0
+    decided: float = 0.0
+    explained: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Everything together."""
+        return self.translated + self.decided + self.explained
+
+
+class Clock:
+    """Time of this thread, and what is made to pass between rounds."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return time.thread_time() + self.ahead
+
+
+class Teller:
+    """Remembers what each waiting pod shows."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, str] = {}
+        self.answers: collections.Counter[str] = collections.Counter()
+
+    def saw(self, pod: raw.Pod) -> None:
+        """See a waiting pod."""
+
+    def done(self, uid: str) -> None:
+        """Forget a pod that waits no more."""
+        self._shown.pop(uid, None)
+
+    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        """Tell that a pod has its node."""
+
+    def refused(
+        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+    ) -> None:
+        """Tell why a pod waits."""
+        self.answers[str(fault or "waits")] += 1
+        self._shown[candidate.uid] = message
+
+    def shown(self, uid: str) -> str:
+        """Tell what a pod shows."""
+        return self._shown.get(uid, "")
+
+    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+        """Tell that a bind did not come about."""
+        raise AssertionError(f"the bind of {candidate.title} failed: {message}")
+
+
+class Writer:
+    """Binds everything at once, and remembers what was bound where."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, decisions.Placement]] = []
+
+    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+        """Send a Binding."""
+        self.bound.append((candidate.uid, placement))
+        return ports.Bound()
+
+    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
+        """Read a pod."""
+        raise AssertionError(f"{candidate.title} needs no look")
+
+
+# ---------------------------------------------------------------- the cluster
+
+
+def furnish(book: ledger.Ledger, count: int) -> None:
+    """Add nodes of several models with eight cards each: most plain, some cut, shared, or with NICs."""
+    for at in range(count):
+        name = f"node-{at:05}"
+        labels = {"kubernetes.io/hostname": name, "zone": absurd.ZONES[at % 3], "rack": str(at // 20)}
+        taints = (facts.Taint("gpu", "", "NoSchedule"),) if at % 7 == 0 else ()
+        given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
+        book.node_seen(facts.Node(name, labels, taints, allocatable=given))
+        model = absurd.MODELS[at % len(absurd.MODELS)]
+        book.device_seen(_varied(boards.device(name, f"8x{model}"), at))
+        book.agent_silent(name, silent=False)
+
+
+def _varied(device: devices.Device, at: int) -> devices.Device:
+    match at % 20:
+        case 3:
+            cards = tuple(_cut(card, at) for card in device.cards)
+        case 4:
+            cards = tuple(dataclasses.replace(card, replicas=7) for card in device.cards)
+        case _:
+            cards = device.cards
+    roots = sorted({card.root for card in device.cards if card.root})
+    nics = tuple(_nic(at, minor, roots) for minor in range(4)) if at % 4 == 1 else ()
+    return dataclasses.replace(device, cards=cards, others=nics)
+
+
+def _cut(card: devices.Card, at: int) -> devices.Card:
+    found = builders.instances(f"{at}", card.minor, 3) + builders.instances(
+        f"b{at}", card.minor, 2, "2g.20gb"
+    )
+    return dataclasses.replace(card, mig=True, instances=found)
+
+
+def _nic(at: int, minor: int, roots: list[str]) -> devices.Card:
+    functions = tuple(
+        devices.Function(f"{at}:{minor}.{number}", number, (("type", "general"),)) for number in range(8)
+    )
+    root = roots[minor % len(roots)] if roots else None
+    labels = (("fabric", "ab"[minor % 2]),)
+    return devices.Card(
+        f"rdma-{at}-{minor}", minor, root=root, type="rdma", labels=labels, functions=functions
+    )
+
+
+# ---------------------------------------------------------------- the arena
+
+
+class Arena:
+    """A ledger, a loop over it, and pods that come and go."""
+
+    def __init__(self, nodes: int) -> None:
+        self.clock = Clock()
+        self.book = ledger.Ledger(self.clock)
+        self.teller, self.writer = Teller(), Writer()
+        self.sink = feeds.PodSink(self.book, self.teller)
+        self.loop = loop.Loop(self.book, self.writer, self.teller, clock=self.clock)
+        self.spent: collections.defaultdict[str, Spent] = collections.defaultdict(Spent)
+        self.waiting: dict[str, bytes] = {}
+        self.held: collections.deque[str] = collections.deque()
+        self._codec = watch.Codec(raw.Pod)
+        self._numbers = 0
+        furnish(self.book, nodes)
+        self._measure()
+
+    def _measure(self) -> None:
+        """Take the time of decisions and of sentences, pod by pod."""
+        self._decide, say = cycle.answer_for, self.loop.reasons.sentence
+
+        def said(candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
+            started = time.thread_time()
+            sentence = say(candidate, answer)
+            self.spent[candidate.uid].explained += time.thread_time() - started
+            return sentence
+
+        cycle.answer_for = self._decided
+        self.loop.reasons.sentence = said  # type: ignore[method-assign]
+
+    def _decided(
+        self,
+        places: search.Search,
+        candidate: backlog.Candidate,
+        rules: policy.Policy,
+        said: cycle.Said,
+        effort: allocator.Effort,
+    ) -> decisions.Decision:
+        started = time.thread_time()
+        answer = self._decide(places, candidate, rules, said, effort)
+        self.spent[candidate.uid].decided += time.thread_time() - started
+        return answer
+
+    def close(self) -> None:
+        """Leave no measuring behind."""
+        cycle.answer_for = self._decide
+
+    # ------------------------------------------------------------ pods
+
+    def deliver(self, made: absurd.Pod, name: str = "") -> str:
+        """Have the watch show a new pod, and give its uid."""
+        self._numbers += 1
+        uid = f"uid-{self._numbers}"
+        meta = {"name": name or f"p{self._numbers}", "namespace": "fuzz", "uid": uid}
+        stamped = {"creationTimestamp": f"2026-01-01T00:00:00.{self._numbers:09}Z"}
+        body = {**made, "metadata": {**made["metadata"], **meta, **stamped}, "status": {"phase": "Pending"}}
+        self._show(uid, msgspec.json.encode(body))
+        return uid
+
+    def _show(self, uid: str, body: bytes) -> None:
+        started = time.thread_time()
+        thing = self._codec.thing(msgspec.Raw(body))
+        if isinstance(thing, watch.Unreadable):
+            self.sink.odd(thing)
+        else:
+            self.sink.upserted(thing)
+        self.spent[uid].translated += time.thread_time() - started
+        self.waiting[uid] = body
+
+    def end(self, uid: str) -> None:
+        """Have the watch show that a pod is gone."""
+        self.waiting.pop(uid, None)
+        self.teller.done(uid)
+        self.book.pod_over(uid)
+        self.spent.pop(uid, None)
+
+    async def round(self) -> float:
+        """Make a round, have its binds confirmed by the watch, and give the seconds of the round itself."""
+        self.clock.ahead += STEP_SECONDS
+        started = time.thread_time()
+        self.loop.round()
+        seconds = time.thread_time() - started
+        while self.loop.busy:  # noqa: ASYNC110  it is nobody's event
+            await asyncio.sleep(0)
+        for uid, placement in self.writer.bound:
+            self._confirm(uid, placement)
+        self.writer.bound.clear()
+        return seconds
+
+    def _confirm(self, uid: str, placement: decisions.Placement) -> None:
+        body = msgspec.json.decode(self.waiting[uid])
+        body["metadata"]["annotations"] = body["metadata"]["annotations"] | builders.answered(placement)
+        body["spec"]["nodeName"] = placement.node
+        self._show(uid, msgspec.json.encode(body))
+        del self.waiting[uid]
+        self.teller.answers["bound"] += 1
+        self.held.append(uid)
+
+    def tidy(self) -> None:
+        """Have old pods go."""
+        while len(self.waiting) > MOST_WAITING:
+            self.end(next(iter(self.waiting)))
+        while len(self.held) > MOST_BOUND:
+            self.end(self.held.popleft())
+
+    def forget(self) -> None:
+        """Forget all that was worked out for earlier pods, as after a start."""
+        self.book.places = search.Search(self.book.picture)
+        for one in gc.get_objects():
+            if isinstance(one, functools._lru_cache_wrapper) and one.__module__.startswith("berth_"):
+                one.cache_clear()

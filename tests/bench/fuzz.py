@@ -1,0 +1,234 @@
+"""`make fuzz`: whether any pod, or any number of pods, can hold the operator's loop up or fill its memory.
+
+Pods are drawn from a seed (`bench.absurd`) and delivered as the API would: as JSON, through
+the informer's codec and the feed's sink, to a real ledger of a thousand nodes. Rounds of
+the real loop decide, bind and explain. Of each pod is measured how long it kept the loop:
+its translation, its decision, the look at why it waits; in time of this thread, so that
+what else runs on the machine counts for little. What takes too long is tried again, alone
+and with nothing remembered, before it is called broken. Pods leave again, so that memory
+has no reason to grow.
+
+    make fuzz MINUTES=60
+    make fuzz MINUTES=5 SEED=17
+    make fuzz ARGS="--pod build/bench/fuzz-17-4711.yaml"
+"""
+
+import argparse
+import asyncio
+import collections
+import dataclasses
+import gc
+import json
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import yaml
+
+from bench import absurd, mutations
+from bench.delivery import Arena, Spent
+from berth_operator.engine import garbage
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDER: Final = ROOT / "build" / "bench"
+RESULT: Final = FOLDER / "fuzz.json"
+NODES: Final = 1000
+MOST_SECONDS: Final = 0.05  # Of one pod, everything together.
+ROUND: Final = 2  # A round may take about as long, and cannot be tried again where the machine was slow.
+MOST_GROWTH: Final = 64 << 20  # Bytes in an hour, after the first part of it.
+WARM: Final = 0.2  # That part.
+TRIES: Final = 3  # Before something is called too slow.
+BURSTS: Final = (1, 1, 1, 1, 1, 1, 5, 40)
+
+
+# ---------------------------------------------------------------- one run
+
+
+@dataclasses.dataclass(slots=True)
+class Broken:
+    """A bound that was broken: by which pod, and by how much."""
+
+    what: str
+    pod: absurd.Pod | None = None
+
+
+class Run:
+    """Draws pods and watches bounds."""
+
+    def __init__(self, arena: Arena, seed: int, *, most: float = MOST_SECONDS) -> None:
+        self.arena = arena
+        self.seed = seed
+        self.count = 0
+        self._most = most
+        row_uuids = (
+            card.uuid
+            for row in arena.book.picture.each()
+            for card in (row.device.cards if row.device else ())
+        )
+        self.draw = absurd.Draw(seed, tuple(row_uuids), mutations.ALL)
+        self._dice = random.Random(seed)
+        self.figures: dict[str, list[float]] = collections.defaultdict(list)
+        self.worst: dict[str, tuple[float, int]] = {}
+
+    async def burst(self) -> Broken | None:
+        """Have some pods come, and make a round."""
+        arena, many = self.arena, self._dice.choice(BURSTS)
+        drawn: dict[str, absurd.Pod] = {}
+        for _ in range(many):
+            made = self.draw.next()
+            self.count += 1
+            drawn[arena.deliver(made)] = made
+        seconds = await arena.round()
+        self._note("round", seconds)
+        for uid, made in drawn.items():
+            spent = arena.spent[uid]
+            self.draw.took(made, spent.total)
+            self._note_all(spent)
+            if spent.total > self._most and (broken := await self.confirmed(made)):
+                return broken
+        if seconds > self._most * ROUND:
+            return Broken(f"a round took {seconds * 1e3:.1f} ms")
+        arena.tidy()
+        return None
+
+    async def confirmed(self, made: absurd.Pod) -> Broken | None:
+        """Try a pod again, alone and with nothing remembered, and say so if it is as slow each time."""
+        found = []
+        for _ in range(TRIES):
+            self.arena.forget()
+            uid = self.arena.deliver(made)
+            await self.arena.round()
+            found.append(self.arena.spent[uid])
+            self.arena.end(uid)
+            if found[-1].total <= self._most:
+                return None
+        least = min(found, key=lambda one: one.total)
+        parts = ", ".join(f"{name} {getattr(least, name) * 1e3:.1f}" for name in SPENT)
+        return Broken(f"a pod took {least.total * 1e3:.1f} ms of the loop ({parts})", made)
+
+    def _note_all(self, spent: Spent) -> None:
+        for name in (*SPENT, "total"):
+            self._note(name, getattr(spent, name))
+
+    def _note(self, name: str, seconds: float) -> None:
+        self.figures[name].append(seconds)
+        if seconds > self.worst.get(name, (0.0, 0))[0]:
+            self.worst[name] = seconds, self.count
+
+    def summary(self) -> dict[str, Any]:
+        """Give the figures in milliseconds."""
+        return {
+            name: {
+                **{f"p{at}": round(float(np.percentile(found, at)) * 1e3, 2) for at in (50, 99)},
+                "most": round(self.worst[name][0] * 1e3, 2),
+            }
+            for name, found in self.figures.items()
+            if found
+        }
+
+
+SPENT: Final = tuple(field.name for field in dataclasses.fields(Spent))
+
+
+def memory() -> int:
+    """Give what this process takes of memory now, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+async def fuzz(run: Run, minutes: float, tell: Callable[[str], None]) -> tuple[Broken | None, dict[str, Any]]:
+    """Draw pods for so long, and give what was broken, if anything, and the figures."""
+    began, warm, minute = time.monotonic(), 0, 0
+    garbage.settle()
+    while (passed := time.monotonic() - began) < minutes * 60:
+        broken = await run.burst()
+        if broken is not None:
+            return broken, _figures(run, passed, warm)
+        if not warm and passed > WARM * minutes * 60:
+            gc.collect()
+            warm = memory()
+        if passed > (minute + 1) * 60:
+            minute += 1
+            tell(_line(run, minute))
+    gc.collect()
+    found = _figures(run, minutes * 60, warm)
+    allowed = MOST_GROWTH * max(1.0, (1 - WARM) * minutes / 60)
+    if warm and found["grown"] > allowed:
+        return Broken(f"memory grew by {found['grown'] >> 20} MiB; {int(allowed) >> 20} are allowed"), found
+    return None, found
+
+
+def _figures(run: Run, seconds: float, warm: int) -> dict[str, Any]:
+    now = memory()
+    return {
+        "seed": run.seed,
+        "pods": run.count,
+        "seconds": round(seconds),
+        "answers": dict(run.arena.teller.answers),
+        "memory": now,
+        "grown": max(0, now - warm) if warm else 0,
+        "milliseconds": run.summary(),
+    }
+
+
+def _line(run: Run, minute: int) -> str:
+    total, most = run.summary()["total"], run.worst["round"][0] * 1e3
+    return (
+        f"{minute:>4} min {run.count:>8} pods, ms of the loop for each: p50 {total['p50']:.1f} "
+        f"p99 {total['p99']:.1f} most {total['most']:.1f}; longest round {most:.1f}; "
+        f"{memory() >> 20} MiB, {len(run.arena.waiting)} wait, {len(run.arena.held)} bound"
+    )
+
+
+# ---------------------------------------------------------------- the program
+
+
+async def replayed(arena: Arena, made: absurd.Pod) -> Broken | None:
+    """Play one pod again."""
+    run = Run(arena, 0)
+    garbage.settle()
+    return await run.confirmed({**made, "metadata": {"annotations": {}, "labels": {}, **made["metadata"]}})
+
+
+def saved(broken: Broken, run: Run) -> Iterator[str]:
+    """Write down what broke a bound, and give lines that tell of it."""
+    yield f"broken by pod {run.count} of seed {run.seed}: {broken.what}"
+    yield f"again: make fuzz SEED={run.seed}"
+    if broken.pod is not None:
+        path = FOLDER / f"fuzz-{run.seed}-{run.count}.yaml"
+        path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **broken.pod}, allow_unicode=True))
+        yield f'the pod alone: make fuzz ARGS="--pod {path.relative_to(ROOT)}"'
+
+
+async def main() -> int:
+    """Run, print, and write the results."""
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
+    parser.add_argument("--seed", type=int, default=None, help="play the same pods again")
+    parser.add_argument("--nodes", type=int, default=NODES, help="of eight cards each (1000)")
+    parser.add_argument("--pod", type=Path, default=None, help="play only the pod of this file")
+    chosen = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    arena = Arena(chosen.nodes)
+    if chosen.pod is not None:
+        alone = await replayed(arena, yaml.safe_load(chosen.pod.read_text()))
+        print(alone.what if alone else "it keeps within the bounds")
+        return 1 if alone else 0
+    seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 20)
+    run = Run(arena, seed)
+    print(f"seed {seed}, {chosen.nodes} nodes, {chosen.minutes:g} minutes", flush=True)
+    broken, figures = await fuzz(run, chosen.minutes, lambda line: print(line, flush=True))
+    RESULT.write_text(json.dumps(figures, indent=1) + "\n")
+    print(json.dumps(figures, indent=1))
+    for line in saved(broken, run) if broken else ():
+        print(line, file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
