@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import gc
 import time
+import zlib
 from typing import Final
 
 import msgspec
@@ -28,7 +29,7 @@ from berth_operator.translate import raw
 from support import boards, builders
 
 MOST_WAITING: Final = 300
-MOST_BOUND: Final = 2000
+MOST_BOUND: Final = 300
 STEP_SECONDS: Final = 0.05  # That pass between two rounds.
 
 
@@ -166,7 +167,7 @@ class Arena:
         self.sink = feeds.PodSink(self.book, self.teller)
         self.loop = loop.Loop(self.book, self.writer, self.teller, clock=self.clock)
         self.spent: collections.defaultdict[str, Spent] = collections.defaultdict(Spent)
-        self.waiting: dict[str, bytes] = {}
+        self.waiting: dict[str, bytes] = {}  # As they came, packed.
         self.held: collections.deque[str] = collections.deque()
         self._codec = watch.Codec(raw.Pod)
         self._numbers = 0
@@ -223,7 +224,7 @@ class Arena:
         else:
             self.sink.upserted(thing)
         self.spent[uid].translated += time.thread_time() - started
-        self.waiting[uid] = body
+        self.waiting[uid] = zlib.compress(body, 1)
 
     def end(self, uid: str) -> None:
         """Have the watch show that a pod is gone."""
@@ -246,7 +247,7 @@ class Arena:
         return seconds
 
     def _confirm(self, uid: str, placement: decisions.Placement) -> None:
-        body = msgspec.json.decode(self.waiting[uid])
+        body = msgspec.json.decode(zlib.decompress(self.waiting[uid]))
         body["metadata"]["annotations"] = body["metadata"]["annotations"] | builders.answered(placement)
         body["spec"]["nodeName"] = placement.node
         self._show(uid, msgspec.json.encode(body))

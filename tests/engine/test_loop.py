@@ -2,17 +2,19 @@
 
 import dataclasses
 import itertools
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from berth_operator.engine import loop, ports
 from berth_operator.engine.ledger import State
-from berth_operator.scheduling import cycle, decisions
+from berth_operator.scheduling import backlog, cycle, decisions
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
+from berth_operator.scheduling.devices import requests
 from engine import books
 from engine.stages import Stage
-from support import builders, hands, timeless, worlds
+from support import builders, clock, hands, timeless, worlds
 from support.hands import Reply
 
 NO = ports.Refused("no")
@@ -277,3 +279,57 @@ def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
 
     assert teller.told == []
     assert len(book.waiting) == 0
+
+
+# ---------------------------------------------------------------- rounds have an end
+
+
+def hard(name: str, **fields: Any) -> backlog.Candidate:
+    """Make a pod of which only long searches tell that it fits nowhere."""
+    two_fifths = requests.Gpus(1, core=40, memory=builders.GIB)
+    return builders.candidate(name, request=builders.request(*[two_fifths] * 17), **fields)
+
+
+@timeless.scenario
+async def test_round_that_is_out_of_time_goes_on_in_the_next_one() -> None:
+    """Others have their turn between the rounds, and in the end every pod has had its own."""
+    stage = Stage(nodes=4, cards=8)
+    stage.loop = loop.Loop(stage.book, stage.writer, stage.teller, clock=clock.Ticking(0.004, stage.now))
+    for at in range(20):
+        stage.wait(f"p{at:02}")
+
+    with mock.patch.object(cycle, "each", wraps=cycle.each) as rounds:
+        await stage.run(until=lambda: len(stage.writer.binds) == 20)
+
+    assert rounds.call_count > 3
+
+
+@timeless.scenario
+async def test_hard_pod_is_demoted() -> None:
+    """A pod that has used up its time comes after all others from then on, and says why it waits."""
+    stage = Stage(nodes=4, cards=8)
+    stage.loop = loop.Loop(stage.book, stage.writer, stage.teller, clock=clock.Ticking(0.002, stage.now))
+    stage.book.pod_waiting(hard("hard", priority=10), gated=False)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.teller.told)
+    stage.wait("easy")
+
+    entries = {entry.candidate.name: entry for entry in stage.book.waiting.each()}
+    assert entries["hard"].demoted
+    assert not entries["easy"].demoted
+    assert [one.name for one in stage.book.waiting.ready(1e6)] == ["easy", "hard"]
+    assert "not fully evaluated: search budget" in stage.teller.of("hard")[-1]
+
+
+@timeless.scenario
+async def test_pod_that_does_not_fit_is_not_demoted() -> None:
+    """Only the time that a pod takes counts against it, not that there is no room."""
+    stage = Stage(nodes=4, cards=8)
+    stage.wait("large", cards=9)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.teller.told)
+
+    (entry,) = stage.book.waiting.each()
+    assert not entry.demoted

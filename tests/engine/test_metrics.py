@@ -9,6 +9,7 @@ from berth_operator import metrics
 from berth_operator.engine import drift, ledger, loop, ports, records, stock
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
+from berth_operator.scheduling.devices import requests
 from engine import books
 from support import builders, clock, hands, timeless
 from support.hands import Reply
@@ -274,3 +275,19 @@ async def test_only_the_last_decisions_are_kept() -> None:
 
     assert len(case.notes.decisions) == records.MOST_KEPT
     assert case.notes.decisions[-1].candidate.name == f"p{records.MOST_KEPT + 49}"
+
+
+@timeless.scenario
+async def test_of_long_requests_fewer_decisions_are_kept() -> None:
+    """What pods name is kept alive by the decisions about them, so it is counted."""
+    case = Counted(cards=0)
+    long = requests.Conditions(uuids=frozenset(f"GPU-{at}" for at in range(500)))
+    for number in range(300):
+        books.wait(case.book, f"p{number:04}", request=builders.request(1, conditions=long))
+
+    await case.run(0.05)
+
+    kept = case.notes.decisions
+    assert len(kept) < 150
+    assert sum(one.candidate.request.size for one in kept) <= records.MOST_THINGS
+    assert kept[-1].candidate.name == "p0299"

@@ -4,11 +4,12 @@ import dataclasses
 
 from berth_operator.engine import ledger, reasons
 from berth_operator.scheduling import backlog, cycle, decisions, explain
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from engine import books
 from engine.stages import Stage
-from support import builders, timeless
+from support import builders, clock, timeless
 from support.hands import Reply
 
 CORE = 10
@@ -226,3 +227,54 @@ def test_a_look_has_an_end() -> None:
 
     assert message.startswith(f"0/{count} nodes fit: ")
     assert "were not fully evaluated: search budget" in message
+
+
+def test_no_look_is_begun_that_has_no_time() -> None:
+    """What is left of a round after deciding is all that looks have; the counts are said without one."""
+    book, now = crowded(books.of(2, 1)), clock.Clock()
+    pod, found = waits(book), reasons.Reasons(book, clock=now)
+    (answer,) = books.decide(book, 1e6)
+    assert isinstance(answer, decisions.Wait)
+
+    found.new_round(until=now() + reasons.LEAST_SECONDS / 2)
+    in_haste = found.sentence(pod, answer)
+    found.new_round(until=now() + 2 * reasons.LEAST_SECONDS)
+    at_leisure = found.sentence(pod, answer)
+
+    assert in_haste == "0/2 nodes fit: 2 are full"
+    assert at_leisure == closely(book, pod)
+
+
+def test_looks_that_are_made_up_for_have_no_more_time() -> None:
+    """In a quiet round, too, a look is begun only where it can be ended."""
+    book, now = crowded(books.of(2, 1)), clock.Clock()
+    pod, found = waits(book), reasons.Reasons(book, clock=now)
+    (answer,) = books.decide(book, 1e6)
+    assert isinstance(answer, decisions.Wait)
+    found.new_round(until=now())
+    found.sentence(pod, answer)
+
+    found.new_round(until=now())
+    in_haste = found.later(10.0)
+    found.new_round()
+    at_leisure = found.later(20.0)
+
+    assert in_haste == []
+    assert [message for _, message in at_leisure] == [closely(book, pod)]
+
+
+def test_a_look_ends_with_its_time() -> None:
+    """The clock of the loop ends a look, and the sentence says what was not looked at."""
+    book = books.of(40, 4)
+    for at in range(1, 41):
+        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB) for minor in range(4))
+        book.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
+    ask = requests.Gpus(1, core=40, memory=builders.GIB)
+    pod = books.wait(book, request=builders.request(*(ask,) * 5))
+    found = reasons.Reasons(book, clock=clock.Ticking(0.001))
+    found.new_round(until=0.03)
+
+    message = found.sentence(pod, decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", 40),), None))
+
+    assert message.startswith("0/40 nodes fit: ")
+    assert "not fully evaluated: search budget" in message

@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling.nodes import affinity, facts
+from berth_operator.scheduling.nodes import affinity, facts, labels
 from support import builders, worlds
 
 LABELS = {"zone": "a", "size": "5", "debt": "-5", "word": "five", "empty": ""}
@@ -159,3 +159,50 @@ def test_numbers_compare_as_numbers(left: int, right: int) -> None:
     less = affinity.holds(facts.Condition("size", "Lt", values), labels)
 
     assert (greater, less) == (left > right, left < right)
+
+
+# ---------------------------------------------------------------- all nodes at once
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), where=worlds.WHERES)
+def test_all_nodes_at_once_say_what_each_says(world: worlds.World, where: facts.Where) -> None:
+    """Labels laid out in columns give the same answers as one node after the other."""
+    nodes = list(world.nodes.values())
+
+    found = labels.Labels(nodes).matching(where).tolist()
+
+    assert found == [affinity.matches(where, node) for node in nodes]
+
+
+VALUES = st.sampled_from(["", "a", "5", "-5", "+4", "0" * 40 + "4", "²", HUGE, str(2**63 - 1), "five"])
+
+
+@worlds.PROPERTY
+@hypothesis.given(
+    values=st.lists(st.none() | VALUES, max_size=5),
+    asked=st.lists(VALUES, max_size=3),
+    operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near", ""]),
+    field=st.booleans(),
+)
+def test_every_expression_over_columns(
+    values: list[str | None], asked: list[str], operator: str, *, field: bool
+) -> None:
+    """Each operator means the same in a column as on one node, of labels and of names."""
+    nodes = [builders.node(value or "n", labels={} if value is None else {"key": value}) for value in values]
+    one = facts.Condition("metadata.name" if field else "key", operator, tuple(asked))
+    where = facts.Where(affinity=(facts.Term((), (one,)) if field else facts.Term((one,)),))
+
+    found = labels.Labels(nodes).matching(where).tolist()
+
+    assert found == [affinity.matches(where, node) for node in nodes]
+
+
+def test_labels_that_no_node_has_are_not_kept() -> None:
+    """Pods may ask for any label: only those that nodes have take memory."""
+    made = labels.Labels([NODE])
+
+    for at in range(100):
+        made.matching(facts.Where(selector=((f"l{at}", ""), ("zone", "a"))))
+
+    assert list(made._columns) == ["zone"]

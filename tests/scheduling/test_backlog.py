@@ -294,3 +294,51 @@ def test_backlog_tells_its_state() -> None:
     queue.put_off("uid-a", now=0.0, wants=frozenset({Help.NODE_CHANGED}))
 
     assert repr(queue) == "<Backlog: 2 pods, 1 of them waiting for a change>"
+
+
+# ---------------------------------------------------------------- the demoted
+
+
+def test_who_is_demoted_comes_after_all_others() -> None:
+    """Neither its priority nor its age helps a pod that holds everybody up."""
+    queue = of(builders.candidate("vip", priority=10), builders.candidate("a"), builders.candidate("b"))
+    queue.put_off("uid-vip", now=0.0, wants=None, demoted=True)
+
+    found = ready(queue, now=1000.0)
+
+    assert found == ["a", "b", "vip"]
+
+
+def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
+    """Being put off for another reason meanwhile changes nothing; an edit does."""
+    vip = builders.candidate("vip", priority=10)
+    queue = of(vip, builders.candidate("a"))
+    queue.put_off("uid-vip", now=0.0, wants=None, demoted=True)
+    queue.put_off("uid-vip", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.helped([Help.CAPACITY_FREED])
+    before = ready(queue, now=1000.0)
+
+    queue.push(dataclasses.replace(vip, priority=9))
+
+    assert (before, ready(queue)) == (["a", "vip"], ["vip", "a"])
+
+
+def test_who_is_demoted_pauses_for_longer() -> None:
+    """Each attempt costs the others their time, so the attempts become rare."""
+    longest = [backlog.pause(30), backlog.pause(30, demoted=True)]
+
+    assert longest == [backlog.LONGEST_PAUSE_SECONDS, backlog.LONGEST_DEMOTED_SECONDS]
+    assert backlog.pause(1) == backlog.pause(1, demoted=True)
+
+
+def test_of_the_woken_the_demoted_are_tried_last() -> None:
+    """When a change wakes more pods than are tried at once, those that hold others up wait."""
+    names = [f"p{at:02}" for at in range(backlog.TRIED_OF_A_KIND + 1)]
+    queue = of(*(builders.candidate(name) for name in names))
+    for name in names:
+        freed = frozenset({Help.CAPACITY_FREED})
+        queue.put_off(f"uid-{name}", now=0.0, wants=freed, demoted=name == names[0])
+
+    queue.helped([Help.CAPACITY_FREED])
+
+    assert ready(queue) == names[1:]

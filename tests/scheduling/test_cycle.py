@@ -13,7 +13,7 @@ from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Re
 from berth_operator.scheduling.devices import allocator, requests, views
 from berth_operator.scheduling.devices import facts as cards_
 from scheduling import second_opinion
-from support import builders, pictures, worlds
+from support import builders, clock, pictures, worlds
 
 USUAL = policy.Policy()
 
@@ -289,10 +289,83 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
 
     with mock.patch.object(search, "STEPS_A_NODE", 20), mock.patch.object(cycle, "STEPS_A_ROUND", 100):
         (first,) = cycle.decide(places, queue, 0.0, USUAL)
-        later = [cycle.decide(places, queue, 0.0, USUAL)[0] for _ in range(20)]
+        later = [cycle.decide(places, queue, 0.0, USUAL)[0] for _ in range(40)]
 
     assert isinstance(first, Wait)
     assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
     looked_at = places.closer(search.ask(queue.ready(0.0)[0].request, queue.ready(0.0)[0].demand), USUAL)
     assert len(looked_at) == 30
     assert isinstance(later[-1], Wait)
+
+
+# ---------------------------------------------------------------- time
+
+
+def timed(
+    waiting: list[backlog.Candidate], now: clock.Ticking, *, ends: float, search_: float, nodes: int = 30
+) -> list[decisions.Decision]:
+    """Make one round that has so much time, and charge nothing."""
+    queue = backlog.Backlog()
+    for candidate in waiting:
+        queue.push(candidate)
+    places = search.Search(builders.picture(*builders.nodes(nodes, cards=8)))
+    time = cycle.Time(now, ends, search_)
+    return list(cycle.each(places, queue, 0.0, USUAL, time=time))
+
+
+def tight(name: str, **fields: str) -> backlog.Candidate:
+    """Make a pod that fits on no node, which only long searches would tell."""
+    return dataclasses.replace(
+        builders.candidate(name, **fields), request=builders.request(*[TWO_FIFTHS] * 17)
+    )
+
+
+def test_round_ends_when_its_time_is_over() -> None:
+    """What is left comes in the next round; the first pod always has its turn."""
+    pods = [builders.candidate(name) for name in "abcdefgh"]
+
+    all_of_them = timed(pods, clock.Ticking(0.0), ends=1.0, search_=1.0)
+    some = timed(pods, clock.Ticking(0.1), ends=1.0, search_=1.0)
+    one = timed(pods, clock.Ticking(9.0), ends=1.0, search_=1.0)
+
+    assert len(all_of_them) == len(pods)
+    assert 1 < len(some) < len(pods)
+    assert len(one) == 1
+
+
+def test_search_ends_when_its_time_is_over() -> None:
+    """A pod whose search took all the time of one pod is told so: nobody knows what was not looked at."""
+    (answer,) = timed([tight("p")], clock.Ticking(0.01), ends=9.0, search_=1.0)
+
+    assert isinstance(answer, Wait)
+    assert (answer.cut_short, answer.wants) == (True, None)
+    assert sum(one.nodes for one in answer.counts if one.reason is Reason.UNDECIDED) > 0
+
+
+def test_no_search_is_begun_with_less_time_than_is_its_due() -> None:
+    """The second hard pod waits for a round of its own, and an easy one behind it does not."""
+    pods = [tight("a"), tight("b"), builders.candidate("c")]
+
+    answers = timed(pods, clock.Ticking(0.01), ends=1.5, search_=1.0)
+
+    assert [answer.uid for answer in answers] == ["uid-a", "uid-c"]
+
+
+def test_pods_of_one_kind_share_that_they_were_cut_short() -> None:
+    """What was not found out for the first was not found out for the second."""
+    answers = timed([tight("a"), tight("b")], clock.Ticking(0.001), ends=9.0, search_=1.0)
+
+    assert [answer.cut_short for answer in answers if isinstance(answer, Wait)] == [True, True]
+
+
+def test_node_that_takes_all_the_time_is_given_up() -> None:
+    """Or the next search would begin with it again, and no other node would ever be asked."""
+    places = search.Search(builders.picture(*builders.nodes(3, cards=8)))
+    pod = tight("p")
+
+    for _ in range(3):
+        effort = allocator.Effort(expired=lambda: True)
+        assert places.place(pod.request, pod.demand, rules=USUAL, effort=effort) is None
+
+    closer = places.closer(search.ask(pod.request, pod.demand), USUAL)
+    assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3

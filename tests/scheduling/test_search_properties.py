@@ -214,3 +214,39 @@ def test_node_without_room_takes_nothing() -> None:
     found = place(picture, builders.candidate(demand=facts.Demand(((facts.CPU, 1),))))
 
     assert found is None
+
+
+def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
+    monkeypatch.setattr(search, "REMEMBERED_BYTES", 100_000)
+    places = search.Search(builders.picture(*builders.nodes(1)))
+    long = [frozenset(f"GPU-{at}-{each}" for each in range(200)) for at in range(20)]
+
+    for uuids in long:
+        conditions = requests.Conditions(uuids=uuids)
+        places.place(builders.request(1, conditions=conditions), builders.demand(), rules=RULES)
+    kept = len(places._answers)
+    for cpu in range(1, 200):
+        places.place(builders.request(1), builders.demand(cpu), rules=RULES)
+
+    assert kept == 3
+    assert places._bytes == sum(search._bytes(key[0], one) for key, one in places._answers.items())
+    assert places._bytes <= search.REMEMBERED_BYTES
+
+
+def test_what_closer_looks_showed_is_weighed() -> None:
+    """What is remembered of single nodes counts, until they change."""
+    places = search.Search(builders.picture(*builders.nodes(3, cards=1)))
+    two = builders.request(
+        requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
+    )
+    assert places.place(two, builders.demand(), rules=RULES) is not None
+    ((key, answer),) = places._answers.items()
+    answer.closer[0] = decisions.Reason.FULL, ""
+    places._bytes += search.BYTES_A_REASON
+
+    places.picture.charge(builders.hold("a", "n1"))
+    places.place(two, builders.demand(), rules=RULES)
+
+    assert not answer.closer
+    assert places._bytes == search._bytes(key[0], answer)

@@ -229,3 +229,46 @@ def test_rank_follows_names_through_growth() -> None:
     found = sorted((row.name for row in picture.each()), key=lambda name: ranks[picture.index[name]])
 
     assert found == ["a-first", *(name for at, name in enumerate(MANY) if at % 3), "z-last"]
+
+
+def test_long_answers_about_places_are_weighed() -> None:
+    """A few pods with long affinities do not fill the memory either."""
+    picture = builders.picture(builders.node())
+    values = tuple(f"v{at}" for at in range(1000))
+
+    with mock.patch.object(inventory, "MOST_PLACES_BYTES", 300_000):
+        for number in range(20):
+            one = facts.Condition(f"l{number}", "In", values)
+            picture.places(facts.Where(affinity=(facts.Term((one,)),)))
+
+    assert len(picture._places) <= 3
+
+
+def test_named_cards_follow_the_devices() -> None:
+    """Which cards a list names is remembered until a Device changes, and of few lists only."""
+    picture = builders.picture(*builders.nodes(2, cards=2))
+    uuids = frozenset({"GPU-n2-1", "GPU-n3-0"})
+    before = picture.named(uuids).copy()
+
+    picture.put_device(builders.device("n3", 1))
+    after = picture.named(uuids)
+    for at in range(3 * inventory.MOST_NAMED):
+        picture.named(frozenset({f"GPU-{at}"}))
+
+    assert np.argwhere(before).tolist() == [[picture.index["n2"], 1]]
+    assert np.argwhere(after).tolist() == [[picture.index["n2"], 1], [picture.index["n3"], 0]]
+    assert len(picture._named) <= inventory.MOST_NAMED
+
+
+def test_resources_that_no_node_has_take_no_column() -> None:
+    """Pods on a node may ask for whatever they like: tables have columns for what nodes have."""
+    picture = builders.picture(builders.node())
+    wide = picture.columns.left.shape
+
+    for at in range(100):
+        picture.charge(builders.hold(f"h{at}", amounts=((f"example.com/r{at}", 1), (facts.CPU, 1))))
+    for at in range(100):
+        picture.release(f"uid-h{at}")
+
+    assert picture.columns.left.shape == wide
+    assert picture.rows[0] is not None and not picture.rows[0].amounts

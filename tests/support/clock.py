@@ -1,6 +1,7 @@
 """A clock that tests turn by hand, so that hours pass at once and never by themselves."""
 
 import datetime as dt
+from collections.abc import Callable
 
 
 class Clock:
@@ -20,3 +21,17 @@ class Clock:
     def wall(self) -> dt.datetime:
         """Read it as a time of day."""
         return dt.datetime.fromtimestamp(self.now, dt.UTC)
+
+
+class Ticking:
+    """A clock on which each look takes a while, on top of the time of another if one is given."""
+
+    def __init__(self, step: float, now: Callable[[], float] = float) -> None:
+        self._step = step
+        self._now = now
+        self._passed = 0.0
+
+    def __call__(self) -> float:
+        """Read the seconds."""
+        self._passed += self._step
+        return self._now() + self._passed

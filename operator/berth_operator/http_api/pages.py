@@ -106,7 +106,7 @@ class Pages:
         candidate = views.find(book, title)
         if candidate is None:
             raise Mistake(views.whereabouts(book, title), status=http.HTTPStatus.NOT_FOUND)
-        told = views.why(book, candidate)
+        told = views.why(book, candidate, self._sources.clock)
         if form == "text":
             return web.Response(text=views.why_in_text(told, candidate))
         return written(request, views.why_in_fields(told, candidate))

@@ -19,6 +19,7 @@ from berth_operator.scheduling.devices import allocator, facts, views
 # that a hard one does not reach say so.
 FEW_NODES: Final = 100
 STEPS: Final = 5_000
+SECONDS: Final = 0.1
 EDIT: Final = "an edit of the pod"
 
 Fields = dict[str, Any]
@@ -157,12 +158,15 @@ def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:
 # ---------------------------------------------------------------- why not
 
 
-def why(book: ledger.Ledger, candidate: backlog.Candidate) -> explain.Explanation | decisions.Reject:
+def why(
+    book: ledger.Ledger, candidate: backlog.Candidate, clock: Callable[[], float]
+) -> explain.Explanation | decisions.Reject:
     """Explain on the picture as it is now why a pod does not fit, if it does not."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     few = len(book.picture.index) <= FEW_NODES
-    effort = allocator.Effort(STEPS)
+    ends = clock() + SECONDS
+    effort = allocator.Effort(STEPS, lambda: clock() >= ends)
     return explain.explain(book.places, candidate, rules=book.rules, whole=few, effort=effort)
 
 

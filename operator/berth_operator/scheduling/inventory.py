@@ -250,7 +250,10 @@ class Inventory:
 
     def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
         for name, amount in hold.amounts:
-            row.amounts[name] = row.amounts.get(name, 0) + sign * amount
+            used = row.amounts.get(name, 0) + sign * amount
+            row.amounts[name] = used
+            if not used:
+                del row.amounts[name]
             self._write_left(row, name)
         counting.take(row, hold, sign)
         if withholding.is_odd(hold, self.claims.of(row.name)):
@@ -268,10 +271,12 @@ class Inventory:
             self._write_left(row, name)
 
     def _write_left(self, row: rows.Row, name: str) -> None:
-        table, column = self.columns, self.columns.resource(name)
-        # Exact sums may exceed 64 bits.
-        used = min(row.amounts[name], facts.LARGEST)
-        table.left[row.at, column] = table.allocatable[row.at, column] - used
+        table, column = self.columns, self.columns.resources.get(name)
+        # Of what the node does not have nothing is left, whatever pods on it ask for: they may name anything.
+        if column is not None and table.allocatable[row.at, column] != columns.ABSENT:
+            # Exact sums may exceed 64 bits.
+            used = min(row.amounts.get(name, 0), facts.LARGEST)
+            table.left[row.at, column] = table.allocatable[row.at, column] - used
 
     # ------------------------------------------------------------ rows
 

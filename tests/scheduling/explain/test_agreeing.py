@@ -1,5 +1,7 @@
 """Whether what a pod shows already says what the counts say, whoever wrote it and however long it is."""
 
+import time
+
 import pytest
 
 from berth_operator.scheduling import explain
@@ -11,6 +13,7 @@ FULL = Count(Reason.FULL, "", 2)
 CORDONED = Count(Reason.UNSCHEDULABLE, "", 1)
 UNDECIDED = Count(Reason.UNDECIDED, "", 1)
 POD = scenes.pod(requests.Gpus(1))
+SECONDS = 3.0  # Far more than it takes; to try all ways takes ages.
 
 AGREEING = [
     pytest.param("0/3 nodes fit: 2 are full; 1 is cordoned", (FULL, CORDONED), id="the same"),
@@ -61,3 +64,16 @@ def test_every_reason_agrees_with_its_own_words() -> None:
     assert explain.agrees(explain.brief(counts, POD), counts, POD)
     for one in counts:
         assert explain.agrees(explain.brief((one,), POD), (one,), POD), one
+
+
+def test_what_a_pod_shows_is_read_in_a_moment() -> None:
+    """Anybody may have written it: no text, however contrived, is tried in all ways."""
+    counts = tuple(Count(Reason.INSUFFICIENT_RESOURCE, name, 1) for name in "abcdefgh")
+    said = explain.brief(counts, POD)
+    parts = said.split("; ")
+    contrived = parts[0] + " (" + "".join(f"); {part} (" * 12 for part in parts[1:])
+    started = time.process_time()
+
+    assert not explain.agrees(contrived, counts, POD)
+
+    assert time.process_time() - started < SECONDS

@@ -1,6 +1,7 @@
 """A close look has an end: what was not looked at is called so, and never counted among what fits."""
 
 import dataclasses
+from unittest import mock
 
 import pytest
 
@@ -82,3 +83,27 @@ def test_little_effort_tells_nothing_empty(steps: int) -> None:
 
     assert told.nearest is None or told.nearest.whys or told.nearest.measures
     assert not any(isinstance(one, findings.Drop) for one in told.changes)
+
+
+def test_time_ends_a_look_as_well() -> None:
+    """Whoever waits for the answer has a clock: where that says so, whatever is left is not looked at."""
+    asked_for_time = []
+
+    def expired() -> bool:
+        asked_for_time.append(True)
+        return len(asked_for_time) > 50
+
+    told = asked(crowd(40), allocator.Effort(expired=expired))
+
+    assert 0 < undecided(told) < NODES
+    assert len(asked_for_time) < 200
+
+
+def test_looking_at_all_nodes_has_an_end() -> None:
+    """Where every card is wanted, hard pods are looked at for some time and not for ever."""
+    places = search.Search(crowd(40))
+
+    with mock.patch.object(explain, "STEPS_FOR_WHOLE", LITTLE):
+        told = explain.explain(places, puzzling(), rules=policy.Policy(), whole=True)
+
+    assert 0 < undecided(told) < NODES

@@ -1,0 +1,107 @@
+"""A request summed up says what is necessary on any node, however many containers it has."""
+
+import hypothesis
+from hypothesis import strategies as st
+
+from berth_operator.scheduling import cycle, decisions, policy, search
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, orders, puzzles, requests
+from scheduling.devices import build
+from support import builders
+
+ASKS = st.one_of(
+    st.integers(1, 3).map(requests.cards),
+    st.builds(requests.Gpus, st.integers(1, 3), core=st.integers(0, 100), ratio=st.integers(1, 99)),
+    st.builds(requests.Gpus, st.integers(1, 3), core=st.integers(0, 100), memory=st.integers(1, 9)),
+    st.builds(requests.Instances, st.sampled_from(["1g.10gb", "2g.20gb"]), st.integers(1, 3)),
+    st.builds(requests.Replicas, st.integers(1, 3)),
+    st.builds(requests.Parts, st.just("rdma"), st.integers(1, 2)),
+)
+CONTAINERS = st.lists(st.tuples(st.lists(ASKS, min_size=1, max_size=3), st.booleans()), max_size=6)
+
+
+def pod(containers: list[tuple[list[requests.Ask], bool]]) -> requests.Request:
+    """Make a request of these containers, of which some run on."""
+    return requests.Request(
+        tuple(
+            requests.ContainerRequest(f"c{at}", tuple(asks), runs)
+            for at, (asks, runs) in enumerate(containers)
+        )
+    )
+
+
+def shares(request: requests.Request) -> list[list[requests.Gpus]]:
+    """List what is asked of plain cards, by what runs at one time."""
+    return [
+        [ask for one in phase for ask in one.asks if isinstance(ask, requests.Gpus)]
+        for phase in requests.phases(request)
+    ]
+
+
+@hypothesis.given(CONTAINERS.map(pod))
+def test_sums_are_those_of_the_fullest_moment(request_: requests.Request) -> None:
+    """Of each kind as much is needed as runs together at any one time."""
+    need, together = request_.need, shares(request_)
+
+    assert need.whole == max(sum(ask.count for ask in asks if ask.whole) for asks in together)
+    assert need.core == max(sum(ask.count * ask.core for ask in asks) for asks in together)
+    assert need.ratio == max(sum(ask.count * ask.ratio for ask in asks if not ask.whole) for asks in together)
+    assert need.memory == max(sum(ask.count * ask.memory for ask in asks) for asks in together)
+    for one in need.instances:
+        asked = [[ask for each in phase for ask in each.asks] for phase in requests.phases(request_)]
+        of_it = [[ask.count for ask in asks if getattr(ask, "profile", "") == one.profile] for asks in asked]
+        assert one.count == max(map(sum, of_it))
+
+
+@hypothesis.given(CONTAINERS.map(pod))
+def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
+    """What keeps running takes part in everything after its start, an init container in one moment."""
+    desk = puzzles.read_desk(build.view(build.device()), request_, orders.Prefer.PACK)
+    together = list(requests.phases(request_))
+
+    assert desk.phase_count == len(together)
+    assert desk.phases == tuple(
+        tuple(at for at, phase in enumerate(together) if any(one is container for one in phase))
+        for container in request_.containers
+    )
+
+
+SHARES = st.builds(
+    requests.Gpus,
+    st.integers(1, 8),
+    core=st.integers(0, 99),
+    ratio=st.integers(0, 99),
+    memory=st.integers(0, 9),
+)
+
+
+@hypothesis.given(st.lists(SHARES, max_size=40))
+def test_of_many_shares_the_largest_are_asked(asks: list[requests.Gpus]) -> None:
+    """A few stand for all: each is one of them, and none of them is contained in another."""
+    largest = builders.request(*asks).need.largest
+
+    assert len(largest) <= requests.FEW_SHARES
+    assert set(largest) <= set(asks)
+    if len(asks) <= requests.FEW_SHARES:
+        assert set(largest) == {ask for ask in asks if not ask.whole}
+    elif len(largest) < requests.FEW_SHARES:
+        assert all(any(requests._contains(one, ask) for one in largest) for ask in asks)
+
+
+def odd_shares(count: int) -> requests.Request:
+    """Ask for as many shares, all different: far more than a node of eight cards has."""
+    asks = (requests.Gpus(2 + at % 7, ratio=1 + at % 17) for at in range(count))
+    return builders.request(*asks)
+
+
+def test_shares_that_are_too_much_together_need_no_search() -> None:
+    """However many containers there are, adding up is enough to say how many cards it would take."""
+    places = search.Search(builders.picture(*builders.nodes(50, cards=8)))
+    pod_, effort = builders.candidate(request=odd_shares(60)), allocator.Effort(100)
+
+    answer = cycle.answer_for(places, pod_, policy.Policy(), {}, effort)
+
+    assert isinstance(answer, decisions.Wait)
+    assert [(one.reason, one.nodes) for one in answer.counts] == [(Reason.TOO_FEW_CARDS, 50)]
+    assert effort.left == 100
+    assert pod_.request.need.least == 25

@@ -1,0 +1,194 @@
+"""What a pod says beyond the limits is refused in a sentence that names the limit, and none of it is kept."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from berth_crds import names
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import demands, limits, pods
+from translate import manifests
+
+CARD: Final = {names.NVIDIA_GPU: 1}
+NIC: Final = {names.RDMA: 100}
+LONG: Final = "x" * 10_000
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def many(what: str, count: int) -> str:
+    """Write a list of so many things."""
+    return ",".join(f"{what}{at}" for at in range(count))
+
+
+# ---------------------------------------------------------------- annotations
+
+LISTS: dict[str, tuple[dict[str, object], str, str, str, int]] = {
+    "models": (CARD, names.MODEL, "m", "models", limits.MODELS),
+    "models to avoid": (CARD, names.AVOID_MODEL, "m", "models", limits.MODELS),
+    "uuids": (CARD, names.UUIDS, "GPU-", "uuids", limits.UUIDS),
+    "uuids to avoid": (CARD, names.AVOID_UUIDS, "GPU-", "uuids", limits.UUIDS),
+    "labels": (NIC, names.LABELS, "fabric=a,l=", "labels", limits.LABELS),
+    "types": (CARD | NIC, names.JOINT, "gpu,rdma", "types", limits.LABELS),
+}
+
+
+@pytest.mark.parametrize(("asked", "key", "one", "what", "most"), LISTS.values(), ids=LISTS.keys())
+def test_list_that_is_too_long(asked: dict[str, object], key: str, one: str, what: str, most: int) -> None:
+    """A list may have so many entries and not one more."""
+    text = ",".join(f"{one}{at}" if one[-1] in "m-" else one for at in range(most + 1))
+
+    said = manifests.sentences(manifests.one(asked, annotations={key: text}))
+
+    count = text.count(",") + 1
+    assert said[0] == f"annotation {key} names {count} {what}; {most} are the most"
+
+
+def test_lists_may_be_as_long_as_the_limit() -> None:
+    """What is asked for within the limits is all taken."""
+    said = {names.MODEL: many("m", limits.MODELS), names.AVOID_UUIDS: many("GPU-", limits.UUIDS)}
+
+    conditions = manifests.asked(manifests.one(CARD, annotations=said)).conditions
+
+    assert (len(conditions.models), len(conditions.avoid_uuids)) == (limits.MODELS, limits.UUIDS)
+
+
+WORDS: dict[str, tuple[str, str, str]] = {
+    "a model": (names.MODEL, f"T4,{'x' * 129}", ": a model has 129 characters; 128 are the most"),
+    "a scope": (names.SCOPE, LONG, " has 10000 characters; 4096 are the most"),
+    "a pattern": (names.MODEL_PATTERN, LONG, " has 10000 characters; 4096 are the most"),
+    "an amount": (
+        names.MEMORY_AT_LEAST,
+        "1" * 100,
+        f": {'1' * 60}... is not an amount of memory, such as 40Gi",
+    ),
+    "a list": (names.MODEL, "," * 40_000, " has 40000 characters; 32768 are the most"),
+    "a record": (
+        "pod.alpha/DeviceInformation",
+        "[" * 40_000,
+        " has 40000 characters; 32768 are the most",
+    ),
+    "another project's list": (
+        "nvidia.com/use-gputype",
+        "A" * 40_000,
+        " has 40000 characters; 32768 are the most",
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "text", "sentence"), WORDS.values(), ids=WORDS.keys())
+def test_text_that_is_too_long(key: str, text: str, sentence: str) -> None:
+    """A text that nobody means is refused before it is read."""
+    said = manifests.sentences(manifests.one(CARD, annotations={key: text}))
+
+    assert f"annotation {key}{sentence}" in said
+
+
+def test_label_that_is_too_long() -> None:
+    """A label with its value has a length of its own."""
+    said = manifests.sentences(manifests.one(NIC, annotations={names.LABELS: f"fabric={'a' * 400}"}))
+
+    assert said == [f"annotation {names.LABELS}: a label has 407 characters; 400 are the most"]
+
+
+def test_few_of_many_faults_are_told() -> None:
+    """Thousands of misspelt keys give some sentences, and one that says that there are more."""
+    odd = {f"{names.GROUP}/odd-{at}": "" for at in range(5000)}
+
+    said = manifests.sentences(manifests.one(CARD, annotations=odd))
+
+    assert len(said) == limits.FAULTS + 1
+    assert said[-1] == "there is more that is wrong with the pod"
+
+
+# ---------------------------------------------------------------- containers
+
+
+def test_asks_of_all_containers_are_counted() -> None:
+    """So many containers may ask for devices; of the others there may be any number."""
+    asking = [manifests.asking(f"c{at}", CARD) for at in range(limits.ASKS)]
+    plain = [manifests.container(f"p{at}") for at in range(1000)]
+
+    enough = manifests.asked(manifests.pod(containers=[*asking, *plain]))
+    too_many = manifests.pod(containers=[*asking, manifests.asking("one-more", CARD)])
+
+    assert len(enough.containers) == limits.ASKS
+    (said,) = manifests.sentences(too_many)
+    assert said == (
+        "the containers of the pod ask for devices 65 times, each kind of device in each container counted; "
+        "Berth serves 64 at most"
+    )
+
+
+def test_pieces_of_all_containers_are_counted() -> None:
+    """Replicas and MIG instances are placed one by one, so their sum has a limit."""
+    shared = [manifests.asking(f"c{at}", {names.NVIDIA_GPU_SHARED: 64}) for at in range(5)]
+
+    (said,) = manifests.sentences(manifests.pod(containers=shared))
+
+    assert said == "the pod asks for 320 replicas and MIG instances; Berth serves 256 at most"
+
+
+def test_amounts_of_devices_are_counted_before_they_are_read() -> None:
+    """Thousands of amounts are refused for their number alone."""
+    profiles = {f"nvidia.com/mig-1g.{at}gb": 1 for at in range(300)}
+
+    (said,) = manifests.sentences(manifests.pod(containers=[manifests.asking("main", profiles)]))
+
+    assert said == "the containers of the pod name 300 amounts of devices; Berth reads 256 at most"
+
+
+# ---------------------------------------------------------------- the spec
+
+
+def term(*values: str, expressions: int = 1) -> dict[str, Any]:
+    """Give one term of an affinity."""
+    one = {"key": "zone", "operator": "In", "values": list(values) or ["a"]}
+    return {"matchExpressions": [one] * expressions}
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    """Give an affinity of these terms."""
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+def specs() -> Iterator[Any]:
+    """Give specs that say too much of one thing, and what is said of each."""
+    amounts = [manifests.asking(f"c{at}", {"cpu": 1, "memory": 1}) for at in range(2049)]
+    resources = {f"example.com/r{at}": 1 for at in range(65)}
+    yield "amounts", {"containers": amounts}, "4098 requests and limits in its containers", 4096
+    yield "names", {"containers": [manifests.asking("main", resources)]}, "65 different resources", 64
+    yield "names of the overhead", {"overhead": resources}, "66 different resources", 64
+    yield "labels", {"nodeSelector": {f"l{at}": "" for at in range(65)}}, "65 labels in its node selector", 64
+    yield "tolerations", {"tolerations": [{"key": "a"}] * 129}, "129 tolerations", 128
+    yield "terms", affinity(*[term()] * 65), "65 terms in its node affinity", 64
+    yield "expressions", affinity(term(expressions=257)), "257 expressions in its node affinity", 256
+    yield "values", affinity(term(*["a"] * 1025)), "1025 values in its node affinity", 1024
+    text = "32774 characters in its node selector, affinity and tolerations"
+    yield "text", affinity(term("x" * 32_768)), text, 32_768
+
+
+@pytest.mark.parametrize(("spec", "what", "most"), [pytest.param(*case[1:], id=case[0]) for case in specs()])
+def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> None:
+    """What is said of the place and of resources has limits, and what is beyond them is not kept."""
+    candidate = pods.candidate(manifests.pod(**{"gpus": 1} | spec))
+
+    assert [(one.reason, one.detail) for one in candidate.faults] == [
+        (Reason.UNSUPPORTED_REQUEST, f"the pod has {what}; Berth reads {most} at most")
+    ]
+    assert (candidate.request, candidate.demand) == (requests.NO_DEVICES, facts.NO_DEMAND)
+
+
+def test_bound_pod_of_many_resources_keeps_the_usual_ones() -> None:
+    """It cannot be refused: what no node has is left out of a long list, cpu and memory never are."""
+    containers = [
+        manifests.asking("a", {f"example.com/r{at:03}": 1 for at in range(500)}),
+        manifests.asking("b", {"cpu": 2, "memory": "1Gi"}),
+    ]
+
+    found = dict(demands.amounts(manifests.pod(nodeName="n1", containers=containers).spec))
+
+    assert (found[facts.CPU], found[facts.MEMORY]) == (2000, 2**30)
+    assert len(found) == limits.NAMES + 3
