@@ -5,6 +5,7 @@ show them. A pod that took long is remembered, and its like are drawn again, cha
 `mutations`: so the search finds its way to what is slow without knowing what that is.
 """
 
+import collections
 import copy
 import json
 import random
@@ -29,7 +30,7 @@ MODELS: Final = (
 )
 PROFILES: Final = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "1g.5gb", "9g.999gb")
 ZONES: Final = ("a", "b", "c")
-SAVED: Final = 64  # Slow pods that are mutated further.
+SAVED: Final = 32  # Slow pods that are mutated further, of each kind.
 LONGEST: Final = 1_400_000  # Bytes; the API server takes no more.
 MOST_ANNOTATIONS: Final = 250_000  # Bytes of all annotations, likewise.
 
@@ -114,7 +115,7 @@ class Draw:
         self.dice = random.Random(seed)
         self._uuids = uuids
         self._known = seeds()
-        self._slow: list[tuple[float, Pod]] = []
+        self._slow: dict[str, list[tuple[float, Pod]]] = collections.defaultdict(list)
         self._first = list(reversed(self._known))
 
     def next(self) -> Pod:
@@ -127,16 +128,19 @@ class Draw:
             self._mutate(made)
         return _acceptable(made)
 
-    def took(self, made: Pod, seconds: float) -> None:
-        """Remember a pod if few took longer."""
-        self._slow.append((seconds, made))
-        self._slow.sort(key=lambda one: -one[0])
-        del self._slow[SAVED:]
+    def took(self, made: Pod, spent: Mapping[str, float]) -> None:
+        """Remember a pod if few took longer to be translated, decided or explained."""
+        for part, seconds in spent.items():
+            slow = self._slow[part]
+            slow.append((seconds, made))
+            slow.sort(key=lambda one: -one[0])
+            del slow[SAVED:]
 
     def parent(self) -> Pod:
         """Give a copy of a pod that was slow, or is known to be bad."""
         if self._slow and self.dice.random() < 0.7:
-            return copy.deepcopy(self.dice.choice(self._slow)[1])
+            slow = self._slow[self.dice.choice(sorted(self._slow))]
+            return copy.deepcopy(self.dice.choice(slow)[1])
         return copy.deepcopy(self.dice.choice(self._known))
 
     def _mutate(self, made: Pod) -> None:

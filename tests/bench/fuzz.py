@@ -87,7 +87,7 @@ class Run:
         self._note("round", seconds)
         for uid, made in drawn.items():
             spent = arena.spent[uid]
-            self.draw.took(made, spent.total)
+            self.draw.took(made, dataclasses.asdict(spent))
             self._note_all(spent)
             if spent.total > self._most and (broken := await self.confirmed(made)):
                 return broken

@@ -313,11 +313,9 @@ def timed(
     return list(cycle.each(places, queue, 0.0, USUAL, time=time))
 
 
-def tight(name: str, **fields: str) -> backlog.Candidate:
+def tight(name: str) -> backlog.Candidate:
     """Make a pod that fits on no node, which only long searches would tell."""
-    return dataclasses.replace(
-        builders.candidate(name, **fields), request=builders.request(*[TWO_FIFTHS] * 17)
-    )
+    return dataclasses.replace(builders.candidate(name), request=builders.request(*[TWO_FIFTHS] * 17))
 
 
 def test_round_ends_when_its_time_is_over() -> None:

@@ -6,14 +6,15 @@ from typing import Any, Final
 import pytest
 
 from berth_crds import names
+from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import demands, limits, pods
 from translate import manifests
 
-CARD: Final = {names.NVIDIA_GPU: 1}
-NIC: Final = {names.RDMA: 100}
+CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
+NIC: Final[dict[str, object]] = {names.RDMA: 100}
 LONG: Final = "x" * 10_000
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -133,11 +134,16 @@ def test_pieces_of_all_containers_are_counted() -> None:
 
 def test_amounts_of_devices_are_counted_before_they_are_read() -> None:
     """Thousands of amounts are refused for their number alone."""
-    profiles = {f"nvidia.com/mig-1g.{at}gb": 1 for at in range(300)}
+    profiles = [{f"nvidia.com/mig-{each}g.{at}gb": 1 for at in range(60)} for each in range(9)]
+    asking = [manifests.asking(f"c{at}", one) for at, one in enumerate(profiles)]
 
-    (said,) = manifests.sentences(manifests.pod(containers=[manifests.asking("main", profiles)]))
+    waiting = manifests.sentences(manifests.pod(containers=asking))
+    bound = pods.bound(manifests.pod(nodeName="n1", containers=asking))
 
-    assert said == "the containers of the pod name 300 amounts of devices; Berth reads 256 at most"
+    assert waiting == [
+        "the pod has 540 requests and limits of devices in its containers; Berth reads 512 at most"
+    ]
+    assert bound.hold.withheld == holds.ALL_CARDS
 
 
 # ---------------------------------------------------------------- the spec

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from berth_crds import aliases
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.translate import raw, refusals
 
@@ -21,7 +22,7 @@ MODELS: Final = 64
 UUIDS: Final = 512
 LABELS: Final = 64
 ASKS: Final = 64  # Each kind of device that a container asks for is one.
-FIGURES: Final = 256  # Amounts of devices in all containers; an ask takes up to four.
+FIGURES: Final = 512  # Those of devices; an ask has up to four, each as request and limit.
 PIECES: Final = 256  # Replicas and MIG instances, which are placed one by one.
 RESOURCES: Final = 64  # Different names.
 NAMES: Final = 256  # Of a bound pod, which cannot be refused.
@@ -62,20 +63,38 @@ def told(faults: Iterable[Refusal]) -> tuple[Refusal, ...]:
 # ---------------------------------------------------------------- what stands in the spec
 
 
+Counted = Iterator[tuple[str, int, int]]
+
+
 def exceeded(spec: raw.PodSpec) -> Refusal | None:
     """Return what of a pod's spec is more than is read; it is only counted here."""
-    for what, most, count in (*_of_containers(spec), *_of_place(spec)):
+    return _first(itertools.chain(_of_containers(spec), _of_devices(spec), _of_place(spec)))
+
+
+def figures(spec: raw.PodSpec) -> Refusal | None:
+    """Return whether containers name more devices than are read: of a bound pod only this matters."""
+    return _first(_of_devices(spec))
+
+
+def _first(counted: Counted) -> Refusal | None:
+    for what, most, count in counted:
         if count > most:
             return refusals.unsupported(f"the pod has {count} {what}; Berth reads {most} at most")
     return None
 
 
-Counted = Iterator[tuple[str, int, int]]
+def _lists(spec: raw.PodSpec) -> list[raw.Resources]:
+    resources = [one.resources for one in (*(spec.init_containers or ()), *spec.containers) if one.resources]
+    return [one for each in resources for one in (each.requests, each.limits) if one]
+
+
+def _of_devices(spec: raw.PodSpec) -> Counted:
+    count = sum(aliases.served(name) for one in _lists(spec) for name in one)
+    yield "requests and limits of devices in its containers", FIGURES, count
 
 
 def _of_containers(spec: raw.PodSpec) -> Counted:
-    resources = [one.resources for one in (*(spec.init_containers or ()), *spec.containers) if one.resources]
-    lists = [one for each in resources for one in (each.requests, each.limits) if one]
+    lists = _lists(spec)
     yield "requests and limits in its containers", AMOUNTS, sum(map(len, lists))
     whole = [each for each in (spec.resources,) if each]
     more = [one for each in whole for one in (each.requests, each.limits) if one]

@@ -57,7 +57,7 @@ class Asked:
 
 def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
     """Read what the containers of a pod ask for, in the order in which they start, and what is wrong."""
-    too_many = _too_many(pod.spec)
+    too_many = limits.figures(pod.spec)
     if too_many is not None:
         return [], [too_many]
     found: list[Asked] = []
@@ -79,15 +79,6 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
             if len(faults) > limits.FAULTS:
                 break  # More than is told, and a pod may have thousands.
     return found, faults
-
-
-def _too_many(spec: raw.PodSpec) -> Refusal | None:
-    count = sum(aliases.served(name) for one, _ in each_asking(spec) for name in asked(one.resources))
-    if count <= limits.FIGURES:
-        return None
-    return refusals.unsupported(
-        f"the containers of the pod name {count} amounts of devices; Berth reads {limits.FIGURES} at most"
-    )
 
 
 def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
