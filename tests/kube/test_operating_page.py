@@ -9,10 +9,15 @@ import pytest
 from berth_agent import settings as agent
 from berth_crds import http_server
 from berth_operator import app, metrics, settings
-from berth_operator.engine import pace, stock
+from berth_operator.engine import loop, pace, reasons, stock
 from berth_operator.http_api import auth
 from berth_operator.kube import events
+from berth_operator.scheduling import backlog, explain
+from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.devices import patterns
+from berth_operator.translate import limits
 from engine import books
+from support import builders
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "operating.md").read_text()
 
@@ -63,3 +68,39 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert http_server.CACHED_SECONDS == 1, "at most a second old"
     assert f"kubectl apply -f {auth.RIGHTS}" in PAGE
     assert pace.LONGEST_REST_SECONDS == 60, "at most a minute"
+
+
+LIMITS: Final = {
+    "models in one list": (limits.MODELS,),
+    "uuids in one list": (limits.UUIDS,),
+    "labels in one list": (limits.LABELS,),
+    "an annotation that is no list, and one that is": (limits.TEXT, limits.LIST),
+    "a pattern for models": (patterns.LONGEST,),
+    "asks for devices, each kind in each container counted": (limits.ASKS,),
+    "replicas and MIG instances together": (limits.PIECES,),
+    "requests and limits in all containers, and names of resources among them": (
+        limits.AMOUNTS,
+        limits.RESOURCES,
+    ),
+    "labels in the node selector, and tolerations": (limits.SELECTOR, limits.TOLERATIONS),
+    "terms, expressions and values of the node affinity": (limits.TERMS, limits.EXPRESSIONS, limits.VALUES),
+}
+
+
+@pytest.mark.parametrize(("what", "most"), LIMITS.items(), ids=LIMITS.keys())
+def test_its_limits_are_those_of_the_code(what: str, most: tuple[int, ...]) -> None:
+    """What it says a pod may say is what is read."""
+    (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| {what} |")]
+
+    assert tuple(map(int, re.findall(r"(?<!RE)\b\d+\b", line.split(" | ")[1]))) == most
+
+
+def test_its_times_are_those_of_the_loop() -> None:
+    """What it says of rounds, searches and pauses is what the loop does."""
+    assert f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms" in PAGE
+    assert f"why it waits after {reasons.LOOK_SECONDS * 1e3:g} ms" in PAGE
+    assert f"pauses of up to {backlog.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
+    assert loop.ROUND_SECONDS < 0.05, "with what cannot be interrupted, about 50 ms"
+    assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.candidate()).endswith(
+        "not fully evaluated: search budget"
+    )
