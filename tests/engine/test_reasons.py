@@ -212,8 +212,8 @@ def test_a_look_has_an_end() -> None:
     """Sums let the pod in on many nodes and it fits on none: where nobody has looked it does not fit."""
     count = 400
     book = books.of(count, 4)
-    for at in range(1, count + 1):
-        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB) for minor in range(4))
+    for at in range(1, count + 1):  # No two of them are alike.
+        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
         book.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
     pod = builders.candidate("p", 1)
@@ -267,7 +267,7 @@ def test_a_look_ends_with_its_time() -> None:
     """The clock of the loop ends a look, and the sentence says what was not looked at."""
     book = books.of(40, 4)
     for at in range(1, 41):
-        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB) for minor in range(4))
+        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
         book.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
     pod = books.wait(book, request=builders.request(*(ask,) * 5))

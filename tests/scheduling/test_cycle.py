@@ -308,7 +308,11 @@ def timed(
     queue = backlog.Backlog()
     for candidate in waiting:
         queue.push(candidate)
-    places = search.Search(builders.picture(*builders.nodes(nodes, cards=8)))
+    picture = builders.picture(*builders.nodes(nodes, cards=8))
+    for at in range(1, nodes + 1):  # No two of them are alike.
+        share = builders.share(0, at=f"n{at}", core=0, memory=at)
+        picture.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
+    places = search.Search(picture)
     time = cycle.Time(now, ends, search_)
     return list(cycle.each(places, queue, 0.0, USUAL, time=time))
 

@@ -1,13 +1,14 @@
 """The search finds the best place if there is one, and never a card that must not be given."""
 
 import dataclasses
+from unittest import mock
 
 import pytest
 
 from berth_crds.vocabulary import Scope, Strategy
-from berth_operator.scheduling import decisions, policy
+from berth_operator.scheduling import decisions, policy, search
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import boards, requests
+from berth_operator.scheduling.devices import allocator, boards, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from scheduling.searching import HALF, TENTH, minors, place
@@ -251,3 +252,29 @@ def test_conditions(asked: requests.Conditions, expected: list[int] | None, ask:
     found = place(picture, builders.candidate(request=builders.request(ask, conditions=asked)))
 
     assert minors(found) == expected
+
+
+def test_nodes_that_are_alike_are_looked_at_once() -> None:
+    """A search on one node tells what all say that have the same cards and as much left of them."""
+    picture = builders.picture(*builders.nodes(100, cards=8))
+    picture.charge(builders.hold("a", "n7", (0,)))
+    places = search.Search(picture)
+    tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17)
+
+    with mock.patch.object(allocator, "place", wraps=allocator.place) as looked:
+        assert places.place(tight, builders.demand(), rules=policy.Policy()) is None
+
+    assert looked.call_count == 2
+    assert len(places.closer(search.ask(tight, builders.demand()), policy.Policy())) == 100
+
+
+def test_nodes_are_alike_in_nothing_to_who_names_cards() -> None:
+    """Where single cards are wanted or avoided, every node is another."""
+    places = search.Search(builders.picture(*builders.nodes(5, cards=8)))
+    named = requests.Conditions(avoid_uuids=frozenset({"GPU-n1-0"}))
+    tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17, conditions=named)
+
+    with mock.patch.object(allocator, "place", wraps=allocator.place) as looked:
+        assert places.place(tight, builders.demand(), rules=policy.Policy()) is None
+
+    assert looked.call_count == 5

@@ -11,12 +11,13 @@ first of several equal ones is the right one.
 import collections
 import dataclasses
 import functools
+from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, decisions, inventory, lessons, policy, strategies
-from berth_operator.scheduling.devices import allocator, conditions, requests, scopes, views
+from berth_operator.scheduling import columns, decisions, inventory, lessons, policy, questions, strategies
+from berth_operator.scheduling.devices import allocator, conditions, likeness, requests, scopes, views
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.strategies import looks
 
@@ -27,37 +28,14 @@ MOST_REMEMBERED: Final = 2048
 BYTES_A_THING: Final = 128  # Of what pods name.
 BYTES_A_NODE: Final = 16  # Of a score and a slot.
 BYTES_A_REASON: Final = 160  # Of what a closer look showed of a node.
+BYTES_A_KIND: Final = 4096  # Of what nodes that are alike have in common.
+MOST_KINDS: Final = 32
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
+Why = tuple[decisions.Reason, str]
 
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """All of a pod that its place depends on; pods that ask the same share the answer.
-
-    Where sums do not suffice, the whole request belongs to the question.
-    """
-
-    need: requests.Need
-    conditions: requests.Conditions
-    manner: requests.Manner
-    demand: facts.Demand
-    request: requests.Request | None
-    size: int = dataclasses.field(default=0, compare=False)  # How many things it names.
-
-    @functools.cached_property
-    def _hash(self) -> int:
-        return hash((self.need, self.conditions, self.manner, self.demand, self.request))
-
-    def __hash__(self) -> int:
-        """Answer from memory: a question is asked of several tables in each decision."""
-        return self._hash
-
-
-def ask(request: requests.Request, demand: facts.Demand) -> Question:
-    """Make the question that a pod puts to all nodes."""
-    need = request.need
-    whole = None if need.simple else request
-    return Question(need, request.conditions, request.manner, demand, whole, request.size + demand.size)
+Question = questions.Question
+ask = questions.ask
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,7 +47,8 @@ class Answer:
     version: int
     layout: int
     slots: bool = False  # Whether a simple share was asked, so that `slot` means something.
-    closer: dict[int, tuple[decisions.Reason, str]] = dataclasses.field(default_factory=dict)
+    closer: dict[int, Why] = dataclasses.field(default_factory=dict)
+    alike: dict[Hashable, Why] = dataclasses.field(default_factory=dict)  # The same by what it depends on.
 
 
 Key = tuple[Question, policy.Policy, lessons.Lesson]
@@ -111,31 +90,42 @@ class Search:
         answer = self._answer(question, rules)
         asked = 0
         while len(answer.score) and (question.need.simple or not effort.spent):
-            asked += 1
             best = int(answer.score.argmax())
             if answer.score[best] == IMPOSSIBLE:
                 return None
             row = self.picture.by_rank(best)
-            first = int(answer.slot[best]) if answer.slots else None
-            grants = _ask_node(row.view(), request, first, effort)
-            if not isinstance(grants, allocator.Shortfall):
-                return decisions.Placement(row.name, grants)
-            if effort.spent and not question.need.simple and not (asked == 1 and effort.late):
-                # Others left it less than a node is given, so its no means nothing. A node that takes all
-                # the time there is for a pod is given up, or no other would ever be asked.
-                return None
+            view = row.view()
+            kind = None if question.need.simple else likeness.of(view, request)
+            why = answer.alike.get(kind) if kind is not None else None
+            if why is None:
+                first = int(answer.slot[best]) if answer.slots else None
+                grants = _ask_node(view, request, first, effort)
+                if not isinstance(grants, allocator.Shortfall):
+                    return decisions.Placement(row.name, grants)
+                asked += 1
+                if _cut_short(question, effort, asked):
+                    return None
+                why = grants.reason, grants.detail
+                self._remember(answer, kind, why)
             # Only a closer look could tell; it holds until the node changes.
             answer.score[best] = IMPOSSIBLE
-            answer.closer[row.at] = grants.reason, grants.detail
+            answer.closer[row.at] = why
             self._bytes += BYTES_A_REASON
+            effort.spend(1)
         return None
 
-    def closer(self, question: Question, rules: policy.Policy) -> dict[int, tuple[decisions.Reason, str]]:
+    def _remember(self, answer: Answer, kind: Hashable, why: Why) -> None:
+        """Remember what a node has said for those that are alike; of few kinds, for each is large."""
+        if kind is not None and len(answer.alike) < MOST_KINDS:
+            answer.alike[kind] = why
+            self._bytes += BYTES_A_KIND
+
+    def closer(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
         """Tell what a closer look showed of nodes that seemed able, by row."""
         answer = self._answers.get((question, rules, self.picture.lesson()))
         return dict(answer.closer) if answer is not None else {}
 
-    def learnt(self, question: Question, rules: policy.Policy) -> dict[int, tuple[decisions.Reason, str]]:
+    def learnt(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
         """Tell what closer looks showed and still holds, by row, without looking at any node again."""
         self._answer(question, rules)
         return self.closer(question, rules)
@@ -194,8 +184,16 @@ class Search:
 
 def _bytes(question: Question, answer: Answer) -> int:
     """Say about how much memory an answer and its question take."""
-    reasons = BYTES_A_REASON * len(answer.closer)
+    reasons = BYTES_A_REASON * len(answer.closer) + BYTES_A_KIND * len(answer.alike)
     return BYTES_A_THING * question.size + BYTES_A_NODE * len(answer.score) + reasons
+
+
+def _cut_short(question: Question, effort: allocator.Effort, asked: int) -> bool:
+    """Return whether the no of a node means nothing, because others left it less than a node is given.
+
+    A node that takes all the time there is for a pod is given up, or no other would ever be asked.
+    """
+    return effort.spent and not question.need.simple and not (asked == 1 and effort.late)
 
 
 def _ask_node(

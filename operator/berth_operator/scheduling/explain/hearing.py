@@ -9,13 +9,14 @@ few are worth a closer look.
 
 import dataclasses
 import functools
+from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
 
 from berth_operator.scheduling import backlog, columns, decisions, inventory, policy, rows, search, tally
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import allocator, requests, views
+from berth_operator.scheduling.devices import allocator, likeness, requests, views
 from berth_operator.scheduling.explain import reach
 from berth_operator.scheduling.nodes import facts
 
@@ -140,22 +141,34 @@ def _look_again(
         left -= set(asking.nodes(request, candidate.demand, quiet).nodes)
     most = int(effort.left * PART_FOR_HEARING)
     mine = effort.part(most)
+    alike: Alike = {}
     for at in sorted(left, key=lambda at: int(rank[at])):
-        why = _asked(picture, at, request, mine)
+        why = _asked(picture, at, request, mine, alike)
         if why is not None:
             sheet.note(at, why)
     effort.use(most, mine)
 
 
+Alike = dict[Hashable, tally.Why | None]  # What nodes have said, by what that depends on.
+
+
 def _asked(
-    picture: inventory.Inventory, at: int, request: requests.Request, effort: allocator.Effort
+    picture: inventory.Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
 ) -> tally.Why | None:
     """Ask one node for its reason, if it has one; where no effort is left it is not asked."""
     row = picture.rows[at]
     if row is None or effort.left <= 0:
         return Reason.UNDECIDED, ""
-    found = look(row.view(), request, effort)
-    return (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
+    view = row.view()
+    kind = likeness.of(view, request)
+    if kind is None or kind not in alike:
+        found = look(view, request, effort)
+        why = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
+        if effort.spent or kind is None:
+            return why
+        alike[kind] = why
+    effort.spend(1)
+    return alike[kind]
 
 
 def look(
