@@ -148,11 +148,11 @@ class Draw:
 
     def _fresh(self) -> Pod:
         dice = self.dice
-        most = dice.choice((1, 1, 1, 2, 3, 8, 24, 64, 128, 400))
+        most = dice.choice((1, 1, 1, 2, 3, 8, 20, 40, 60, 60, 400))
         made = pod(*(holding(f"c{at}", self.amounts()) for at in range(dice.randint(1, most))))
         if dice.random() < 0.3:
             made["spec"]["initContainers"] = [self.starter(at) for at in range(dice.randint(1, most))]
-        for _ in range(dice.choice((0, 0, 1, 1, 2, 4, 8))):
+        for _ in range(dice.choice((0, 0, 0, 0, 1, 1, 2, 5))):
             made["metadata"]["annotations"].update(self.wish())
         for _ in range(dice.choice((0, 0, 0, 1, 2))):
             self.place(made["spec"])
@@ -344,11 +344,21 @@ PIECES: Final = (
 # ---------------------------------------------------------------- what an API server takes
 
 
+def _name_apart(spec: dict[str, Any]) -> None:
+    """Give containers that have one name different ones, as an API server wants them."""
+    known: set[str] = set()
+    for at, one in enumerate((*spec.get("initContainers", ()), *spec["containers"])):
+        if one["name"] in known:
+            one["name"] = f"{one['name'][:40]}-{at}"
+        known.add(one["name"])
+
+
 def _acceptable(made: Pod) -> Pod:
     """Cut a pod down to what an API server would take."""
     annotations = made["metadata"]["annotations"]
     while sum(len(key) + len(value.encode()) for key, value in annotations.items()) > MOST_ANNOTATIONS:
         annotations.pop(max(annotations, key=lambda key: len(annotations[key])))
+    _name_apart(made["spec"])
     while len(json.dumps(made)) > LONGEST:
         containers = made["spec"]["containers"]
         del containers[len(containers) // 2 + 1 :]

@@ -113,7 +113,8 @@ class Run:
 
     def _note_all(self, spent: Spent) -> None:
         for name in (*SPENT, "total"):
-            self._note(name, getattr(spent, name))
+            if getattr(spent, name):
+                self._note(name, getattr(spent, name))
 
     def _note(self, name: str, seconds: float) -> None:
         self.figures[name].append(seconds)

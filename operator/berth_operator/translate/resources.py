@@ -69,8 +69,8 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
         faults.append(error.refusal)
     for container, runs in each_container(pod.spec):
         try:
-            of_pod = on_pod.get(container.name, ())
-            figures = [*_of_container(container), *of_pod] if container.resources or of_pod else []
+            figures = [*_of_container(container)] if _asks(container) else []
+            figures += on_pod.get(container.name, ())
             if not figures:
                 continue
             found.append(Asked(container.name, runs, merged(unfolded(container.name, figures))))
@@ -92,9 +92,13 @@ def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
 def each_asking(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
     """Go through the containers that ask for anything of their own: of thousands few may."""
     for container, runs in each_container(spec):
-        resources = container.resources
-        if resources is not None and (resources.requests or resources.limits):
+        if _asks(container):
             yield container, runs
+
+
+def _asks(container: raw.Container) -> bool:
+    resources = container.resources
+    return resources is not None and bool(resources.requests or resources.limits)
 
 
 def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
@@ -240,7 +244,7 @@ def _alone(containers: Sequence[raw.Container], name: str, figure: Figure) -> No
     """Make sure that a key which speaks for the whole pod is not contradicted by another container."""
     if name not in {one.name for one in containers}:
         refusals.refuse(f"{figure.place} is meant for container '{refusals.shown(name)}', which is not there")
-    for other in containers:
+    for other in filter(_asks, containers):
         cards = [one.key for one in _of_container(other) if one.value and one.means not in OTHER_DEVICES]
         if cards and other.name != name:
             refusals.refuse(
