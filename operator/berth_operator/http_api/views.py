@@ -165,8 +165,7 @@ def why(
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     few = len(book.picture.index) <= FEW_NODES
-    ends = clock() + SECONDS
-    effort = allocator.Effort(STEPS, lambda: clock() >= ends)
+    effort = allocator.Effort(STEPS, allocator.stopwatch(clock, SECONDS))
     return explain.explain(book.places, candidate, rules=book.rules, whole=few, effort=effort)
 
 

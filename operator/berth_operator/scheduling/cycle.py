@@ -22,7 +22,10 @@ Said = dict[search.Question, decisions.Wait]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Time:
-    """How long a round may decide: `ends` by the clock, and `search` are the seconds of one pod's search."""
+    """How long a round may decide: `ends` by the clock, and `search` are the seconds of one pod's search.
+
+    What all nodes are asked at once belongs to no search: it takes the longer the more nodes there are.
+    """
 
     clock: Callable[[], float]
     ends: float
@@ -39,9 +42,8 @@ class Time:
         return self.clock() + self.search > self.ends
 
     def expired(self) -> Callable[[], bool]:
-        """Return what tells when a search that begins now is over."""
-        ends = self.clock() + self.search
-        return lambda: self.clock() >= ends
+        """Return what tells when a search is over that begins when it is first asked."""
+        return allocator.stopwatch(self.clock, self.search)
 
 
 def each(

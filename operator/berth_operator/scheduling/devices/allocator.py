@@ -24,6 +24,7 @@ from berth_operator.scheduling.devices import (
 )
 
 Effort = packing.Effort
+stopwatch = packing.stopwatch
 Prefer = orders.Prefer
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict

@@ -20,6 +20,7 @@ a few containers on eight cards take tens of steps.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -143,6 +144,19 @@ class Effort:
     def use(self, most: int, rest: "Effort") -> None:
         """Take off what a part of so many steps at most has used."""
         self.spend(min(most, self.left) - rest.left)
+
+
+def stopwatch(clock: Callable[[], float], seconds: float) -> Callable[[], bool]:
+    """Return what tells whether so many seconds are over since it was first asked."""
+    ends = math.inf
+
+    def expired() -> bool:
+        nonlocal ends
+        now = clock()
+        ends = min(ends, now + seconds)
+        return now >= ends
+
+    return expired
 
 
 def solve(puzzle: Puzzle, effort: Effort) -> State | None:
