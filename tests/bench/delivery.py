@@ -97,6 +97,12 @@ class Writer:
     def __init__(self) -> None:
         self.bound: list[tuple[str, decisions.Placement]] = []
 
+    async def sure(self) -> None:
+        """Wait for nothing: the lead and the picture are sure."""
+
+    async def permit(self, uid: str) -> None:
+        """Wait for nothing: any bind may be sent."""
+
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send a Binding."""
         self.bound.append((candidate.uid, placement))
