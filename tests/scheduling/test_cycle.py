@@ -327,7 +327,7 @@ def test_round_ends_when_its_time_is_over() -> None:
     pods = [builders.candidate(name) for name in "abcdefgh"]
 
     all_of_them = timed(pods, clock.Ticking(0.0), ends=1.0, search_=1.0)
-    some = timed(pods, clock.Ticking(0.1), ends=1.0, search_=1.0)
+    some = timed(pods, clock.Ticking(0.2), ends=1.0, search_=1.0)
     one = timed(pods, clock.Ticking(9.0), ends=1.0, search_=1.0)
 
     assert len(all_of_them) == len(pods)

@@ -115,10 +115,14 @@ def test_odd_words_name_nothing(text: str) -> None:
 
 
 def test_no_pod_marks_without_end() -> None:
-    """A word that names a million minors names as many as a node may have."""
-    found = holding(**{names.MINORS: ",".join(map(str, range(100_000)))})
+    """Words that name a million minors name as many as a node may have, and keep the whole node back."""
+    many = ",".join(map(str, range(100_000)))
+    keys = {names.container_key(f"c{at}", "minors"): f"{at + 1}{at:05},{many}" for at in range(9)}
+
+    found = holding(**{names.MINORS: many} | keys)
 
     assert len(found.marked) == holdings.MOST_MARKED
+    assert found.withheld == holds.ALL_CARDS
 
 
 def test_what_a_pod_asks_for_since_it_was_bound_does_not_count() -> None:

@@ -133,7 +133,9 @@ def test_garbage(text: str) -> None:
 
 
 @manifests.PROPERTY
-@hypothesis.given(st.from_regex(quantities.PATTERN, fullmatch=True))
+@hypothesis.given(
+    st.from_regex(quantities.PATTERN, fullmatch=True).filter(lambda text: len(text) <= quantities.LONGEST)
+)
 def test_whatever_is_a_quantity_is_within_bounds(text: str) -> None:
     """A quantity in any spelling is a number that can be reckoned with, demands never below supplies."""
     demand, supply = quantities.demand(text), quantities.supply(text)

@@ -19,6 +19,7 @@ from berth_crds import text
 from berth_crds.client import errors
 from berth_operator.engine import ledger, records
 from berth_operator.http_api import auth, views, writing
+from berth_operator.scheduling import backlog
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,6 +63,7 @@ class Pages:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._turn = asyncio.Lock()
+        self._explaining = asyncio.Lock()
 
     def asked(self, page: Page) -> Page:
         """Answer with a sentence what cannot be answered otherwise."""
@@ -106,10 +108,12 @@ class Pages:
         candidate = views.find(book, title)
         if candidate is None:
             raise Mistake(views.whereabouts(book, title), status=http.HTTPStatus.NOT_FOUND)
-        told = views.why(book, candidate, self._sources.clock)
-        if form == "text":
-            return web.Response(text=views.why_in_text(told, candidate))
-        return written(request, views.why_in_fields(told, candidate))
+        async with self._explaining:
+            began = self._sources.clock()
+            answer = explained(self._sources, candidate, request, form)
+            # However many ask, half of the time is for others.
+            await asyncio.sleep(self._sources.clock() - began)
+        return answer
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Tell what was decided last."""
@@ -133,6 +137,16 @@ class Pages:
         async with self._turn:
             pieces = await writing.pieces(writing.some_at_a_time(found), form)
         return await writing.send(request, writing.listed(pieces, form), form)
+
+
+def explained(
+    sources: Sources, candidate: backlog.Candidate, request: web.Request, form: str
+) -> web.Response:
+    """Say why a pod does not fit, or where it would, in the form that was asked for."""
+    told = views.why(sources.book, candidate, sources.clock)
+    if form == "text":
+        return web.Response(text=views.why_in_text(told, candidate))
+    return written(request, views.why_in_fields(told, candidate))
 
 
 def form_of(request: web.Request, *, usual: str = "json") -> str:

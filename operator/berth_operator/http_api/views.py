@@ -19,7 +19,7 @@ from berth_operator.scheduling.devices import allocator, facts, views
 # that a hard one does not reach say so.
 FEW_NODES: Final = 100
 STEPS: Final = 5_000
-SECONDS: Final = 0.1
+SECONDS: Final = 0.03
 EDIT: Final = "an edit of the pod"
 
 Fields = dict[str, Any]

@@ -58,7 +58,7 @@ class Snapshots:
         self, one: Thing, assumed: Mapping[str, decisions.Placement]
     ) -> decisions.Placement | None:
         """Return where a pod is about to be bound, or was since it was listed."""
-        uid = str(one["metadata"].get("uid", ""))
+        uid = str(one["metadata"].get("uid", ""))  # Whatever it is: an odd object has any.
         return assumed.get(uid) if self._book.state(uid) is not ledger.State.FREE else None
 
     def _placements(self) -> dict[str, decisions.Placement]:

@@ -12,8 +12,8 @@ for nothing there, for anybody may have written those since. Where its `schedule
 another's, only device plugins can have given it something.
 """
 
+import collections
 import dataclasses
-import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ from berth_crds import aliases, allocation, names, wire
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling import decisions, holds, naming
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.translate import asks, grammar, quantities, raw, resources
+from berth_operator.translate import asks, grammar, limits, quantities, raw, resources
 
 MOST_MARKED: Final = 512
 UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", re.ASCII)
@@ -58,19 +58,17 @@ class Asked:
     """What a bound pod asks for, as far as that matters for what it holds.
 
     `own` is what its containers ask by resources, None where that makes no sense; `any` tells whether
-    anything of the pod asks for devices; `most` counts the cards that it may have for its resources,
-    and `plugged` those that it may have for each of them.
+    anything of the pod asks for devices; `most` counts the cards that it may have for its resources.
     """
 
     own: requests.Request | None
     any: bool
     most: int
-    plugged: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
     """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
-    return Asked(_by_resources(pod), whole is None or bool(whole), _most(pod, _most_of), _plugged(pod))
+    return Asked(_by_resources(pod), whole is None or bool(whole), _most(pod))
 
 
 def holding(pod: raw.Pod, wants: Asked) -> Holding:
@@ -87,7 +85,8 @@ def holding(pod: raw.Pod, wants: Asked) -> Holding:
         return Holding()
     marked = marks(annotations) | _legible(record, text or "")
     least = fewest_cards(wants.own) if wants.own else naming.SURELY_ONE
-    rest = max(0, least - _cards_in(marked)) if marked else holds.ALL_CARDS
+    told = 0 < len(marked) < MOST_MARKED  # More may be named than is read.
+    rest = max(0, least - _cards_in(marked)) if told else holds.ALL_CARDS
     return Holding(withheld=rest, marked=marked, fault=_fault(record))
 
 
@@ -145,13 +144,16 @@ def _answered(annotations: Iterable[str]) -> bool:
 
 def marks(annotations: Mapping[str, str]) -> Marks:
     """Return the uuids and minors of the cards that the words beside the record name."""
-    found = set(_listed(annotations.get(names.MINORS, ""), MINOR, int))
+    return frozenset(itertools.islice(_marks(annotations), MOST_MARKED))
+
+
+def _marks(annotations: Mapping[str, str]) -> Iterator[str | int]:
+    yield from _listed(annotations.get(names.MINORS, ""), MINOR, int)
     for key, text in annotations.items():
         if key.endswith(UUIDS):
-            found.update(_listed(text, UUID, str))
+            yield from _listed(text, UUID, str)
         elif key.endswith(MINORS):
-            found.update(_listed(text, MINOR, int))
-    return frozenset(found)
+            yield from _listed(text, MINOR, int)
 
 
 def _listed(text: str, form: re.Pattern[str], read: Callable[[str], str | int]) -> Iterator[str | int]:
@@ -179,7 +181,7 @@ def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
     return naming.Nameless(
         starts(pod.spec),
         fewest_cards(wants.own) if wants.own else naming.SURELY_ONE,
-        None if ours else wants.plugged,
+        None if ours else _plugged(pod),
     )
 
 
@@ -193,20 +195,29 @@ def _by_resources(pod: raw.Pod) -> requests.Request | None:
     return None if faults else found
 
 
-def _most(pod: raw.Pod, of: Callable[[raw.Container], int]) -> int:
+def _most(pod: raw.Pod) -> int:
     """Count the cards that a pod may have been given for its resources, for all that runs at one time."""
+    if limits.figures(pod.spec) is not None:
+        return holds.ALL_CARDS
     running = most = 0
-    for container, runs in resources.each_container(pod.spec):
-        own = of(container)
+    for container, runs in resources.each_asking(pod.spec):
+        own = _most_of(_served(container))
         most = max(most, running + own)
         running += own if runs else 0
     return max(most, running)
 
 
 def _plugged(pod: raw.Pod) -> Mapping[str, int]:
-    """Count the cards that a pod may have been given for each resource alone."""
-    asked_by = {name for one, _ in resources.each_container(pod.spec) for name in _served(one)}
-    return {name: _most(pod, functools.partial(_most_of, alone=name)) for name in sorted(asked_by)}
+    """Count for each resource alone the cards that a pod may have for it, in all that runs at one time."""
+    count = _pieces if limits.figures(pod.spec) else _alone
+    running: collections.Counter[str] = collections.Counter()
+    most: collections.Counter[str] = collections.Counter()
+    for container, runs in resources.each_asking(pod.spec):
+        for name, amount in _served(container).items():
+            own = count(name, amount)
+            most[name] = max(most[name], running[name] + own)
+            running[name] += own if runs else 0
+    return most
 
 
 def _served(container: raw.Container) -> dict[str, raw.Quantity]:
@@ -214,18 +225,19 @@ def _served(container: raw.Container) -> dict[str, raw.Quantity]:
     return {name: amount for name, amount in amounts.items() if aliases.served(name)}
 
 
-def _most_of(container: raw.Container, *, alone: str = "") -> int:
-    """Count the cards for all resources of a container, or for one of them."""
-    served = _served(container)
-    if alone:
-        served = {name: amount for name, amount in served.items() if name == alone}
+def _most_of(served: dict[str, raw.Quantity]) -> int:
+    """Count the cards that a container may have for these resources."""
     if not served:
         return 0
-    plain = msgspec.structs.replace(container, resources=raw.ContainerResources(limits=served))
+    plain = raw.Container(name="main", resources=raw.ContainerResources(limits=served))
     found = _by_resources(raw.Pod(wire.Meta(), raw.PodSpec(containers=(plain,))))
     if found is None:
         return min(grammar.MOST_CARDS, sum(itertools.starmap(_pieces, served.items())))
     return most_cards(found)
+
+
+def _alone(name: str, amount: raw.Quantity) -> int:
+    return _most_of({name: amount})
 
 
 def _pieces(name: str, amount: raw.Quantity) -> int:
