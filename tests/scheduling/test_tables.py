@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import inventory, search
+from berth_operator.scheduling import columns, inventory, search
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -118,6 +118,18 @@ def test_foreign_resources_get_columns_of_their_own() -> None:
 
     assert fresh == [[False, True], [False, True]]
     assert used == [[False, True], [False, False]]
+
+
+def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
+    """After a thousand names new ones are nobody's, and what was known before stays."""
+    picture = builders.picture(builders.node(extra={"example.com/licence": 3}))
+
+    for turn in range(30):
+        picture.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
+
+    assert len(picture.columns.resources) == columns.MOST_RESOURCES
+    assert room(picture, builders.demand(extra={"example.com/licence": 3})) == [True, False]
+    assert room(picture, builders.demand(extra={"example.com/29-49": 1})) == [False, False]
 
 
 def test_resource_unknown_to_all_nodes_has_no_room() -> None:

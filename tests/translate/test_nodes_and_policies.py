@@ -55,6 +55,25 @@ def test_odd_supplies_promise_nothing(value: str, amount: int) -> None:
     assert found.allocatable == (("pods", amount),)
 
 
+TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
+    "labels": ({"metadata": {"labels": dict.fromkeys(map(str, range(1025)), "")}}, "1025 labels"),
+    "taints": ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}] * 257}}, "257 taints"),
+    "resources": ({"status": {"allocatable": dict.fromkeys(map(str, range(257)), 1)}}, "257 resources"),
+    "text": ({"metadata": {"labels": {"a": "x" * 131_072}}}, "131073 characters in labels and taints"),
+}
+
+
+@pytest.mark.parametrize(("body", "what"), TOO_MUCH.values(), ids=TOO_MUCH.keys())
+def test_a_node_that_says_too_much_is_told_what(body: dict[str, Any], what: str) -> None:
+    """What is counted is labels, taints, resources, and the characters of it all."""
+    thing = msgspec.convert(body | {"metadata": {"name": "n1"} | body.get("metadata", {})}, raw.Node)
+
+    found = nodes.excess(thing)
+
+    assert found.startswith(f"it has {what}, and Berth reads ")
+    assert nodes.excess(raw.Node(wire.Meta(name="n1"))) == ""
+
+
 def test_heartbeat_is_no_change() -> None:
     """A node that only reports its conditions anew is the same node."""
     plain = {"allocatable": {"cpu": "8"}}

@@ -119,15 +119,26 @@ class GpuPodSink:
 class NodeSink:
     """Nodes: what they can give and whom they take."""
 
-    def __init__(self, book: ledger.Ledger) -> None:
+    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
         self._book = book
+        self._voice = voice
+        self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: raw.Node) -> None:
-        """Take a node's new state."""
-        self._book.node_seen(nodes.node(thing))
+        """Take a node's new state; one that says too much takes no pod."""
+        fault, name = nodes.excess(thing), thing.metadata.name
+        if not fault:
+            self._faulty.pop(name, None)
+            self._book.node_seen(nodes.node(thing))
+            return
+        if self._faulty.get(name) != fault:
+            self._voice.warning("node %s takes no pod: %s", name, fault)
+            self._faulty[name] = fault
+        self._book.node_gone(name)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Take note that a node is gone."""
+        self._faulty.pop(meta.name, None)
         self._book.node_gone(meta.name)
 
     odd_gone = deleted
@@ -231,7 +242,7 @@ class Feeds:
         # Nodes and Devices before pods: a decision never sees a pod on a node it does not know.
         # GpuPods too: nor one whose cards somebody names, without that name.
         self._all: tuple[informer.Informer[Any], ...] = (
-            follow(session, resources.NODES, raw.Node, NodeSink(book)),
+            follow(session, resources.NODES, raw.Node, NodeSink(book, voice)),
             follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog)),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),

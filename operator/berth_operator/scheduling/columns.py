@@ -21,6 +21,7 @@ Rows = Numbers | slice  # Some rows by number, or all of them, which costs no co
 
 ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
 BASE: Final = (facts.CPU, facts.MEMORY, facts.PODS)
+MOST_RESOURCES: Final = 1024  # Of all nodes together; what a node had once keeps its column.
 ROWS: Final = 16
 SLOTS: Final = 8
 LOG_KEPT: Final = 1 << 16
@@ -192,8 +193,10 @@ class Columns:
                 setattr(self, name, _grown(getattr(self, name), slots=more))
             self.model = _grown(self.model, slots=more, fill=ABSENT)
 
-    def resource(self, name: str) -> int:
-        """Find a resource's column, or make one."""
+    def resource(self, name: str) -> int | None:
+        """Find a resource's column, or make one; None for what nobody has after too many others had been."""
+        if len(self.resources) >= MOST_RESOURCES and self.resources.get(name) is None:
+            return None
         at = self.resources.add(name)
         if at >= self.left.shape[1]:
             self.left = _grown(self.left, slots=1, fill=ABSENT)

@@ -263,10 +263,11 @@ class Inventory:
     def _give(self, row: rows.Row, allocatable: facts.Amounts) -> None:
         """Note all that a node can give."""
         table = self.columns
-        found = {table.resource(name): amount for name, amount in allocatable}
+        found = [(table.resource(name), amount) for name, amount in allocatable]
         table.allocatable[row.at] = table.left[row.at] = columns.ABSENT
-        for column, amount in found.items():
-            table.allocatable[row.at, column] = table.left[row.at, column] = amount
+        for column, amount in found:
+            if column is not None:
+                table.allocatable[row.at, column] = table.left[row.at, column] = amount
         for name in row.amounts:
             self._write_left(row, name)
 

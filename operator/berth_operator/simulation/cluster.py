@@ -53,7 +53,7 @@ class Cluster:
         """Take an object that is not a pod."""
         match thing.kind:
             case "Node":
-                self.book.node_seen(nodes.node(defaults.node(thing)))
+                self._take_node(defaults.node(thing))
             case "Device":
                 self.book.device_seen(devices.device(thing.value), thing.value.status.claims)
                 self._condemned[thing.name] = condemned(thing.value)
@@ -82,6 +82,12 @@ class Cluster:
             case "PlacementPolicy" if name == names.DEFAULT_POLICY:
                 self._take_rules(policies.BUILT_IN)
         self._judged = False
+
+    def _take_node(self, thing: raw.Node) -> None:
+        if nodes.excess(thing):
+            self.book.node_gone(thing.metadata.name)
+        else:
+            self.book.node_seen(nodes.node(thing))
 
     def _take_names(self, thing: manifests.Thing) -> None:
         named = gpupods.named(thing.value)

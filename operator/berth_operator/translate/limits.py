@@ -33,6 +33,10 @@ TERMS: Final = 64
 EXPRESSIONS: Final = 256  # Of all terms of an affinity together.
 VALUES: Final = 1024  # Likewise.
 WHERE: Final = 32 << 10  # Characters of selector, affinity and tolerations together.
+NODE_LABELS: Final = 1024
+NODE_TAINTS: Final = 256
+NODE_RESOURCES: Final = 256
+NODE_TEXT: Final = 128 << 10  # Characters of labels and taints together.
 FAULTS: Final = 16  # More than people read at once.
 
 T = TypeVar("T")

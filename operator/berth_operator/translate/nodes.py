@@ -1,7 +1,13 @@
-"""Nodes as the core knows them."""
+"""Nodes as the core knows them.
+
+Every kubelet writes its own Node, so what one may say has limits, too: one that says more
+is not read at all, because a label that is left out may be the very one that a pod avoids.
+"""
+
+from collections.abc import Iterator
 
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import quantities, raw
+from berth_operator.translate import limits, quantities, raw
 
 
 def node(thing: raw.Node) -> facts.Node:
@@ -13,6 +19,29 @@ def node(thing: raw.Node) -> facts.Node:
         unschedulable=thing.spec.unschedulable,
         allocatable=supplies(thing.status.allocatable or {}),
     )
+
+
+def excess(thing: raw.Node) -> str:
+    """Return what a node says too much of; nothing where it can be read."""
+    labels, taints = thing.metadata.labels, thing.spec.taints or ()
+    counts = (
+        ("labels", len(labels), limits.NODE_LABELS),
+        ("taints", len(taints), limits.NODE_TAINTS),
+        ("resources", len(thing.status.allocatable or {}), limits.NODE_RESOURCES),
+        ("characters in labels and taints", sum(map(len, _texts(thing))), limits.NODE_TEXT),
+    )
+    return "; ".join(
+        f"it has {count} {what}, and Berth reads {most} at most"
+        for what, count, most in counts
+        if count > most
+    )
+
+
+def _texts(thing: raw.Node) -> Iterator[str]:
+    for key, value in thing.metadata.labels.items():
+        yield from (key, value)
+    for one in thing.spec.taints or ():
+        yield from (one.key, one.value, one.effect)
 
 
 def supplies(resources: raw.Resources) -> facts.Amounts:
