@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
@@ -27,7 +28,8 @@ CALLED: Final = "python -m berth_operator.simulation"
 ABOUT: Final = """\
 Show what Berth would do with these objects, without a cluster: which node and which
 devices each pod gets, or why it gets none and what would help. The same input gives the
-same output, byte for byte.
+same output, byte for byte, unless explaining a pod takes longer than it may, and then the
+output says so.
 """
 ABOUT_PLACE: Final = f"""\
 Place the pods of FILEs that have no node yet: by priority, then in the order given, each
@@ -189,7 +191,7 @@ def place(chosen: Chosen) -> Iterator[str]:
     """Place once and print."""
     given = read(chosen)
     given.without(chosen.without)
-    paper = cluster.Cluster(chosen.strategy)
+    paper = cluster.Cluster(chosen.strategy, clock=time.monotonic)
     outcomes, before, notes = placing.place(given, paper, every=chosen.all, whole=whole(chosen))
     tell(chosen, [*scenario.notes(given), *notes])
     match chosen.output:
@@ -208,7 +210,7 @@ def replay(chosen: Chosen) -> Iterator[str]:
     given = read(chosen)
     events = traces.read(chosen.trace, given.reader)
     notes, as_json = scenario.notes(given), chosen.output == "json"
-    paper = cluster.Cluster(chosen.strategy)
+    paper = cluster.Cluster(chosen.strategy, clock=time.monotonic)
     run = replaying.Replay(given, paper, every=chosen.all, whole=whole(chosen))
     write = reports.told_json if as_json else reports.told_text
     # All of it first: a trace that makes no sense halfway through prints nothing.

@@ -13,7 +13,7 @@ import datetime as dt
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import lease
 from berth_crds.vocabulary import Strategy
-from berth_operator.engine import ledger
+from berth_operator.engine import ledger, ports
 from berth_operator.scheduling import cycle, decisions, inventory, naming, policy, search
 from berth_operator.simulation import defaults, manifests, moments
 from berth_operator.translate import devices, gpupods, nodes, policies, raw
@@ -22,8 +22,9 @@ from berth_operator.translate import devices, gpupods, nodes, policies, raw
 class Cluster:
     """A cluster on paper, and the time there."""
 
-    def __init__(self, strategy: Strategy | None = None) -> None:
+    def __init__(self, strategy: Strategy | None = None, *, clock: ports.Clock = lambda: 0.0) -> None:
         self.now = 0.0
+        self.clock = clock  # Of the real world, for what must not take too long.
         self.book = ledger.Ledger(lambda: self.now)
         self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
         self._strategy = strategy

@@ -2,7 +2,8 @@
 
 Pods that ask for the same share one explanation until something is placed: in a full
 cluster that is most of them. What is said of every single node is worked out only when it
-is to be printed.
+is to be printed. Usual pods take milliseconds; one that takes longer than it may is told of
+as far as that went, and so is each further one once all together have taken too long.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import itertools
 from typing import Final
 
 from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import clauses
 from berth_operator.simulation import cluster
 
@@ -17,15 +19,24 @@ from berth_operator.simulation import cluster
 NONE: Final = 0  # Where only the nearest is told.
 FEW: Final = 128  # Where all are told: of more nodes it would be more than anybody reads.
 ALL: Final = 1 << 30
+# How long finding out may take: for one pod, for all of one run, and for one more when that is over.
+EACH_SECONDS: Final = 1.0
+ALL_SECONDS: Final = 10.0
+LEAST_SECONDS: Final = 0.05
+UNFINISHED: Final = "what would help was not found out in the time there is for one pod"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Why:
-    """Why one pod was refused; without an explanation its request itself is at fault."""
+    """Why one pod was refused; without an explanation its request itself is at fault.
+
+    `late` tells that the explanation was cut short by time.
+    """
 
     candidate: backlog.Candidate
     faults: tuple[decisions.Refusal, ...] = ()
     told: explain.Explanation | None = None
+    late: bool = False
 
     @property
     def rejected(self) -> bool:
@@ -54,8 +65,10 @@ class Why:
 
     @property
     def change(self) -> str:
-        """Say what is the smallest change that would help, if any would."""
-        return changed(self.told.changes[0]) if self.told and self.told.changes else ""
+        """Say what is the smallest change that would help, if any would, or that there was no time for it."""
+        if self.told and self.told.changes:
+            return changed(self.told.changes[0])
+        return UNFINISHED if self.late else ""
 
     @property
     def help(self) -> str:
@@ -88,8 +101,9 @@ class Explainer:
     def __init__(self, paper: cluster.Cluster, *, whole: int) -> None:
         self._paper = paper
         self._whole = whole
-        self._known: dict[object, explain.Explanation] = {}
+        self._known: dict[object, tuple[explain.Explanation, bool]] = {}
         self._version = 0
+        self._used = 0.0  # Seconds, by all explanations.
 
     def why(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> Why:
         """Explain a refusal on the picture as it is now."""
@@ -101,9 +115,16 @@ class Explainer:
         asked = candidate.request, candidate.demand, self._paper.book.rules
         if asked not in self._known:
             self._known[asked] = self._explain(candidate)
-        return Why(candidate, told=self._known[asked])
+        told, late = self._known[asked]
+        return Why(candidate, told=told, late=late)
 
-    def _explain(self, candidate: backlog.Candidate) -> explain.Explanation:
-        paper = self._paper
+    def _explain(self, candidate: backlog.Candidate) -> tuple[explain.Explanation, bool]:
+        """Explain, and tell whether time has cut it short."""
+        paper, clock = self._paper, self._paper.clock
         whole = len(paper.picture.index) <= self._whole
-        return explain.explain(paper.places, candidate, rules=paper.book.rules, whole=whole)
+        began = clock()
+        seconds = max(LEAST_SECONDS, min(EACH_SECONDS, ALL_SECONDS - self._used))
+        effort = explain.work(whole=whole, expired=allocator.stopwatch(clock, seconds))
+        told = explain.explain(paper.places, candidate, rules=paper.book.rules, whole=whole, effort=effort)
+        self._used += clock() - began
+        return told, effort.late

@@ -24,6 +24,7 @@ from berth_operator.scheduling.devices import (
 )
 
 Effort = packing.Effort
+MOST_STEPS = packing.MOST_STEPS
 stopwatch = packing.stopwatch
 Prefer = orders.Prefer
 Shortfall = shortfalls.Shortfall

@@ -14,6 +14,7 @@ place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Final
 
 from berth_operator.scheduling import backlog, policy, search
@@ -47,6 +48,11 @@ refusals = sentences.refusals
 table = tables.table
 
 
+def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> allocator.Effort:
+    """Return how much work may go into an explanation where nobody waits for it but who asked."""
+    return allocator.Effort(STEPS_FOR_WHOLE if whole else allocator.MOST_STEPS, expired)
+
+
 def explain(
     places: search.Search,
     candidate: backlog.Candidate,
@@ -62,8 +68,7 @@ def explain(
     1. Ask all nodes.  2. Look at some closely, or with `whole` at all.  3. Name the
     nearest.  4. Try what would help: one change, else two.
     """
-    if effort is None:
-        effort = allocator.Effort(STEPS_FOR_WHOLE) if whole else allocator.Effort()
+    effort = work(whole=whole) if effort is None else effort
     heard = hearing.hear(places, candidate, rules, effort)
     found = closely.findings_of(heard, whole=whole)
     fits = int(heard.known.sum()) - len(found)
