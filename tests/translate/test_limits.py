@@ -1,11 +1,12 @@
 """What a pod says beyond the limits is refused in a sentence that names the limit, and none of it is kept."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
-from berth_crds import names
+from berth_crds import aliases, names
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
@@ -140,10 +141,19 @@ def test_amounts_of_devices_are_counted_before_they_are_read() -> None:
     waiting = manifests.sentences(manifests.pod(containers=asking))
     bound = pods.bound(manifests.pod(nodeName="n1", containers=asking))
 
-    assert waiting == [
-        "the pod has 540 requests and limits of devices in its containers; Berth reads 512 at most"
-    ]
+    assert waiting == ["the pod has 540 amounts of devices in its containers; Berth reads 256 at most"]
     assert bound.hold.withheld == holds.ALL_CARDS
+
+
+def test_containers_of_a_record_are_counted_before_they_are_read() -> None:
+    """KubeGPU's record may name as many containers as may ask for devices."""
+    many = {f"c{at}": {"requests": {"alpha.gpu/numgpu": 1}} for at in range(65)}
+    record = {aliases.KUBEGPU_RECORDS[0]: json.dumps({"runningcontainer": many})}
+    containers = [manifests.asking(name) for name in many]
+
+    (said,) = manifests.sentences(manifests.pod(containers=containers, annotations=record))
+
+    assert said.endswith("names 65 containers; 64 are the most")
 
 
 # ---------------------------------------------------------------- the spec

@@ -27,11 +27,14 @@ LONGEST_DEMOTED_SECONDS: Final = 60.0
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
 TRIED_OF_A_KIND: Final = 16
 TRIED_AT_ONCE: Final = 1024
+# Of a limited turn so many may need a search on single nodes: they must not crowd out those that need none.
+SEARCHED_AT_ONCE: Final = 64
 SPARE_PLACES: Final = 1024
 
 
 Order = tuple[int, str, str, str]
 Turn = tuple[bool, Order]  # The demoted come last.
+Place = tuple[Turn, int, str]
 P = TypeVar("P", Turn, float)
 
 
@@ -52,6 +55,11 @@ class Candidate:
     def title(self) -> str:
         """Name the pod as people do."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def searched(self) -> bool:
+        """Whether nothing less than a search on single nodes tells whether the pod fits."""
+        return not self.faults and not self.request.need.simple
 
     @property
     def order(self) -> Order:
@@ -109,11 +117,12 @@ class Backlog:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._line: list[tuple[Turn, int, str]] = []
+        self._line: list[Place] = []
+        self._searched: list[Place] = []  # The part of the line that needs a search.
         self._pausing: list[tuple[float, int, str]] = []
         self._wanting: dict[decisions.Help, dict[str, Entry]] = {change: {} for change in decisions.Help}
         self._woken: dict[str, Entry] = {}
-        self._behind: dict[int, list[tuple[Turn, int, str]]] = {}  # The woken that pause, by kind.
+        self._behind: dict[int, list[Place]] = {}  # The woken that pause, by kind.
         self._tickets = 0
 
     def __len__(self) -> int:
@@ -226,19 +235,25 @@ class Backlog:
             _, ticket, uid = heapq.heappop(self._pausing)
             if (entry := self._holder(uid, ticket)) is not None:
                 self._stand_in_line(entry)
-        turn: list[tuple[tuple[Turn, int, str], Entry]] = []
-        while self._line and (limit is None or len(turn) < limit):
-            _, ticket, uid = place = heapq.heappop(self._line)
-            if (entry := self._holder(uid, ticket)) is not None:
-                turn.append((place, entry))
-        for place, _ in turn:
-            heapq.heappush(self._line, place)
-        return [entry.candidate for _, entry in turn]
+        most = limit if limit is None else min(limit, SEARCHED_AT_ONCE)
+        turn = sorted([*self._next_of(self._line, limit), *self._next_of(self._searched, most)])
+        return [self._entries[uid].candidate for _, _, uid in turn[:limit]]
+
+    def _next_of(self, line: list[Place], limit: int | None) -> list[Place]:
+        """Return the first places of a line, at most so many, and leave them there; void ones are dropped."""
+        turn: list[Place] = []
+        while line and (limit is None or len(turn) < limit):
+            place = heapq.heappop(line)
+            if self._holder(place[2], place[1]) is not None:
+                turn.append(place)
+        for place in turn:
+            heapq.heappush(line, place)
+        return turn
 
     def next_due(self) -> float | None:
         """Tell when the next pod becomes ready by time alone."""
         self._hurry()
-        first = self._first(self._line) or self._first(self._pausing)
+        first = self._first(self._line) or self._first(self._searched) or self._first(self._pausing)
         return first.not_before if first is not None else None
 
     def _hurry(self) -> None:
@@ -271,11 +286,12 @@ class Backlog:
     # ------------------------------------------------------------ queues
 
     def _stand_in_line(self, entry: Entry) -> None:
-        if len(self._line) > 2 * len(self._entries) + SPARE_PLACES:
+        line = self._searched if entry.candidate.searched else self._line
+        if len(line) > 2 * len(self._entries) + SPARE_PLACES:
             # Who only watches takes nobody out of the line, and void tickets would pile up in it.
-            self._line = [place for place in self._line if self._holder(place[2], place[1]) is not None]
-            heapq.heapify(self._line)
-        heapq.heappush(self._line, (entry.turn, self._ticket(entry), entry.candidate.uid))
+            line[:] = [place for place in line if self._holder(place[2], place[1]) is not None]
+            heapq.heapify(line)
+        heapq.heappush(line, (entry.turn, self._ticket(entry), entry.candidate.uid))
 
     def _pause(self, entry: Entry) -> None:
         heapq.heappush(self._pausing, (entry.not_before, self._ticket(entry), entry.candidate.uid))

@@ -67,7 +67,7 @@ def each(
     left, searched = STEPS_A_ROUND, False
     for candidate in waiting.ready(now, limit):
         effort = allocator.Effort(min(STEPS_A_POD, left), time.expired() if time is not None else None)
-        if not candidate.request.need.simple:
+        if candidate.searched:
             if searched and (left < STEPS_A_POD or (time is not None and time.short)):
                 continue
             searched = True

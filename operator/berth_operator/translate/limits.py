@@ -22,7 +22,7 @@ MODELS: Final = 64
 UUIDS: Final = 512
 LABELS: Final = 64
 ASKS: Final = 64  # Each kind of device that a container asks for is one.
-FIGURES: Final = 512  # Those of devices; an ask has up to four, each as request and limit.
+FIGURES: Final = 4 * ASKS  # Amounts of devices; an ask has up to four.
 PIECES: Final = 256  # Replicas and MIG instances, which are placed one by one.
 RESOURCES: Final = 64  # Different names.
 NAMES: Final = 256  # Of a bound pod, which cannot be refused.
@@ -87,14 +87,24 @@ def _first(counted: Counted) -> Refusal | None:
     return None
 
 
+def _resources(spec: raw.PodSpec) -> list[raw.ContainerResources]:
+    return [one.resources for one in (*(spec.init_containers or ()), *spec.containers) if one.resources]
+
+
+def _names(one: raw.ContainerResources) -> Iterable[str]:
+    """Return what a container names, what is request and limit once."""
+    if one.requests and one.limits:
+        return one.requests.keys() | one.limits.keys()
+    return one.requests or one.limits or ()
+
+
 def _lists(spec: raw.PodSpec) -> list[raw.Resources]:
-    resources = [one.resources for one in (*(spec.init_containers or ()), *spec.containers) if one.resources]
-    return [one for each in resources for one in (each.requests, each.limits) if one]
+    return [one for each in _resources(spec) for one in (each.requests, each.limits) if one]
 
 
 def _of_devices(spec: raw.PodSpec) -> Counted:
-    count = sum(aliases.served(name) for one in _lists(spec) for name in one)
-    yield "requests and limits of devices in its containers", FIGURES, count
+    count = sum(aliases.served(name) for one in _resources(spec) for name in _names(one))
+    yield "amounts of devices in its containers", FIGURES, count
 
 
 def _of_containers(spec: raw.PodSpec) -> Counted:

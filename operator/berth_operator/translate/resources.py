@@ -264,13 +264,17 @@ def _recorded(pod: raw.Pod) -> Iterator[tuple[str, Figure]]:
 def _in_record(pod: raw.Pod, place: str, text: str) -> Iterator[tuple[str, Figure]]:
     record = json_object(place, text)
     known = {container.name for container, _ in each_container(pod.spec)}
-    for section in ("initcontainer", "runningcontainer"):
-        for name, container in as_mapping(place, record.get(section)).items():
-            requests = as_mapping(place, as_mapping(place, container).get("requests"))
-            if requests and name not in known:
-                refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
-            for figure in _counted(place, requests):
-                yield name, figure
+    asking = [
+        (name, requests)
+        for section in ("initcontainer", "runningcontainer")
+        for name, container in as_mapping(place, record.get(section)).items()
+        if (requests := as_mapping(place, as_mapping(place, container).get("requests")))
+    ]
+    for name, requests in limits.few(place, "containers", asking, limits.ASKS):
+        if name not in known:
+            refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
+        for figure in _counted(place, requests):
+            yield name, figure
 
 
 def _counted(place: str, requests: Mapping[str, object]) -> Iterator[Figure]:
