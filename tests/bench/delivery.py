@@ -20,6 +20,7 @@ import msgspec
 from bench import absurd
 from berth_crds.client import watch
 from berth_operator.engine import ledger, loop, ports
+from berth_operator.http_api import views
 from berth_operator.kube import feeds
 from berth_operator.scheduling import backlog, cycle, decisions, policy, search
 from berth_operator.scheduling.devices import allocator
@@ -35,16 +36,17 @@ STEP_SECONDS: Final = 0.05  # That pass between two rounds.
 
 @dataclasses.dataclass(slots=True)
 class Spent:
-    """How long one pod kept the loop."""
+    """How long one pod kept the loop; `asked` is what it takes to explain it to whoever asks by HTTP."""
 
     translated: float = 0.0
     decided: float = 0.0
     explained: float = 0.0
+    asked: float = 0.0
 
     @property
     def total(self) -> float:
-        """Everything together."""
-        return self.translated + self.decided + self.explained
+        """What happens to it by itself, or on demand, whichever takes longer."""
+        return max(self.translated + self.decided + self.explained, self.asked)
 
 
 class Clock:
@@ -260,6 +262,15 @@ class Arena:
         del self.waiting[uid]
         self.teller.answers["bound"] += 1
         self.held.append(uid)
+
+    def ask(self, uid: str) -> None:
+        """Have somebody ask why a pod waits, if it does."""
+        candidate = self.book.waiting.get(uid)
+        if candidate is not None:
+            started = time.thread_time()
+            told = views.why(self.book, candidate, self.clock)
+            msgspec.json.encode(views.why_in_fields(told, candidate))
+            self.spent[uid].asked = time.thread_time() - started
 
     def tidy(self) -> None:
         """Have old pods go."""

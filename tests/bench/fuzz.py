@@ -3,8 +3,8 @@
 Pods are drawn from a seed (`bench.absurd`) and delivered as the API would: as JSON, through
 the informer's codec and the feed's sink, to a real ledger of a thousand nodes. Rounds of
 the real loop decide, bind and explain. Of each pod is measured how long it kept the loop:
-its translation, its decision, the look at why it waits; in time of this thread, so that
-what else runs on the machine counts for little. What takes too long is tried again, alone
+its translation, its decision, the look at why it waits, and the answer to somebody who asks
+for that; in time of this thread, so that what else runs on the machine counts for little. What takes too long is tried again, alone
 and with nothing remembered, before it is called broken. Pods leave again, so that memory
 has no reason to grow.
 
@@ -86,6 +86,7 @@ class Run:
         seconds = await arena.round()
         self._note("round", seconds)
         for uid, made in drawn.items():
+            arena.ask(uid)
             spent = arena.spent[uid]
             self.draw.took(made, dataclasses.asdict(spent))
             self._note_all(spent)
@@ -103,6 +104,7 @@ class Run:
             self.arena.forget()
             uid = self.arena.deliver(made)
             await self.arena.round()
+            self.arena.ask(uid)
             found.append(self.arena.spent[uid])
             self.arena.end(uid)
             if found[-1].total <= self._most:

@@ -323,6 +323,24 @@ async def test_hard_pod_is_demoted() -> None:
 
 
 @timeless.scenario
+async def test_crowd_of_demoted_pods_keeps_nobody_waiting() -> None:
+    """However many of them are due, a pod that comes anew has its place after one round."""
+    stage = Stage(nodes=4, cards=8)
+    stage.loop = loop.Loop(stage.book, stage.writer, stage.teller, clock=clock.Ticking(0.002, stage.now))
+    for at in range(300):
+        candidate = hard(f"hard-{at}", priority=10)
+        stage.book.pod_waiting(candidate, gated=False)
+        stage.book.waiting.put_off(candidate.uid, now=-1e6, wants=None, demoted=True)
+    stage.loop.round()
+    stage.wait("easy")
+
+    stage.loop.round()
+    await timeless.until(lambda: stage.writer.binds)
+
+    assert [call.name for call in stage.writer.binds] == ["easy"]
+
+
+@timeless.scenario
 async def test_pod_that_does_not_fit_is_not_demoted() -> None:
     """Only the time that a pod takes counts against it, not that there is no room."""
     stage = Stage(nodes=4, cards=8)

@@ -170,6 +170,32 @@ async def test_long_answers_are_made_one_after_the_other() -> None:
     assert most == 1
 
 
+async def test_explanations_let_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask, one explanation is worked out at a time, and as much time passes in between."""
+    desk, why, turns, begun = desks.desk(cards=1), views.why, 0, list[int]()
+    books.wait(desk.book)
+
+    def slowly(*given: Any) -> Any:
+        begun.append(turns)
+        desk.now.advance(0.02)
+        return why(*given)
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    monkeypatch.setattr(views, "why", slowly)
+    async with desk.client() as client:
+        working = asyncio.create_task(work())
+        await asyncio.gather(*(client.get("/debug/explain?pod=ml/p") for _ in range(5)))
+        working.cancel()
+
+    assert len(begun) == 5
+    assert all(after - before > 5 for before, after in itertools.pairwise(begun))
+
+
 async def test_an_explanation_is_a_table_for_people() -> None:
     """Without a word on the form it is the sentence and the table of all cards."""
     desk = desks.desk(cards=1)

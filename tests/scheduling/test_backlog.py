@@ -1,13 +1,15 @@
 """The backlog: who comes first, who waits for what, and how patience grows and is kept."""
 
 import dataclasses
+from typing import Any
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import backlog
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import Help, Reason, Refusal
+from berth_operator.scheduling.devices import requests
 from support import builders
 
 
@@ -342,3 +344,41 @@ def test_of_the_woken_the_demoted_are_tried_last() -> None:
     queue.helped([Help.CAPACITY_FREED])
 
     assert ready(queue) == names[1:]
+
+
+# ---------------------------------------------------------------- who needs a search
+
+
+def hard(name: str, **fields: Any) -> backlog.Candidate:
+    """Make a pod of which only a search tells where it fits."""
+    part = requests.Gpus(1, core=40, memory=builders.GIB)
+    return builders.candidate(name, request=builders.request(part, part), **fields)
+
+
+def test_pods_that_need_a_search_do_not_crowd_out_the_others() -> None:
+    """However many of them come first, a turn has places for what needs none."""
+    queue = of(*(hard(f"h{at:04}", priority=1) for at in range(1000)), builders.candidate("easy"))
+
+    found = [candidate.name for candidate in queue.ready(0.0, 256)]
+
+    assert found == [*(f"h{at:04}" for at in range(backlog.SEARCHED_AT_ONCE)), "easy"]
+    assert queue.next_due() == 0.0
+
+
+def test_pods_that_need_a_search_keep_their_order_among_the_others() -> None:
+    """The two lines are one for whoever asks whose turn it is."""
+    names = "abcdef"
+    queue = of(*((hard if name in "bde" else builders.candidate)(name) for name in names))
+
+    found = [ready(queue), [candidate.name for candidate in queue.ready(0.0, 3)]]
+
+    assert found == [list(names), list("abc")]
+
+
+def test_pod_at_fault_needs_no_search() -> None:
+    """It is told so at once, whatever it asks for."""
+    fault = Refusal(Reason.INVALID_REQUEST, detail="no")
+
+    found = [hard("a").searched, dataclasses.replace(hard("b"), faults=(fault,)).searched]
+
+    assert found == [True, False]
