@@ -4,9 +4,9 @@ Pods are drawn from a seed (`bench.absurd`) and delivered as the API would: as J
 the informer's codec and the feed's sink, to a real ledger of a thousand nodes. Rounds of
 the real loop decide, bind and explain. Of each pod is measured how long it kept the loop:
 its translation, its decision, the look at why it waits, and the answer to somebody who asks
-for that; in time of this thread, so that what else runs on the machine counts for little. What takes too long is tried again, alone
-and with nothing remembered, before it is called broken. Pods leave again, so that memory
-has no reason to grow.
+for that; in time of this thread, so that what else runs on the machine counts for little.
+What takes too long is tried again, alone and with nothing remembered, before it is called
+broken. Pods leave again, so that memory has no reason to grow.
 
     make fuzz MINUTES=60
     make fuzz MINUTES=5 SEED=17

@@ -110,10 +110,10 @@ class Pages:
             raise Mistake(views.whereabouts(book, title), status=http.HTTPStatus.NOT_FOUND)
         async with self._explaining:
             began = self._sources.clock()
-            answer = explained(self._sources, candidate, request, form)
+            told = views.why(book, candidate, self._sources.clock)
             # However many ask, half of the time is for others.
             await asyncio.sleep(self._sources.clock() - began)
-        return answer
+            return explained(told, candidate, request, form)
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Tell what was decided last."""
@@ -139,11 +139,8 @@ class Pages:
         return await writing.send(request, writing.listed(pieces, form), form)
 
 
-def explained(
-    sources: Sources, candidate: backlog.Candidate, request: web.Request, form: str
-) -> web.Response:
-    """Say why a pod does not fit, or where it would, in the form that was asked for."""
-    told = views.why(sources.book, candidate, sources.clock)
+def explained(told: views.Why, candidate: backlog.Candidate, request: web.Request, form: str) -> web.Response:
+    """Write down why a pod does not fit, or where it would, in the form that was asked for."""
     if form == "text":
         return web.Response(text=views.why_in_text(told, candidate))
     return written(request, views.why_in_fields(told, candidate))
