@@ -10,11 +10,12 @@ from berth_agent import settings as agent
 from berth_crds import http_server
 from berth_operator import app, metrics, settings
 from berth_operator.engine import loop, pace, reasons, stock
-from berth_operator.http_api import auth
+from berth_operator.http_api import auth, views
 from berth_operator.kube import events
-from berth_operator.scheduling import backlog, explain
+from berth_operator.scheduling import backlog, columns, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
+from berth_operator.simulation import whys
 from berth_operator.translate import limits
 from engine import books
 from support import builders
@@ -95,11 +96,26 @@ def test_its_limits_are_those_of_the_code(what: str, most: tuple[int, ...]) -> N
     assert tuple(map(int, re.findall(r"(?<!RE)\b\d+\b", line.split(" | ")[1]))) == most
 
 
+def test_its_limits_of_nodes_are_those_of_the_code() -> None:
+    """What it says a Node may say is what is read."""
+    labels, taints, resources = limits.NODE_LABELS, limits.NODE_TAINTS, limits.NODE_RESOURCES
+
+    assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
+    assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count." in PAGE
+
+
 def test_its_times_are_those_of_the_loop() -> None:
     """What it says of rounds, searches and pauses is what the loop does."""
     assert f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms" in PAGE
     assert f"why it waits after {reasons.LOOK_SECONDS * 1e3:g} ms" in PAGE
     assert f"pauses of up to {backlog.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
+    assert (
+        f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}"
+        in PAGE
+    )
+    assert f"and for {views.SECONDS * 1e3:g} ms at some" in PAGE
+    assert whys.EACH_SECONDS == 1, "up to a second"
+    assert f"have taken {whys.ALL_SECONDS:g} s,\n{whys.LEAST_SECONDS * 1e3:g} ms are left" in PAGE
     assert loop.ROUND_SECONDS < 0.05, "with what cannot be interrupted, about 50 ms"
     assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.candidate()).endswith(
         "not fully evaluated: search budget"
