@@ -110,6 +110,10 @@ class Writer:
         self.bound.append((candidate.uid, placement))
         return ports.Bound()
 
+    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+        """Ask about a Binding."""
+        raise AssertionError(f"{candidate.title} needs no dry run on {placement.node}")
+
     async def look(self, candidate: backlog.Candidate) -> ports.Seen:
         """Read a pod."""
         raise AssertionError(f"{candidate.title} needs no look")

@@ -3,9 +3,14 @@
 import asyncio
 import contextlib
 import dataclasses
+import json
+import random
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from e2e import plans, rig
+from berth_crds import names
+from berth_crds.client import api, errors, resources
+from e2e import crowd, plans, rig, stage
 from testbed import calls, interceptor, twin, waiting
 from testbed.interceptor import Deed, Fault
 
@@ -116,3 +121,126 @@ async def restored(on: rig.Rig) -> None:
     on.within = RESTORED_SECONDS
     async with on.crowd.coming():
         await asyncio.sleep(on.chance.uniform(1.0, 4.0))
+
+
+# ---------------------------------------------------------------- somebody who refuses
+
+
+@dataclasses.dataclass
+class Refusing:
+    """Refuses the binds of some pods, dry runs of them, too, as a webhook or a policy would."""
+
+    share: float
+    over: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will be refused."""
+        return self.over
+
+    def refuses(self, pod: str) -> bool:
+        """Whether the binds of a pod are refused: it is the same pods every time."""
+        return not self.over and random.Random(pod).random() < self.share
+
+    def judge(self, sender: plans.Sender, call: calls.Call) -> Fault:
+        """Refuse a bind, or let it pass."""
+        refused = not sender.doomed and call.kind == plans.BIND and self.refuses(call.name)
+        return Fault(Deed.REFUSE) if refused else interceptor.PASS
+
+
+async def refused_binds(on: rig.Rig) -> None:
+    """The binds of some pods are refused for a while; the others are bound meanwhile, and all of them then."""
+    refusing = on.plan = Refusing(on.chance.choice((0.3, 0.6, 0.9)))
+    await on.start(2)
+    async with on.crowd.coming():
+        await asyncio.sleep(on.chance.uniform(2.0, 5.0))
+        killed = on.chance.random() < 0.5
+        if killed:
+            on.chance.choice(on.seats).kill()
+        await asyncio.sleep(on.chance.uniform(2.0, 5.0))
+
+    async def others_are_bound() -> bool:
+        return all(map(refusing.refuses, on.waiting()))
+
+    await waiting.eventually(others_are_bound, what="the others to be bound", seconds=TAKEOVER_SECONDS)
+    on.within = on.within if killed else rig.CLEAN_SECONDS
+    refusing.over = True
+    on.seats[0].wire.note()
+
+
+# ---------------------------------------------------------------- records
+
+GUARD: Final = "berth-held"
+HOLDERS: Final = 6
+SPOILED_SECONDS: Final = 4.0
+SPOILINGS: Final[tuple[Callable[[str], dict[str, str | None]], ...]] = (
+    lambda record: {names.ALLOCATION: record[: len(record) // 2]},
+    lambda record: {names.ALLOCATION: record.replace('"core":100', '"core":-100')},
+    lambda record: {names.ALLOCATION: record.replace("GPU-", "GPU-x")},
+    lambda record: {names.ALLOCATION: record.replace('"v":1', '"v":2')},
+    lambda _: {names.ALLOCATION: '{"v":1,"node":"elsewhere","containers":{}}', names.MINORS: None},
+    lambda _: {names.ALLOCATION: None},
+    lambda _: {names.ALLOCATION: None, names.MINORS: "7", names.container_key("main", "uuids"): "GPU-x"},
+)
+
+
+async def spoiled_records(on: rig.Rig) -> None:
+    """Somebody spoils what bound pods hold, and leaders die: nobody else gets the cards of these pods."""
+    await on.start(2)
+    leader = await on.deciding()
+    holders = await on.crowd.singles(HOLDERS)
+
+    async def bound() -> bool:
+        return not set(holders) & set(on.waiting())
+
+    await waiting.eventually(bound, what="the holders to be bound", seconds=TAKEOVER_SECONDS)
+    async with _unguarded(on):
+        for name in on.chance.sample(holders, on.chance.randint(1, HOLDERS)):
+            await _spoil(on, name)
+        leader.kill()
+        async with on.crowd.coming():
+            await asyncio.sleep(SPOILED_SECONDS)
+            await on.deciding()
+            await asyncio.sleep(SPOILED_SECONDS)
+        for name in holders:
+            await on.stage.delete(name)
+    on.seats[0].wire.note()
+
+
+async def _spoil(on: rig.Rig, name: str) -> None:
+    """Spoil the record of a pod, and take its GpuPod away, which would name the cards."""
+    found = (await on.stage.pods())[name]["metadata"]["annotations"]
+    words = on.chance.choice(SPOILINGS)(found[names.ALLOCATION])
+    on.witness.spoiled.add(name)
+    await on.stage.patch(resources.PODS, name, {"metadata": {"annotations": words}})
+    with contextlib.suppress(errors.NotFound):
+        await on.stage.admin.delete(resources.GPU_PODS, name, namespace=on.stage.namespace)
+
+
+@contextlib.asynccontextmanager
+async def _unguarded(on: rig.Rig) -> AsyncIterator[None]:
+    """Take the policy away that guards what pods hold, for the length of the block."""
+    cluster, guarded = on.stage.cluster, f"{crowd.MISFIT}-guarded"
+    await on.stage.create(stage.pod(guarded, schedulerName="nobody"))
+    path = resources.PODS.path(guarded, namespace=on.stage.namespace)
+    spoil = json.dumps({"metadata": {"annotations": {names.ALLOCATION: "{"}}}).encode()
+
+    async def open_() -> bool:
+        try:
+            await on.stage.admin.send(
+                "PATCH", path, params={"dryRun": "All"}, body=spoil, content=api.MERGE_PATCH
+            )
+        except (errors.Forbidden, errors.Invalid):
+            return False
+        return True
+
+    async def shut() -> bool:
+        return not await open_()
+
+    await asyncio.to_thread(cluster.kubectl, "delete", "validatingadmissionpolicybinding", GUARD)
+    try:
+        await waiting.eventually(open_, what="the guard to be gone", seconds=20)
+        yield
+    finally:
+        await asyncio.to_thread(on.stage.fleet.protect)
+        await waiting.eventually(shut, what="the guard to be back", seconds=20)

@@ -41,6 +41,11 @@ class Fleet:
             seconds=30,
         )
 
+    def protect(self) -> None:
+        """Apply the policies again that guard what pods hold."""
+        file = str(ROOT / "manifests" / "admission.yaml")
+        self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", file)
+
     def _refusal(self) -> str:
         """Say what the server has against a Binding that nobody may make."""
         meta = {"name": "nobody", "labels": {names.FENCED_LABEL: "true"}}

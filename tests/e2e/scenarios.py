@@ -285,5 +285,7 @@ SCENARIOS: Final[Mapping[str, Story]] = {
     "answers": answers,
     "every-answer": every_answer,
     "restored": disasters.restored,
+    "refused-binds": disasters.refused_binds,
+    "spoiled-records": disasters.spoiled_records,
     "retires": retires,
 }

@@ -71,6 +71,22 @@ async def test_a_restored_etcd_is_found_out(stage: Stage) -> None:
 
 
 @pytest.mark.slow
+async def test_binds_that_are_refused_keep_nobody_waiting(stage: Stage) -> None:
+    """Other pods are bound while it lasts, and all of them within seconds when it ends."""
+    on = await play(stage, disasters.refused_binds)
+
+    assert Deed.REFUSE in {one.deed for seat in on.seats for one in seat.wire.seen}
+
+
+@pytest.mark.slow
+async def test_cards_of_spoiled_records_are_given_to_nobody(stage: Stage) -> None:
+    """What somebody writes over a record does not free the cards that the pod has."""
+    on = await play(stage, disasters.spoiled_records)
+
+    assert on.witness.spoiled
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["watches", "every-answer"])
 async def test_a_bad_wire_is_outlived(stage: Stage, name: str) -> None:
     """Watches that are reset, answers that are lost or doubled: pods are bound all the same, and once."""

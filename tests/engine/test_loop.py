@@ -79,8 +79,8 @@ async def test_pause_ends_by_time_alone() -> None:
 
     await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
 
-    binds, _ = stage.moments()
-    pauses = [later - earlier for earlier, later in itertools.pairwise(binds)]
+    requests_ = [stage.writer.binds[0], *stage.writer.dry_runs]
+    pauses = [later.moment - earlier.moment for earlier, later in itertools.pairwise(requests_)]
     assert pauses == [pytest.approx(pause, abs=0.02) for pause in (0.1, 0.2, 0.4)]
 
 

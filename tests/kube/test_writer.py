@@ -106,6 +106,22 @@ async def test_a_term_that_is_over_writes_nothing(session: Noted, yard: pods.Yar
     assert session.sent == []
 
 
+async def test_a_dry_run_writes_nothing(session: Noted, yard: pods.Yard) -> None:
+    """The server says what it would say of the bind, and the pod has no node afterwards."""
+    candidate = await yard.create(pods.manifest("p", cards=1))
+    placement = pods.placement(NODE, pods.CARD)
+    before = (await yard.read("p")).metadata.resource_version
+
+    accepted = await hand(session).dry_run(candidate, placement)
+    after = await yard.read("p")
+    bound = await hand(session).bind(candidate, placement)
+    late = await hand(session).dry_run(candidate, placement)
+
+    assert (accepted, bound) == (ports.Bound(), ports.Bound())
+    assert isinstance(late, ports.Unknown)
+    assert (after.spec.node_name, after.metadata.resource_version) == ("", before)
+
+
 # ---------------------------------------------------------------- what a real server refuses
 
 
@@ -320,6 +336,26 @@ async def test_a_fence_that_is_out_of_date_is_told_once(
             await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
 
     assert caplog.text.count("restart kube-apiserver") == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param('admission webhook "w" does not support dry run', ports.Bound(), id="no dry runs"),
+        pytest.param("no", ports.Refused("no"), id="refused"),
+    ],
+)
+async def test_a_webhook_that_judges_no_dry_run_forbids_no_bind(
+    made_up: stub.Stub, message: str, expected: ports.Outcome
+) -> None:
+    """The server refuses the dry run then, which says nothing of the bind itself."""
+    made_up.on("POST", f"{PATH}/binding", stub.status(400, message))
+
+    async with api.Api(made_up.link, agent="test") as session:
+        sender = writer.Writer(session, ledger.Ledger(clock.Clock()), Lead(), term=TERM, clock=clock.Clock())
+        answer = await sender.dry_run(CANDIDATE, pods.placement("n", pods.CARD))
+
+    assert answer == expected
 
 
 async def test_nobody_there() -> None:

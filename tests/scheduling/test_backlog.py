@@ -382,3 +382,55 @@ def test_pod_at_fault_needs_no_search() -> None:
     found = [hard("a").searched, dataclasses.replace(hard("b"), faults=(fault,)).searched]
 
     assert found == [True, False]
+
+
+# ---------------------------------------------------------------- who is demoted, and who comes instead
+
+
+def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
+    """It comes after all others until then, whatever its priority, and does not wait for its pause to end."""
+    waiting = backlog.Backlog()
+    for name, priority in [("vip", 9), ("other", 0)]:
+        waiting.push(builders.candidate(name, priority=priority))
+    waiting.demote("uid-vip")
+    waiting.put_off("uid-vip", now=0.0, wants=None)
+
+    before = [one.name for one in waiting.ready(1.0)]
+    waiting.put_off("uid-vip", now=1.0, wants=None)
+    waiting.reinstate("uid-vip")
+
+    assert before == ["other", "vip"]
+    assert [one.name for one in waiting.ready(1.0)] == ["vip", "other"]
+
+
+def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
+    """Its turn comes by priority then."""
+    waiting = backlog.Backlog()
+    for name, priority in [("vip", 9), ("other", 0)]:
+        waiting.push(builders.candidate(name, priority=priority))
+        waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    waiting.demote("uid-vip")
+
+    waiting.reinstate("uid-vip")
+    early = waiting.ready(1.0)
+    waiting.helped([Help.CAPACITY_FREED])
+
+    assert early == []
+    assert [one.name for one in waiting.ready(1.0)] == ["vip", "other"]
+
+
+def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
+    """Of many that were woken some are tried; each that does not take its place makes room for one more."""
+    waiting = backlog.Backlog()
+    names = [f"p{number:02}" for number in range(backlog.TRIED_OF_A_KIND + 2)]
+    for name in names:
+        waiting.push(builders.candidate(name))
+        for _ in range(9):
+            waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    waiting.helped([Help.CAPACITY_FREED])
+    first = [one.name for one in waiting.ready(1.0)]
+
+    waiting.step_aside("uid-p00", now=1.0)
+
+    assert first == names[: backlog.TRIED_OF_A_KIND]
+    assert [one.name for one in waiting.ready(1.0)] == names[1 : backlog.TRIED_OF_A_KIND + 1]

@@ -46,15 +46,20 @@ class Writer(Lead):
     def __init__(self, clock: ports.Clock) -> None:
         self._clock = clock
         self._replies: dict[tuple[str, str], list[Reply]] = {}
-        self._now_open = 0
+        self.now_open = 0
         self.most_open = 0
         self.binds: list[Call] = []
+        self.dry_runs: list[Call] = []
         self.looks: list[Call] = []
         self.placements: dict[str, decisions.Placement] = {}
 
     def when_bound(self, name: str, *replies: Reply) -> None:
         """Lay out how binds of a pod are answered."""
         self._replies["bind", name] = list(replies)
+
+    def when_rehearsed(self, name: str, *replies: Reply) -> None:
+        """Lay out how dry runs of a pod's bind are answered, where that is not as its bind would be."""
+        self._replies["dry run", name] = list(replies)
 
     def when_looked_at(self, name: str, *replies: Reply) -> None:
         """Lay out what looks at a pod find."""
@@ -64,14 +69,30 @@ class Writer(Lead):
         """Send one Binding."""
         self.binds.append(Call(candidate.name, self._clock()))
         self.placements[candidate.name] = placement
-        self._now_open += 1
-        self.most_open = max(self.most_open, self._now_open)
+        self.now_open += 1
+        self.most_open = max(self.most_open, self.now_open)
         try:
             answer = await self._answer("bind", candidate.name)
             assert not isinstance(answer, ports.Unbound), "only a look finds that"
             return answer
         finally:
-            self._now_open -= 1
+            self.now_open -= 1
+
+    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+        """Answer as a bind would be; one that would be accepted still will be."""
+        del placement
+        self.dry_runs.append(Call(candidate.name, self._clock()))
+        self.now_open += 1
+        what = "dry run" if ("dry run", candidate.name) in self._replies else "bind"
+        replies = self._replies.get((what, candidate.name), [])
+        if what == "bind" and replies and replies[0].outcome == ports.Bound():
+            replies.insert(0, replies[0])
+        try:
+            answer = await self._answer(what, candidate.name)
+        finally:
+            self.now_open -= 1
+        assert not isinstance(answer, ports.Unbound), "only a look finds that"
+        return answer
 
     async def look(self, candidate: backlog.Candidate) -> ports.Seen:
         """Read the pod."""

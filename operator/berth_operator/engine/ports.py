@@ -74,6 +74,9 @@ class Writer(Protocol):
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Answer:
         """Send one Binding."""
 
+    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Answer:
+        """Ask what would become of a Binding, which is Bound if it would be accepted; nothing is written."""
+
     async def look(self, candidate: backlog.Candidate) -> Seen:
         """Read the pod by quorum read; it is Refused to us if somebody else bound it."""
 

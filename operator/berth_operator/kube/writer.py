@@ -24,6 +24,7 @@ SERVER_SECONDS: Final = 3  # The server gives a bind up after this long, so that
 CLIENT_SECONDS: Final = 4.0
 FENCE: Final = "ValidatingAdmissionPolicy 'berth-fence'"
 FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within moments.
+NO_DRY_RUN: Final = "does not support dry run"  # The server's words.
 DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.Astray)
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much, or for none.
 
@@ -60,11 +61,26 @@ class Writer:
 
     async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding and tell what became of it."""
+        return await self._send(candidate, placement)
+
+    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+        """Have everybody judge a Binding whom the server asks, and write nothing.
+
+        Where a webhook can judge no dry run, only the bind itself will tell.
+        """
+        answer = await self._send(candidate, placement, dryRun="All")
+        if isinstance(answer, ports.Refused) and NO_DRY_RUN in answer.message:
+            return ports.Bound()
+        return answer
+
+    async def _send(
+        self, candidate: backlog.Candidate, placement: decisions.Placement, **params: str
+    ) -> ports.Answer:
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
         known = self._book.revisions.get(candidate.uid)
         version = known.text if known is not None else ""
         body = msgspec.json.encode(binding(candidate, placement, term=self._term, version=version))
-        params = {"timeout": f"{SERVER_SECONDS}s"}
+        params["timeout"] = f"{SERVER_SECONDS}s"
         if not self._lead.leads():
             # A process that was stopped for a while must not go on where it was when it wakes up.
             return ports.Refused("the term is over")

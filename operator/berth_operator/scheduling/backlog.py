@@ -1,7 +1,7 @@
 """Who waits, in which order, and for what.
 
 Pods are taken by priority, then by the moment of their creation, then by name; those that
-were put off as demoted, because they hold everybody up, come after all others. A pod
+were put off as demoted, because they hold everybody up or are refused, come after all others. A pod
 that did not fit waits for a change that could help it. Of those that one could help, the
 first of each kind are tried at once, one more for each of the kind that was placed, and
 the others after a pause that grows with each attempt: so a crowd of hopeless pods costs
@@ -207,16 +207,38 @@ class Backlog:
                 self._wanting[change][uid] = entry
 
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
-        """Put a pod back whose bind failed; it is tried again after a pause."""
+        """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
         self.remove(candidate.uid)
         self._entries[candidate.uid] = Entry(candidate, attempts=attempts)
-        self.put_off(candidate.uid, now=now, wants=None)
+        self.put_off(candidate.uid, now=now, wants=None, demoted=True)
 
     def give_back(self, candidate: Candidate, *, attempts: int) -> None:
         """Put a pod back whose bind nobody looked at: it is tried at once, for the fault is not its own."""
         self.remove(candidate.uid)
         self._entries[candidate.uid] = entry = Entry(candidate, attempts=max(1, attempts))
         self._stand_in_line(entry)
+
+    def step_aside(self, uid: str, *, now: float) -> None:
+        """Let a pod pause that has a place and does not take it: the next of its kind may have that."""
+        self.put_off(uid, now=now, wants=None)
+        if (entry := self._entries.get(uid)) is not None:
+            self._follow(entry.kind)
+
+    def demote(self, uid: str) -> None:
+        """Have a pod come after all others from its next turn on, until it is reinstated or edited."""
+        entry = self._entries.get(uid)
+        if entry is not None:
+            entry.demoted = True
+
+    def reinstate(self, uid: str) -> None:
+        """Give a demoted pod its turn again, and end its pause if it waits for nothing else."""
+        entry = self._entries.get(uid)
+        if entry is not None:
+            entry.demoted = False
+            if entry.wants is None:
+                self._leave(entry)
+                entry.not_before = 0.0
+                self._stand_in_line(entry)
 
     def helped(self, changes: Iterable[decisions.Help]) -> None:
         """Wake the pods that one of these changes could help."""

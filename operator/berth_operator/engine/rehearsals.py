@@ -1,0 +1,114 @@
+"""Binds that are sent as a dry run first, because the server may refuse them.
+
+Nothing is written by a dry run and no card is kept for it, so hundreds of them hold nobody up: they
+are sent beside the binds, a few at a time. An answer that is not clear needs no following. Which
+pods are meant is for `refusals` to say.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from berth_operator.engine import ledger, ports, records, refusals
+from berth_operator.scheduling import backlog, decisions
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 32
+MOST: Final = 1024  # Those that wait for their turn included; more come when their pause is over.
+
+Failed = Callable[[backlog.Candidate, str], None]
+
+
+class Rehearsals:
+    """Asks the server what it would say; `failed` is told of pods that it would refuse."""
+
+    def __init__(
+        self,
+        book: ledger.Ledger,
+        writer: ports.Writer,
+        notes: records.Records,
+        clock: ports.Clock,
+        failed: Failed,
+    ) -> None:
+        self._book = book
+        self._writer = writer
+        self._notes = notes
+        self._clock = clock
+        self._failed = failed
+        self._refusals = refusals.Refusals()
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # By the pod's uid.
+
+    def __repr__(self) -> str:
+        """Tell the state in words."""
+        return f"<Rehearsals: {len(self._tasks)} dry runs, {self._refusals!r}>"
+
+    # ------------------------------------------------------------ what became of binds
+
+    def refused(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        """Take note of a bind that was refused."""
+        self._refusals.refused(candidate, placement, self._clock())
+
+    def bound(self, uid: str) -> None:
+        """Take note of one that was not."""
+        self._refusals.bound(uid)
+
+    # ------------------------------------------------------------ what is asked
+
+    def needed(self, candidate: backlog.Candidate) -> bool:
+        """Whether a pod may not be bound before the server has accepted a dry run."""
+        return self._refusals.doubtful(candidate, self._clock())
+
+    def next_look(self) -> float | None:
+        """Tell when `look` has something to do."""
+        return self._refusals.next_look()
+
+    def look(self) -> None:
+        """Ask about some of the refused again, where that is due."""
+        for one in self._refusals.due(self._book.waiting, self._clock()):
+            self.ask(one.candidate, one.placement)
+
+    def ask(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        """Ask whether the server would accept a bind, unless that is being asked already."""
+        if candidate.uid not in self._tasks and len(self._tasks) < MOST:
+            work = self._rehearse(candidate, placement)
+            task = asyncio.create_task(work, name=f"dry run of {candidate.title}")
+            self._tasks[candidate.uid] = task
+            task.add_done_callback(lambda done: self._ended(candidate.uid, done))
+
+    def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(uid, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed", task.get_name(), exc_info=error)
+            self._notes.failed()
+
+    async def stop(self) -> None:
+        """Give up what is under way: nothing comes of it."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _rehearse(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+        async with self._turns:
+            await self._writer.sure()
+            outcome = await self._writer.dry_run(candidate, placement)
+        if candidate.uid not in self._book.waiting:
+            return
+        match outcome:
+            case ports.Bound():
+                self._accepted(candidate)
+            case ports.Refused(message):
+                self.refused(candidate, placement)
+                self._book.waiting.demote(candidate.uid)
+                self._notes.would_fail()
+                self._failed(candidate, message)
+            case _:
+                log.debug("%s: no clear answer to the dry run: %s", candidate.title, outcome)
+
+    def _accepted(self, candidate: backlog.Candidate) -> None:
+        for uid in self._refusals.accepted(candidate, self._clock()):
+            self._book.waiting.reinstate(uid)
+        self._book.wake.set()

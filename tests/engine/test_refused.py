@@ -1,0 +1,273 @@
+"""Pods whose binds are refused keep no card from others, and go on at once when the refusals end."""
+
+import dataclasses
+
+import pytest
+
+from berth_operator.engine import ports, refusals
+from berth_operator.scheduling import backlog, decisions
+from engine.stages import Stage
+from support import builders, timeless
+from support.hands import Reply
+
+NO = ports.Refused("no")
+SLOW = 0.5
+CROWD = 300
+SOMEWHERE = decisions.Placement("n1")
+
+
+def bound_at(stage: Stage, name: str) -> float:
+    """Tell when the bind was sent by which a pod got its place."""
+    assert any(one.startswith("placed") for one in stage.teller.of(name))
+    return stage.moments(name)[0][-1]
+
+
+# ---------------------------------------------------------------- what others feel of it
+
+
+@timeless.scenario
+async def test_a_refused_pod_keeps_its_card_from_nobody() -> None:
+    """While the server is asked about it again, the card goes to the next that fits."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("bad", Reply(NO, takes=SLOW))
+    stage.wait("bad", priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(20.0)
+        while not stage.writer.now_open:
+            await timeless.at(timeless.clock()() + 0.01)
+        asked = timeless.clock()()
+        stage.wait("good")
+        await timeless.until(lambda: "placed on n1" in stage.teller.of("good"))
+
+    assert len(stage.writer.binds) == 2
+    assert bound_at(stage, "good") - asked < 0.1
+
+
+@timeless.scenario
+async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
+    """More important pods that were never tried are not bound on trial once several were refused."""
+    stage = Stage(cards=1)
+    stage.wait("holder")
+    await stage.run(until=lambda: stage.teller.of("holder"))
+    stage.confirm("holder")
+    for number in range(CROWD):
+        stage.writer.when_bound(f"bad{number}", Reply(NO, takes=0.02))
+        stage.wait(f"bad{number}", priority=5)
+    stage.wait("good")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(5.0)
+        stage.book.pod_over("uid-holder")
+        await timeless.until(lambda: "placed on n1" in stage.teller.of("good"))
+
+    assert bound_at(stage, "good") < 5.5
+    assert len(stage.writer.binds) <= 2 + refusals.SEVERAL
+
+
+@timeless.scenario
+async def test_other_namespaces_are_bound_as_ever() -> None:
+    """Refusals in one namespace cost nobody else a dry run."""
+    stage = Stage()
+    for number in range(4):
+        stage.writer.when_bound(f"bad{number}", Reply(NO))
+        stage.wait(f"bad{number}")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(2.0)
+        stage.book.pod_waiting(
+            dataclasses.replace(builders.candidate("other"), namespace="else"), gated=False, version=""
+        )
+        await timeless.until(lambda: stage.teller.of("other"))
+
+    assert "other" not in {call.name for call in stage.writer.dry_runs}
+
+
+# ---------------------------------------------------------------- when it ends
+
+
+@timeless.scenario
+async def test_all_are_bound_within_moments_when_the_refusals_end() -> None:
+    """However long their pauses have become, one of them is tried each second, and then all."""
+    stage = Stage(nodes=5)
+    names = [f"p{number}" for number in range(20)]
+    for name in names:
+        stage.writer.when_bound(name, Reply(NO))
+        stage.wait(name)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(60.3)
+        for name in names:
+            stage.writer.when_bound(name, Reply())
+        await timeless.until(lambda: all("placed on" in stage.teller.of(name)[-1] for name in names))
+
+    assert max(bound_at(stage, name) for name in names) < 60.3 + 1.5
+
+
+@timeless.scenario
+async def test_a_pod_without_a_card_hears_of_it_too() -> None:
+    """Whether the server would bind it is asked while all cards are taken; then it has its turn again."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("vip", Reply(NO))
+    stage.wait("vip", priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.teller.of("vip"))
+        stage.wait("holder")
+        await timeless.until(lambda: stage.teller.of("holder"))
+        stage.confirm("holder")
+        stage.wait("other")
+        await timeless.at(20.3)
+        stage.writer.when_bound("vip", Reply())
+        await timeless.at(22.0)
+        stage.book.pod_over("uid-holder")
+        await timeless.until(lambda: "placed on n1" in stage.teller.of("vip"))
+
+    assert bound_at(stage, "vip") < 22.1
+    assert "placed on n1" not in stage.teller.of("other")
+
+
+@timeless.scenario
+async def test_each_of_many_has_its_turn() -> None:
+    """One pod that is refused for ever does not keep those behind it from being tried."""
+    stage = Stage(nodes=2)
+    for name in ("bad", "late"):
+        stage.writer.when_bound(name, Reply(NO))
+        stage.wait(name)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(100.0)
+        stage.writer.when_bound("late", Reply())
+        await timeless.until(lambda: "placed on" in stage.teller.of("late")[-1])
+
+    assert bound_at(stage, "late") < 102.5
+
+
+# ---------------------------------------------------------------- dry runs without a clear answer
+
+
+@pytest.mark.parametrize(
+    "unclear",
+    [
+        ports.Unknown("lost"),
+        ports.Unknown("of another revision", open=False),
+        ports.Throttled("not so fast", 0.5),
+        RuntimeError("broken"),
+    ],
+    ids=["lost", "of another revision", "throttled", "broken"],
+)
+@timeless.scenario
+async def test_an_unclear_dry_run_is_made_again(unclear: ports.Answer | Exception) -> None:
+    """Nothing was written, so nothing has to be followed: the pod comes again after its pause."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO), Reply(unclear), Reply())
+    stage.wait()
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+
+    assert stage.moments()[1] == []
+    assert bound_at(stage, "p") < 3.0
+
+
+@timeless.scenario
+async def test_a_server_that_accepts_dry_runs_alone_is_not_hammered() -> None:
+    """A webhook may treat the two differently; then the pauses grow as ever."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO))
+    stage.writer.when_rehearsed("p", Reply())
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(60.0)
+
+    assert 5 <= len(stage.writer.binds) <= 75
+
+
+@timeless.scenario
+async def test_what_a_refused_pod_shows_stays() -> None:
+    """Neither a dry run nor its acceptance says anything else than the refusal before the pod is bound."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO), Reply(NO), Reply())
+    stage.wait()
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+
+    assert stage.teller.of("p") == ["failed: no", "failed: no", "placed on n1"]
+
+
+@timeless.scenario
+async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
+    """Nothing is told of it, and nothing is kept."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO, takes=SLOW))
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.writer.dry_runs)
+        stage.book.pod_over("uid-p")
+        told = len(stage.teller.told)
+        await timeless.at(20.0)
+
+    assert (len(stage.teller.told), len(stage.writer.dry_runs)) == (told, 1)
+
+
+# ---------------------------------------------------------------- who is doubtful
+
+
+def refused(*names: str, at: float = 100.0) -> refusals.Refusals:
+    """Give what is known after the binds of some pods were refused."""
+    found = refusals.Refusals()
+    for name in names:
+        found.refused(builders.candidate(name), SOMEWHERE, at)
+    return found
+
+
+def test_a_refused_pod_is_doubtful_until_a_dry_run_is_accepted() -> None:
+    """That counts for some seconds, and for that pod alone."""
+    one, other = builders.candidate("a"), builders.candidate("b")
+    found = refused("a")
+
+    before = found.doubtful(one, 101.0), found.doubtful(other, 101.0)
+    hurried = found.accepted(one, 101.0)
+
+    assert before == (True, False)
+    assert hurried == ["uid-a"]
+    assert [found.doubtful(one, 101.0 + later) for later in (0.0, 4.9, 5.0)] == [False, False, True]
+
+
+def test_several_refusals_make_their_namespace_doubtful_for_a_while() -> None:
+    """Fewer of them, or those of long ago, tell nothing of the next pod."""
+    new = builders.candidate("new")
+    stranger = dataclasses.replace(new, namespace="else")
+    few, many = refused("a", "b"), refused("a", "b", "c")
+
+    assert not few.doubtful(new, 101.0)
+    assert many.doubtful(new, 101.0)
+    assert not many.doubtful(stranger, 101.0)
+    assert not many.doubtful(new, 100.0 + refusals.RECENT_SECONDS)
+
+
+def test_who_is_bound_or_gone_is_forgotten() -> None:
+    """Nothing is kept of pods that do not wait any more."""
+    found = refused("a", "b")
+    waiting = backlog.Backlog()
+
+    found.bound("uid-a")
+    looked = found.due(waiting, 200.0)
+
+    assert (looked, found.next_look(), repr(found)) == ([], None, "<Refusals: 0 pods>")
+
+
+def test_one_of_each_namespace_is_looked_at_each_second() -> None:
+    """The one that was tried longest ago comes first."""
+    waiting = backlog.Backlog()
+    found = refusals.Refusals()
+    for name, namespace in [("a", "x"), ("b", "x"), ("c", "y")]:
+        candidate = dataclasses.replace(builders.candidate(name), namespace=namespace)
+        waiting.push(candidate)
+        found.refused(candidate, SOMEWHERE, 100.0)
+
+    looks = [found.due(waiting, moment) for moment in (100.5, 101.0, 101.5, 102.0, 103.0)]
+
+    named = [[one.candidate.name for one in look] for look in looks]
+    assert named == [[], ["a", "c"], [], ["b", "c"], ["a", "c"]]
