@@ -149,7 +149,7 @@ class Refusing:
 
 
 async def refused_binds(on: rig.Rig) -> None:
-    """The binds of some pods are refused for a while; the others are bound meanwhile, and all of them then."""
+    """The binds of some pods are refused for a while; the others are bound meanwhile, and these later."""
     refusing = on.plan = Refusing(on.chance.choice((0.3, 0.6, 0.9)))
     await on.start(2)
     async with on.crowd.coming():
