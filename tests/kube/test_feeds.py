@@ -334,22 +334,6 @@ def test_a_node_that_cannot_be_read_takes_no_pod(scene: Scene) -> None:
     assert row.node is None
 
 
-def test_a_node_that_says_too_much_takes_no_pod(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told once in the log, and read again as soon as it says less."""
-    many = {"metadata": {"name": NODE, "labels": dict.fromkeys(map(str, range(5000)), "")}}
-    row = scene.book.picture.row(NODE)
-    assert row is not None
-
-    for _ in range(2):
-        scene.nodes.upserted(read(many, raw.Node))
-    meanwhile = row.node
-    scene.with_node()
-
-    assert meanwhile is None
-    assert row.node is not None
-    assert len([one for one in caplog.messages if "takes no pod: it has 5000 labels" in one]) == 1
-
-
 # ---------------------------------------------------------------- policies
 
 

@@ -2,8 +2,11 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from berth_operator.engine import pace
 from berth_operator.kube import events, statuses, tellers
+from berth_operator.translate import raw
 from support import builders, clock
 
 NASTY: Final = "a\x1b[2J\r\n2026 forged\u202e\u200b\x9b" + "!" * 10_000
@@ -40,6 +43,17 @@ def test_why_a_bind_failed_is_a_plain_line() -> None:
     ((_, verdict),) = made._due.values()
     assert verdict.message.startswith(f"The bind failed: {SHOWN}")
     assert verdict.message.isprintable()
+
+
+def test_of_what_a_pod_shows_no_more_is_kept_than_could_be_ours() -> None:
+    """A condition of a megabyte is as different from our words as its beginning."""
+    long = {"type": "PodScheduled", "status": "False", "reason": "x" * 10_000, "message": "y" * 1_000_000}
+    pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"conditions": [long]}}, raw.Pod)
+
+    shown = tellers.shown_verdict(pod)
+
+    assert shown is not None
+    assert len(shown.reason) == len(shown.message) == tellers.LONGEST_MESSAGE + 1
 
 
 def test_an_event_is_a_plain_line() -> None:

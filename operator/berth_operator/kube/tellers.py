@@ -243,7 +243,9 @@ def shown_verdict(pod: raw.Pod) -> Verdict | None:
     """Read the verdict that a pod shows, if any."""
     for one in pod.status.conditions or ():
         if one.type == SCHEDULED and one.status == vocabulary.Truth.FALSE:
-            return Verdict(one.reason or "", one.message or "")
+            # Anybody may have written it, and more than we would write is not ours anyway.
+            reason, message = ((word or "")[: LONGEST_MESSAGE + 1] for word in (one.reason, one.message))
+            return Verdict(reason, message)
     return None
 
 
