@@ -1,7 +1,9 @@
 """A little of `make fuzz`: known bad pods and their like neither hang nor break the loop."""
 
 import asyncio
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +69,62 @@ def test_measuring_ends() -> None:
 
     assert meanwhile is not before
     assert cycle.answer_for is before
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+def test_a_slow_round_now_and_then_is_the_machine(arena: delivery.Arena) -> None:
+    """A round cannot be tried again, so only several slow ones of few are the operator's fault."""
+    run = fuzz.Run(arena, seed=1)
+
+    slow = [run.judge_round(1.0) for _ in range(fuzz.SLOW_ROUNDS + 1)]
+
+    assert slow[:-1] == [None] * fuzz.SLOW_ROUNDS
+    assert slow[-1] is not None
+    assert slow[-1].what == "4 of 4 rounds took too long, the last 1000.0 ms"
+
+
+@pytest.mark.parametrize(
+    ("grown", "minutes", "said"),
+    [
+        pytest.param(64 << 20, 10, None, id="as much as a short run may"),
+        pytest.param(65 << 20, 10, "memory grew by 65 MiB; 64 are allowed", id="more than that"),
+        pytest.param(100 << 20, 120, None, id="as much as a long run may"),
+    ],
+)
+def test_memory_that_stays_is_told(grown: int, minutes: float, said: str | None) -> None:
+    """What has grown since the beginning has a bound, by the hour."""
+    broken = fuzz.judge_memory(grown, minutes)
+
+    assert (broken.what if broken else None) == said
+
+
+@pytest.mark.parametrize(
+    ("most", "code", "said"),
+    [
+        pytest.param(HANGS, 0, "kept: of ", id="kept"),
+        pytest.param(0.0, 1, "broken by pod ", id="broken"),
+    ],
+)
+def test_the_exit_status_is_the_verdict(
+    most: float,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """Whoever runs it need not read: 1 says that a bound was broken, and the last lines say by what."""
+    monkeypatch.setattr(fuzz, "MOST_SECONDS", most)
+    monkeypatch.setattr(fuzz, "ROOT", tmp_path)
+    monkeypatch.setattr(fuzz, "FOLDER", tmp_path)
+    monkeypatch.setattr(fuzz, "RESULT", tmp_path / "fuzz.json")
+
+    found = asyncio.run(fuzz.main(["--minutes", "0.01", "--seed", "7", "--nodes", "20"]))
+
+    printed = capsys.readouterr()
+    assert found == code
+    assert said in (printed.err if code else printed.out)
+    assert json.loads((tmp_path / "fuzz.json").read_text())["seed"] == 7
+    assert bool(list(tmp_path.glob("fuzz-7-*.yaml"))) == bool(code)
