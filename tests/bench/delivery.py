@@ -36,7 +36,11 @@ STEP_SECONDS: Final = 0.05  # That pass between two rounds.
 
 @dataclasses.dataclass(slots=True)
 class Spent:
-    """How long one pod kept the loop; `asked` is what it takes to explain it to whoever asks by HTTP."""
+    """How long one pod kept the loop.
+
+    `asked` is what it takes to explain it to whoever asks by HTTP, or to write that down: others have
+    their turn in between.
+    """
 
     translated: float = 0.0
     decided: float = 0.0
@@ -273,8 +277,9 @@ class Arena:
         if candidate is not None:
             started = time.thread_time()
             told = views.why(self.book, candidate, self.clock)
+            explained = time.thread_time()
             msgspec.json.encode(views.why_in_fields(told, candidate))
-            self.spent[uid].asked = time.thread_time() - started
+            self.spent[uid].asked = max(explained - started, time.thread_time() - explained)
 
     def tidy(self) -> None:
         """Have old pods go."""

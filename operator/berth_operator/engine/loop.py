@@ -27,7 +27,7 @@ REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried 
 # Nothing else happens in this process during a round, so one has an end, however hard its pods are: it
 # decides for the first part, and looks closely at why pods wait for the rest. What is left comes next time.
 DECIDE_SECONDS: Final = 0.02
-SEARCH_SECONDS: Final = 0.012  # Of these, for one pod.
+SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
 ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
 TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 

@@ -21,7 +21,7 @@ from berth_operator.scheduling.nodes import facts
 
 CLOSE_LOOKS: Final = 2  # A round; each may take some milliseconds.
 LOOK_STEPS: Final = 600  # However many nodes there are, and where nobody has a clock.
-LOOK_SECONDS: Final = 0.012  # Of one look, from the first step on: before that all nodes are asked at once.
+LOOK_SECONDS: Final = 0.008  # Of one look, from the first step on: before that all nodes are asked at once.
 LEAST_SECONDS: Final = 0.01  # With less than that left of a round, none is begun.
 LATER_SECONDS: Final = 1.0  # Between the rounds that make up for looks.
 NEVER: Final = -1

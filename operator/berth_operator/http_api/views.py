@@ -20,7 +20,7 @@ from berth_operator.scheduling.devices import allocator, facts, views
 FEW_NODES: Final = 64
 STEPS: Final = 5_000
 SECONDS_IF_FEW: Final = 0.03
-SECONDS: Final = 0.015
+SECONDS: Final = 0.012
 EDIT: Final = "an edit of the pod"
 
 Fields = dict[str, Any]
