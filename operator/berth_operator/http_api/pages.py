@@ -113,7 +113,8 @@ class Pages:
             told = views.why(book, candidate, self._sources.clock)
             # However many ask, half of the time is for others.
             await asyncio.sleep(self._sources.clock() - began)
-            return explained(told, candidate, request, form)
+            # Of many nodes it takes as long again to write down what they say.
+            return await asyncio.to_thread(explained, told, candidate, request, form)
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Tell what was decided last."""

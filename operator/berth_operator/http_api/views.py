@@ -16,7 +16,7 @@ from berth_operator.scheduling.devices import allocator, facts, views
 
 # Up to so many nodes every card is looked at. No pod is bound meanwhile, so that there is an end to it,
 # however hard a request is; a simple one is looked at on all of them, and nodes that a hard one does not
-# reach say so. Of many nodes it takes as long again to ask all at once, and to write down what they say.
+# reach say so. Of many nodes it takes as long again to ask all at once.
 FEW_NODES: Final = 64
 STEPS: Final = 5_000
 SECONDS_IF_FEW: Final = 0.03
