@@ -11,7 +11,7 @@ from berth_operator.scheduling import backlog
 from berth_operator.translate import pods as reading
 from berth_operator.translate import raw
 from kube.conftest import Noted
-from kube.test_writer import NODE, hand
+from kube.writers import NODE, hand
 from support import pods
 
 

@@ -1,0 +1,40 @@
+"""Writers of a term, for tests of what becomes of their binds."""
+
+import time
+from typing import Any
+
+from berth_crds.client import api
+from berth_operator.engine import ledger
+from berth_operator.kube import writer
+from berth_operator.scheduling import backlog, decisions
+from support import hands, pods
+
+TERM = "op-1_abcd/7"
+NODE = "writer-node"
+
+
+class Lead(hands.Lead):
+    """A lead that was perhaps lost, and knows how often it was doubted."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        self.led = leads
+        self.doubts = 0
+
+    def leads(self) -> bool:
+        """Whether the lead is ours."""
+        return self.led
+
+    def doubt(self) -> None:
+        """Count."""
+        self.doubts += 1
+
+
+def hand(session: api.Api, lead: Lead | None = None, book: ledger.Ledger | None = None) -> writer.Writer:
+    """Make a writer of a term."""
+    book = book or ledger.Ledger(time.monotonic)
+    return writer.Writer(session, book, lead or Lead(), term=TERM, clock=time.monotonic)
+
+
+def bound_by(session: api.Api, candidate: backlog.Candidate, *cards: decisions.Share) -> Any:
+    """Bind a pod to the node with these cards."""
+    return hand(session).bind(candidate, pods.placement(NODE, *cards))

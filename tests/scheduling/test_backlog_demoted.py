@@ -1,0 +1,102 @@
+"""Pods that hold everybody up, or whose binds are refused, come after all others."""
+
+import dataclasses
+
+from berth_operator.scheduling import backlog
+from berth_operator.scheduling.decisions import Help
+from scheduling.test_backlog import of, ready
+from support import builders
+
+
+def test_who_is_demoted_comes_after_all_others() -> None:
+    """Neither its priority nor its age helps a pod that holds everybody up."""
+    queue = of(builders.candidate("vip", priority=10), builders.candidate("a"), builders.candidate("b"))
+    queue.put_off("uid-vip", now=0.0, wants=None, demoted=True)
+
+    found = ready(queue, now=1000.0)
+
+    assert found == ["a", "b", "vip"]
+
+
+def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
+    """Being put off for another reason meanwhile changes nothing; an edit does."""
+    vip = builders.candidate("vip", priority=10)
+    queue = of(vip, builders.candidate("a"))
+    queue.put_off("uid-vip", now=0.0, wants=None, demoted=True)
+    queue.put_off("uid-vip", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.helped([Help.CAPACITY_FREED])
+    before = ready(queue, now=1000.0)
+
+    queue.push(dataclasses.replace(vip, priority=9))
+
+    assert (before, ready(queue)) == (["a", "vip"], ["vip", "a"])
+
+
+def test_who_is_demoted_pauses_for_longer() -> None:
+    """Each attempt costs the others their time, so the attempts become rare."""
+    longest = [backlog.pause(30), backlog.pause(30, demoted=True)]
+
+    assert longest == [backlog.LONGEST_PAUSE_SECONDS, backlog.LONGEST_DEMOTED_SECONDS]
+    assert backlog.pause(1) == backlog.pause(1, demoted=True)
+
+
+def test_of_the_woken_the_demoted_are_tried_last() -> None:
+    """When a change wakes more pods than are tried at once, those that hold others up wait."""
+    names = [f"p{at:02}" for at in range(backlog.TRIED_OF_A_KIND + 1)]
+    queue = of(*(builders.candidate(name) for name in names))
+    for name in names:
+        freed = frozenset({Help.CAPACITY_FREED})
+        queue.put_off(f"uid-{name}", now=0.0, wants=freed, demoted=name == names[0])
+
+    queue.helped([Help.CAPACITY_FREED])
+
+    assert ready(queue) == names[1:]
+
+
+def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
+    """It comes after all others until then, whatever its priority, and does not wait for its pause to end."""
+    waiting = backlog.Backlog()
+    for name, priority in [("vip", 9), ("other", 0)]:
+        waiting.push(builders.candidate(name, priority=priority))
+    waiting.demote("uid-vip")
+    waiting.put_off("uid-vip", now=0.0, wants=None)
+
+    before = [one.name for one in waiting.ready(1.0)]
+    waiting.put_off("uid-vip", now=1.0, wants=None)
+    waiting.reinstate("uid-vip")
+
+    assert before == ["other", "vip"]
+    assert [one.name for one in waiting.ready(1.0)] == ["vip", "other"]
+
+
+def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
+    """Its turn comes by priority then."""
+    waiting = backlog.Backlog()
+    for name, priority in [("vip", 9), ("other", 0)]:
+        waiting.push(builders.candidate(name, priority=priority))
+        waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    waiting.demote("uid-vip")
+
+    waiting.reinstate("uid-vip")
+    early = waiting.ready(1.0)
+    waiting.helped([Help.CAPACITY_FREED])
+
+    assert early == []
+    assert [one.name for one in waiting.ready(1.0)] == ["vip", "other"]
+
+
+def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
+    """Of many that were woken some are tried; each that does not take its place makes room for one more."""
+    waiting = backlog.Backlog()
+    names = [f"p{number:02}" for number in range(backlog.TRIED_OF_A_KIND + 2)]
+    for name in names:
+        waiting.push(builders.candidate(name))
+        for _ in range(9):
+            waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    waiting.helped([Help.CAPACITY_FREED])
+    first = [one.name for one in waiting.ready(1.0)]
+
+    waiting.step_aside("uid-p00", now=1.0)
+
+    assert first == names[: backlog.TRIED_OF_A_KIND]
+    assert [one.name for one in waiting.ready(1.0)] == names[1 : backlog.TRIED_OF_A_KIND + 1]
