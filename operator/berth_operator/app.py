@@ -43,6 +43,7 @@ from berth_operator.kube import (
     elector,
     events,
     feeds,
+    lag,
     lead,
     login,
     reconciler,
@@ -101,7 +102,12 @@ class Operator:
         self._declarer = declarer.Declarer(self._book, self._lead.declare)
         self._touches = touches.Touches(session, self._book, shown=self._teller.verdict, wall=wall)
         self._reconciler = reconciler.Reconciler(
-            session.link, pace.Pace(clock, aside), agent=AGENT, wall=wall, tally=measured.writes
+            session.link,
+            pace.Pace(clock, aside),
+            agent=AGENT,
+            wall=wall,
+            tally=measured.writes,
+            measure=measured.kopf,
         )
         self._measured = measured
         self._auditor = auditor.Auditor(
@@ -131,7 +137,7 @@ class Operator:
     def state(self) -> str:
         """Tell the state in words."""
         role = "leading" if self._leading else "standing by"
-        return f"{role}; {self._book!r}"
+        return "; ".join(filter(None, (role, repr(self._book), self._reconciler.trouble)))
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes at an address, if there is one."""
@@ -201,7 +207,9 @@ class Operator:
         )
         self._leading, self._settled = True, False
         self._measured.leadership.leads(now=True)
-        async with tasks(rounds.run(), self._summarise(), self._declarer.run()) as deciding:
+        async with tasks(
+            rounds.run(), self._summarise(), self._attend_kopf(), self._declarer.run()
+        ) as deciding:
             log.info("deciding: %r", self._book)
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
@@ -238,6 +246,11 @@ class Operator:
             touched, self._book.touched = self._book.touched, set()
             self._reconciler.want(summaries.take(self._book.picture, touched))
             await asyncio.sleep(SUMMARY_SECONDS)
+
+    async def _attend_kopf(self) -> None:
+        while True:
+            await asyncio.sleep(lag.LOOK_SECONDS)
+            self._reconciler.compare(self._feeds.revisions())
 
     async def _first_binds(self) -> None:
         """Let the pods that waited for a leader go first, within reason."""

@@ -43,6 +43,14 @@ class Result(enum.StrEnum):
     STALE = "stale"
 
 
+class KopfEnd(enum.StrEnum):
+    """Why a run of Kopf was over."""
+
+    ENDED = "ended"
+    LIFELESS = "no-life"
+    RESTORED = "restored"
+
+
 class Scheduling:
     """What the loop measures of itself."""
 
@@ -159,6 +167,33 @@ class Leadership:
         self._leader.set(now)
 
 
+class Kopf:
+    """How Kopf is doing, by whose events Devices and policies are judged; counted from another thread."""
+
+    def __init__(self, into: registry.CollectorRegistry) -> None:
+        ends = prometheus.Counter(
+            f"{PREFIX}_kopf_ends",
+            "Runs of Kopf that were over and followed by another: ended (by itself), no-life (it did not "
+            "deliver what the informers know), restored (the API server's data were).",
+            ["reason"],
+            registry=into,
+        )
+        self._ends = {why: ends.labels(why) for why in KopfEnd}
+        self._behind = prometheus.Gauge(
+            f"{PREFIX}_kopf_behind_objects",
+            "Devices and policies that Kopf has not delivered as they are, at the last look of the leader.",
+            registry=into,
+        )
+
+    def ended(self, why: KopfEnd) -> None:
+        """Count a run that ended, or that was ended."""
+        self._ends[why].inc()
+
+    def behind(self, objects: int) -> None:
+        """Note how many objects it has not delivered as they are."""
+        self._behind.set(objects)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stock:
     """What there is at one moment: nodes, cards, and pods that are not placed."""
@@ -205,6 +240,7 @@ class Metrics:
         self.scheduling = Scheduling(self.registry)
         self.writes = Writes(self.registry)
         self.leadership = Leadership(self.registry)
+        self.kopf = Kopf(self.registry)
         self._events_dropped = prometheus.Counter(
             f"{PREFIX}_events_dropped",
             "Events that were never posted, because too many waited for it.",

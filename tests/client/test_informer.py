@@ -34,6 +34,22 @@ async def test_a_list_is_told_and_then_every_change(scene: Scene) -> None:
     assert repr(scene.informer) == "<Informer of configmaps: 1 known, at revision 13>"
 
 
+async def test_it_tells_the_revisions_that_it_knows(scene: Scene) -> None:
+    """Each object that there is, in the revision that was seen last."""
+    events = [
+        stub.event("ADDED", config_map("b", "11")),
+        stub.event("ADDED", config_map("c", "12")),
+        stub.event("MODIFIED", config_map("a", "13")),
+        stub.event("DELETED", config_map("b", "14")),
+    ]
+    scene.script([stub.page(config_map("a", "9"), version="10")], [stub.watch(*events, until=FOR_EVER())])
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: "b" in scene.mirror.names("deleted"), "the delete")
+
+        assert scene.informer.revisions() == {"a": "13", "c": "12"}
+
+
 async def test_a_watch_that_ends_is_resumed_where_it_was(scene: Scene) -> None:
     """The next watch begins at the last revision seen, of an object or of a bookmark, without a list."""
     bookmark = {"metadata": {"resourceVersion": "40"}}

@@ -5,19 +5,22 @@ import contextlib
 import dataclasses
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from berth_crds import names
 from berth_crds.client import api, errors, resources
-from e2e import crowd, plans, rig, stage
+from e2e import crowd, fleet, plans, rig
+from e2e.stage import condition, pod
 from testbed import calls, interceptor, twin, waiting
+from testbed import cluster as clusters
 from testbed.interceptor import Deed, Fault
 
 TAKEOVER_SECONDS: Final = 40.0  # A Lease, a retry and the wait, on a machine that is busy with other things.
 RIVALS_SECONDS: Final = 8.0  # Pods that hold the cards until the late binds have arrived.
 LATE_SECONDS: Final = 6.0
 CREATED: Final = 201
+TOLD_SECONDS: Final = 60.0  # A Kopf that shows no life is found out and followed by another in less.
 RESTORED_SECONDS: Final = 40.0  # The server is not ready for some of them.
 # With these a leader outlives the time in which the server is away.
 LASTING: Final = ("--lease-duration", "20", "--renew-deadline", "15", "--retry-period", "1")
@@ -138,9 +141,9 @@ class Refusing:
         """Whether nothing more will be refused."""
         return self.over
 
-    def refuses(self, pod: str) -> bool:
+    def refuses(self, name: str) -> bool:
         """Whether the binds of a pod are refused: it is the same pods every time."""
-        return not self.over and random.Random(pod).random() < self.share
+        return not self.over and random.Random(name).random() < self.share
 
     def judge(self, sender: plans.Sender, call: calls.Call) -> Fault:
         """Refuse a bind, or let it pass."""
@@ -221,7 +224,7 @@ async def _spoil(on: rig.Rig, name: str) -> None:
 async def _unguarded(on: rig.Rig) -> AsyncIterator[None]:
     """Take the policy away that guards what pods hold, for the length of the block."""
     cluster, guarded = on.stage.cluster, f"{crowd.MISFIT}-guarded"
-    await on.stage.create(stage.pod(guarded, schedulerName="nobody"))
+    await on.stage.create(pod(guarded, schedulerName="nobody"))
     path = resources.PODS.path(guarded, namespace=on.stage.namespace)
     spoil = json.dumps({"metadata": {"annotations": {names.ALLOCATION: "{"}}}).encode()
 
@@ -244,3 +247,70 @@ async def _unguarded(on: rig.Rig) -> AsyncIterator[None]:
     finally:
         await asyncio.to_thread(on.stage.fleet.protect)
         await waiting.eventually(shut, what="the guard to be back", seconds=20)
+
+
+# ---------------------------------------------------------------- the kinds themselves
+
+
+async def kinds_made_again(
+    on: rig.Rig, *, kinds: Sequence[str] = (), pauses: Sequence[float] = (), outage: bool | None = None
+) -> None:
+    """CRDs are deleted, and all objects of those kinds with them, and are applied again, more than once.
+
+    Agents write their objects anew, and the leader tells of Devices and policies as before. In
+    an outage the API server goes down while the kinds are gone, and comes back without them.
+    """
+    chance = on.chance
+    await on.start(2)
+    await on.deciding()
+    for pause in pauses or [chance.choice((0.0, 0.2, chance.uniform(0.0, 4.0))) for _ in range(3)]:
+        async with on.crowd.coming():
+            await asyncio.sleep(chance.uniform(0.5, 6.0))
+            await asyncio.to_thread(_delete_kinds, on, kinds or chance.choice(KINDS_AT_ONCE))
+        if chance.random() < 0.2 if outage is None else outage:
+            async with on.another_history():
+                await asyncio.to_thread(_restart_server, on)
+        async with on.crowd.coming():
+            await asyncio.sleep(pause)
+            await asyncio.to_thread(make_kinds, on.stage.cluster)
+        on.seats[0].wire.note()
+    await _told_again(on)
+    on.seats[0].wire.note()
+
+
+KINDS_AT_ONCE: Final = (
+    (names.DEVICES, names.GPU_PODS, names.POLICIES),
+    (names.DEVICES,),
+    (names.POLICIES,),
+    (names.DEVICES, names.POLICIES),
+)
+
+
+def _delete_kinds(on: rig.Rig, kinds: Sequence[str]) -> None:
+    on.stage.cluster.kubectl("delete", "crd", *(f"{one}.{names.GROUP}" for one in kinds), "--timeout=30s")
+
+
+def _restart_server(on: rig.Rig) -> None:
+    on.stage.cluster.crash_apiserver()
+    on.stage.cluster.restart_apiserver()
+
+
+def make_kinds(cluster: clusters.Cluster) -> None:
+    """Apply the CRDs and the default policy, as a user would."""
+    cluster.apply(fleet.ROOT / "crds")
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.apply(fleet.ROOT / "manifests" / "default-policy.yaml")
+
+
+async def _told_again(on: rig.Rig) -> None:
+    """Wait until each Device and the policy show what the leader says of them."""
+    nodes = {card.node for card in on.witness.cards.values()}
+
+    async def told() -> bool:
+        devices = await on.stage.devices()
+        policy = await on.stage.admin.get(resources.POLICIES, names.DEFAULT_POLICY, into=dict)
+        return bool(condition(policy, "Accepted")) and all(
+            condition(devices.get(node, {}), "Ready").get("status") == "True" for node in nodes
+        )
+
+    await waiting.eventually(told, what="summaries and conditions after new kinds", seconds=TOLD_SECONDS)

@@ -263,7 +263,7 @@ class Rig:
 
     @contextlib.asynccontextmanager
     async def another_history(self) -> AsyncIterator[None]:
-        """Let the block take the server's data back to an earlier state: what was after that never was."""
+        """Let the block restart the server, perhaps from earlier data: what was after those never was."""
         async with self.witness.looking_away():
             yield
         self.seats[0].wire.note()

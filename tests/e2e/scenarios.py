@@ -287,5 +287,6 @@ SCENARIOS: Final[Mapping[str, Story]] = {
     "restored": disasters.restored,
     "refused-binds": disasters.refused_binds,
     "spoiled-records": disasters.spoiled_records,
+    "kinds-made-again": disasters.kinds_made_again,
     "retires": retires,
 }

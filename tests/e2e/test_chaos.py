@@ -70,6 +70,27 @@ async def test_a_restored_etcd_is_found_out(stage: Stage) -> None:
     await play(stage, disasters.restored)
 
 
+ALL, DEVICES = disasters.KINDS_AT_ONCE[:2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kinds", "pauses", "outage"),
+    [
+        pytest.param(ALL, (1.0, 3.0, 2.0), False, id="all kinds, for seconds"),
+        pytest.param(DEVICES, (0.0, 0.2, 0.0), False, id="Devices alone, for a moment"),
+        pytest.param(ALL, (0.5,), True, id="while the server restarts"),
+    ],
+)
+async def test_kinds_that_are_deleted_and_made_again_are_told_of_again(
+    stage: Stage, kinds: tuple[str, ...], pauses: tuple[float, ...], *, outage: bool
+) -> None:
+    """Summaries and conditions come back within a minute, and nothing that was promised is forgotten."""
+    story = functools.partial(disasters.kinds_made_again, kinds=kinds, pauses=pauses, outage=outage)
+
+    await play(stage, story)
+
+
 @pytest.mark.slow
 async def test_binds_that_are_refused_keep_nobody_waiting(stage: Stage) -> None:
     """Other pods are bound while it lasts, and all of them within seconds when it ends."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import secrets
 import time
@@ -146,6 +147,32 @@ async def crash(wired: Wired, cluster: clusters.Cluster, meanwhile: Callable[[],
     cluster.crash_apiserver()
     await asyncio.to_thread(cluster.restart_apiserver)
     assert wired.wire.connections
+
+
+async def test_it_tells_what_kopf_should_have_delivered(
+    life: churn.Churn, wired: Wired, admin: api.Api
+) -> None:
+    """The revision of each Device and policy; nothing while the server is not heard."""
+    async with following(wired.session) as follower:
+        await life.steps(20)
+        found = {one.plural: await revisions(admin, one) for one in (resources.DEVICES, resources.POLICIES)}
+
+        async def told() -> bool:
+            known = follower.feeds.revisions()
+            return known is not None and known.known == found
+
+        await waiting.eventually(told, what="the revisions to be told")
+        wired.wire.refuse()
+        wired.wire.cut()
+        await waiting.eventually(
+            lambda: asyncio.sleep(0, follower.feeds.revisions() is None), what="the silence to be told"
+        )
+
+
+async def revisions(admin: api.Api, resource: resources.Resource) -> dict[str, str]:
+    """Read the revision of each object of a kind."""
+    items = json.loads(await admin.send("GET", resource.path()))["items"]
+    return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in items}
 
 
 TROUBLES: list[Trouble] = [none, cuts, away, forgotten, partition, crash]

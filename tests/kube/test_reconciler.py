@@ -135,18 +135,23 @@ async def test_a_server_under_another_name(account: Path, admin: api.Api, name: 
 # ---------------------------------------------------------------- when Kopf ends
 
 
+async def raising(error: BaseException | None) -> None:
+    """End like this."""
+    if error is not None:
+        raise error
+
+
 def failing(first: list[BaseException | None], ended: list[str]) -> Callable[..., Any]:
     """Make a Kopf that ends like this, one after the other, and then is the real one."""
-    real = kopf.operator
+    real = kopf.spawn_tasks
 
-    async def operator(**settings: Any) -> None:
+    async def spawn_tasks(**settings: Any) -> Any:
         ended.append("started")
         if not first:
-            await real(**settings)
-        elif error := first.pop(0):
-            raise error
+            return await real(**settings)
+        return [asyncio.create_task(raising(first.pop(0)))]
 
-    return operator
+    return spawn_tasks
 
 
 @pytest.mark.parametrize(
@@ -163,7 +168,7 @@ async def test_kopf_is_started_again(
     """However Kopf ends, it is started again, and in the end all is shown."""
     started: list[str] = []
     monkeypatch.setattr(reconciler, "PAUSE_SECONDS", (0.05,))
-    monkeypatch.setattr(kopf, "operator", failing([end, end], started))
+    monkeypatch.setattr(kopf, "spawn_tasks", failing([end, end], started))
 
     async with running(connection.load(account)) as kopf_:
         kopf_.want([summary(name)])
@@ -267,7 +272,7 @@ async def test_it_ends_when_told_to(account: Path, monkeypatch: pytest.MonkeyPat
         assert loop.time() - begun < reconciler.STOP_SECONDS
         kopf_.want([summary("nobody")])
 
-    assert not [one for one in threading.enumerate() if one.name == "reconciler"]
+    assert not [one for one in threading.enumerate() if one.name in {"reconciler", "kopf"}]
 
 
 # ---------------------------------------------------------------- handlers
@@ -279,9 +284,9 @@ class Desk:
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
 
-    def saw_device(self, name: str, status: Thing) -> None:
+    def saw_device(self, name: str, status: Thing, version: str) -> None:
         """Note."""
-        self.told.append((name, status))
+        self.told.append((name, (status, version)))
 
     def lost_device(self, name: str) -> None:
         """Note."""
@@ -291,26 +296,32 @@ class Desk:
         """Note."""
         self.told.append(("policy", body))
 
+    def lost_policy(self, name: str) -> None:
+        """Note."""
+        self.told.append((name, "lost"))
+
 
 async def test_handlers_are_thin() -> None:
     """Each handler hands over the few plain values needed, and returns nothing: Kopf would store it."""
     registry, desk = kopf.OperatorRegistry(), Desk()
-    handlers.register(registry, desk)  # type: ignore[arg-type]
+    handlers.register(registry, desk)
     functions: list[Any] = [one.fn for one in registry._watching._handlers]
     device, policy = functions
+    meta = {"resourceVersion": "7"}
 
     returned = [
-        await device(type="ADDED", name="n1", status={"summary": {}, "devices": [{"minor": 0}]}),
-        await device(type=None, name="n2", status={}),
-        await device(type="DELETED", name="n1", status={}),
-        await policy(type="MODIFIED", body={"metadata": {"name": "default"}}),
-        await policy(type="DELETED", body={"metadata": {"name": "default"}}),
+        await device(type="ADDED", name="n1", meta=meta, status={"summary": {}, "devices": [{"minor": 0}]}),
+        await device(type=None, name="n2", meta={}, status={}),
+        await device(type="DELETED", name="n1", meta=meta, status={}),
+        await policy(type="MODIFIED", name="default", body={"metadata": {"name": "default"}}),
+        await policy(type="DELETED", name="default", body={"metadata": {"name": "default"}}),
     ]
 
     assert returned == [None] * 5
     assert desk.told == [
-        ("n1", {"summary": {}}),
-        ("n2", {}),
+        ("n1", ({"summary": {}}, "7")),
+        ("n2", ({}, "")),
         ("n1", "lost"),
         ("policy", {"metadata": {"name": "default"}}),
+        ("default", "lost"),
     ]

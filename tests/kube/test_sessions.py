@@ -54,6 +54,21 @@ async def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await read(server) == {}
 
 
+async def test_a_run_that_is_over_asks_nothing() -> None:
+    """Whatever wakes up late in it, no request leaves."""
+    closed = [False, True]
+    async with stub.Stub() as server:
+        server.on("GET", PATH, stub.thing({}))
+
+        async with sessions.session(server.link, closed=lambda: closed.pop(0)) as session:
+            async with session.get(server.link.server + PATH) as answer:
+                await answer.read()
+            with pytest.raises(aiohttp.ClientConnectionError, match="over"):
+                await session.get(server.link.server + PATH)
+
+        assert len(server.requests) == 1
+
+
 async def test_cookies_are_not_kept() -> None:
     """Nothing that a server hands out comes back with later requests."""
     async with stub.Stub() as server:

@@ -125,6 +125,10 @@ class Informer(Generic[B]):
         """How many lists have been read."""
         return self._lists
 
+    def revisions(self) -> dict[str, str]:
+        """Return the last seen revision of each object by its name, of a collection without namespaces."""
+        return self._store.revisions()
+
     def missing(self, uids: Iterable[str]) -> set[str]:
         """Name those of these uids that the collection surely has not."""
         return self._store.missing(uids)

@@ -81,6 +81,10 @@ class Store(Generic[B]):
     def __len__(self) -> int:
         return len(self._known)
 
+    def revisions(self) -> dict[str, str]:
+        """Return the last seen revision of each object by its name alone."""
+        return {name: one.version for (_, name), one in self._known.items()}
+
     def missing(self, uids: Iterable[str]) -> set[str]:
         """Name those of these uids that the collection surely lacks: any may be of an unreadable object."""
         there = {one.uid for one in self._known.values()}

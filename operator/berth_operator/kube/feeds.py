@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, informer, lease, resources, watch
 from berth_operator.engine import ledger, watchdog
+from berth_operator.kube import lag
 from berth_operator.scheduling import naming
 from berth_operator.translate import devices, gpupods, nodes, pods, policies, raw
 
@@ -235,7 +236,8 @@ class Feeds:
     ) -> None:
         self._book = book
         self._wanted: tuple[int, ...] = ()  # After a restore, how many lists each informer had read before.
-        session.history.join(self)
+        self._history = session.history
+        self._history.join(self)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
@@ -303,6 +305,14 @@ class Feeds:
         """Read everything once, without following it."""
         for one in self._all:
             await one.read()
+
+    def revisions(self) -> lag.Revisions | None:
+        """Return what Kopf should have delivered; None where the server was not heard a moment ago."""
+        _, devices_, _, policies_, *_ = self._all
+        if not (devices_.live and policies_.live):
+            return None
+        known = {names.DEVICES: devices_.revisions(), names.POLICIES: policies_.revisions()}
+        return lag.Revisions(known, self._history.restores)
 
     @property
     def synced(self) -> bool:

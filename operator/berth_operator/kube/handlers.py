@@ -4,7 +4,7 @@ They are registered by a function that closes over what they need. Nothing here 
 pods or nodes: those feed the ledger through the informers.
 """
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import kopf
 
@@ -14,19 +14,37 @@ from berth_operator.kube import statuses
 WATCHED: Final = (names.DEVICES, names.POLICIES)
 
 
-def register(registry: kopf.OperatorRegistry, desk: statuses.Statuses) -> None:
+class Desk(Protocol):
+    """Who is told what Kopf sees, in Kopf's own thread."""
+
+    def saw_device(self, name: str, status: dict[str, Any], version: str) -> None:
+        """Take what a Device shows, in which revision."""
+
+    def lost_device(self, name: str) -> None:
+        """Take note that a Device is gone."""
+
+    def saw_policy(self, body: dict[str, Any]) -> None:
+        """Take a policy as it is."""
+
+    def lost_policy(self, name: str) -> None:
+        """Take note that a policy is gone."""
+
+
+def register(registry: kopf.OperatorRegistry, desk: Desk) -> None:
     """Register all handlers."""
 
     @kopf.on.event(names.GROUP, names.VERSION, names.DEVICES, id="device", registry=registry)
-    async def device(*, type: str, name: str, status: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
+    async def device(*, type: str, name: str, meta: Any, status: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
         if type == "DELETED":
             desk.lost_device(name)
         else:
-            desk.saw_device(name, plain(status, *statuses.OURS))
+            desk.saw_device(name, plain(status, *statuses.OURS), meta.get("resourceVersion", ""))
 
     @kopf.on.event(names.GROUP, names.VERSION, names.POLICIES, id="policy", registry=registry)
-    async def policy(*, type: str, body: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
-        if type != "DELETED":
+    async def policy(*, type: str, name: str, body: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
+        if type == "DELETED":
+            desk.lost_policy(name)
+        else:
             desk.saw_policy(plain(body))
 
 

@@ -1,9 +1,11 @@
 """The session with the API server that Kopf is lent.
 
 Kopf reads what the server says by itself. What holds for our own client is seen to from
-here: each request is logged in, answers come as they are, and none has more than a list
-may have.
+here: each request is logged in, answers come as they are, none has more than a list may
+have, and a run of Kopf that is over asks nothing more.
 """
+
+from collections.abc import Callable
 
 import aiohttp
 
@@ -24,8 +26,13 @@ class Answer(aiohttp.ClientResponse):
         return self._body
 
 
-def session(link: connection.Connection) -> aiohttp.ClientSession:
-    """Make a session that is always logged in, because each request asks for its header anew."""
+def session(
+    link: connection.Connection, *, closed: Callable[[], bool] = lambda: False
+) -> aiohttp.ClientSession:
+    """Make a session that is always logged in, because each request asks for its header anew.
+
+    Once `closed` says so, it sends nothing.
+    """
 
     async def authorize(
         request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -33,6 +40,8 @@ def session(link: connection.Connection) -> aiohttp.ClientSession:
         if header := await link.authorization():
             request.headers["Authorization"] = header
         request.server_hostname = link.server_name
+        if closed():
+            raise aiohttp.ClientConnectionError("this run of Kopf is over")
         answer = await handler(request)
         if not api.is_plain(answer.headers.get("Content-Encoding", "")):
             answer.close()
