@@ -123,6 +123,7 @@ class GpuPod(shapes.Model):
 
     It has the name and namespace of its pod and goes when the pod goes. The agent of the pod's node
     writes it; people read it, and so does the operator where the allocation on the pod cannot be read.
+    The operator removes one that is not of the pod of its name, by uid, on that pod's node.
     """
 
     api_version: str = ""

@@ -46,6 +46,7 @@ from berth_operator.kube import (
     lag,
     lead,
     login,
+    misplaced,
     reconciler,
     reviews,
     snapshots,
@@ -112,6 +113,9 @@ class Operator:
         self._measured = measured
         self._auditor = auditor.Auditor(
             session, self._book, clock=clock, report=measured.audited, mend=self._feeds.mend
+        )
+        self._cleaner = misplaced.Cleaner(
+            session, self._book, self._feeds.gpupods, self, removed=measured.gpupod_removed
         )
         self._notes = records.Records(measured.scheduling, wall=wall)
         self._rounds: loop.Loop | None = None
@@ -208,7 +212,7 @@ class Operator:
         self._leading, self._settled = True, False
         self._measured.leadership.leads(now=True)
         async with tasks(
-            rounds.run(), self._summarise(), self._attend_kopf(), self._declarer.run()
+            rounds.run(), self._summarise(), self._attend_kopf(), self._declarer.run(), self._cleaner.run()
         ) as deciding:
             log.info("deciding: %r", self._book)
             await until(stop, *deciding, *others)

@@ -259,6 +259,16 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._gpupods_removed = prometheus.Counter(
+            f"{PREFIX}_gpupods_removed",
+            "GpuPods that were removed because they were not of the pod of their name on its node.",
+            registry=self.registry,
+        )
+
+    def gpupod_removed(self) -> None:
+        """Count a GpuPod that was removed, because it was not of the pod of its name."""
+        self._gpupods_removed.inc()
+
     def event_dropped(self) -> None:
         """Count an Event that was never posted, because too many waited."""
         self._events_dropped.inc()

@@ -12,6 +12,7 @@ import pytest
 from berth_agent import describe, simulated
 from berth_agent.gpupods import keeper, record
 from berth_crds import allocation, names, vocabulary, wire
+from berth_crds.client import errors
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 LATER = NOON + dt.timedelta(minutes=5)
@@ -195,3 +196,17 @@ def test_who_asks_for_devices_is_found(container: Mapping[str, Any], where: str,
     found = record.askers(msgspec.convert(body, record.Pod))
 
     assert [one.name for one in found] == (["c"] if asks else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [
+        pytest.param(errors.Forbidden(403, "not of this node"), 4.0, id="refused: the name may be free soon"),
+        pytest.param(errors.Unreachable("away", ambiguous=False), 20.0, id="no answer: spare the server"),
+    ],
+)
+def test_a_name_that_another_node_has_taken_is_tried_every_few_seconds(
+    error: errors.ClientError, most: float
+) -> None:
+    """Nobody tells the agent when the operator has given the name back."""
+    assert keeper.longest_pause(error) == most

@@ -173,6 +173,7 @@ REFUSED: Final = {
     # What is the agents', and what is people's.
     "to make a GpuPod": Attempt(G, "new", verb="POST", body={"metadata": {"name": "new"}}, words=NO_RIGHT),
     "to change a GpuPod": Attempt(G, "mine", {"spec": {"node": "n"}}, words=NO_RIGHT),
+    "to delete all GpuPods": Attempt(G, "", verb="DELETE", words=NO_RIGHT),
     "a GpuPod's status": Attempt(G, "mine", told(phase="Failed"), sub="status", words=NO_RIGHT),
     "to change a policy": Attempt(POLICIES, "mine", {"spec": {"strategy": "spread"}}, words=NO_RIGHT),
     "to change a pod": Attempt(P, "waiting", owned(), words=NO_RIGHT),

@@ -18,7 +18,7 @@ FOLLOWED: Final = ("nodes", "devices", "leases", "placementpolicies", "gpupods",
 READS: Final = tuple(f"{verb} {what}" for what in FOLLOWED for verb in ("list", "watch"))
 ELECTION: Final = ("create leases", "get leases", "update leases")
 BIND: Final = "create pods/binding"
-# What is asked while leading; the last two come only when something went wrong before.
+# What is asked while leading; the last three come only when something is or went wrong.
 LEADING: Final = (
     BIND,
     "patch pods/status",
@@ -28,6 +28,7 @@ LEADING: Final = (
     "discover kinds",
     "get pods",
     "patch events",
+    "delete gpupods",
 )
 KINDS: Final = (*ELECTION, *READS, *LEADING)
 

@@ -244,6 +244,17 @@ class Rig:
             await self.stage.admin.send("PATCH", path, body=UNJUDGED, content=api.MERGE_PATCH)
         if "patch pods/status" in wanted:
             await self.crowd.misfit()
+        if "delete gpupods" in wanted:
+            await self._squat()
+
+    async def _squat(self) -> None:
+        """Have a GpuPod stand that is of no pod, and that the leader therefore removes."""
+        spec = {"node": f"{self.stage.namespace}-bare", "podUID": "nobody", "containers": []}
+        thing = {"apiVersion": names.API_VERSION, "kind": "GpuPod", "metadata": {"name": "nobody"}}
+        with contextlib.suppress(errors.Conflict):
+            await self.stage.admin.create(
+                resources.GPU_PODS, thing | {"spec": spec}, namespace=self.stage.namespace
+            )
 
     def depose(self, leader: Seat) -> None:
         """Take the lead from a replica: kill it, stop it, or cut it off."""

@@ -11,7 +11,7 @@ from berth_crds import http_server
 from berth_operator import app, metrics, settings
 from berth_operator.engine import loop, pace, reasons, stock
 from berth_operator.http_api import auth, views
-from berth_operator.kube import events, lag
+from berth_operator.kube import events, lag, misplaced
 from berth_operator.scheduling import backlog, columns, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
@@ -69,6 +69,7 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert http_server.CACHED_SECONDS == 1, "at most a second old"
     assert f"kubectl apply -f {auth.RIGHTS}" in PAGE
     assert pace.LONGEST_REST_SECONDS == 60, "at most a minute"
+    assert f"The leader looks every {misplaced.PERIOD_SECONDS:g} s" in PAGE
     quiet, behind = lag.QUIET_LOOKS * lag.LOOK_SECONDS, lag.BEHIND_LOOKS * lag.LOOK_SECONDS
     assert f"did not deliver for {quiet:g} s" in PAGE
     assert f"that come: {behind:g} s" in PAGE

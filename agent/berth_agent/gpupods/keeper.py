@@ -34,6 +34,8 @@ from berth_crds.client import api, errors, informer, resources
 log = logging.getLogger(__name__)
 
 MOST_PAUSE_SECONDS: Final = 20.0
+# What stands under the name may be another node's record, which the operator removes: nobody tells us when.
+REFUSED_PAUSE_SECONDS: Final = 4.0
 
 
 def _whole(part: wire.Struct) -> object:
@@ -194,9 +196,8 @@ class Keeper:
         except errors.ClientError as error:
             complaint = self._complaints.setdefault(key, patience.Complaint(log, "GpuPod {}/{}".format(*key)))
             complaint.failed(error)
-            pause = patience.pause(
-                error, complaint.failures, most=MOST_PAUSE_SECONDS, chance=self._means.chance()
-            )
+            chance, most = self._means.chance(), longest_pause(error)
+            pause = patience.pause(error, complaint.failures, most=most, chance=chance)
             asyncio.get_running_loop().call_later(pause, self._dirty.add, key)
         else:
             if key in self._complaints:
@@ -284,6 +285,11 @@ class Keeper:
         elif self._unclear.get(key) != pod.metadata.uid:
             self._unclear[key] = pod.metadata.uid
             log.error("pod %s/%s: its allocation cannot be used for a GpuPod: %s", *key, told.detail)
+
+
+def longest_pause(error: errors.ClientError) -> float:
+    """Return the most seconds that a name rests after a failure."""
+    return REFUSED_PAUSE_SECONDS if isinstance(error, errors.Forbidden) else MOST_PAUSE_SECONDS
 
 
 def _informers(

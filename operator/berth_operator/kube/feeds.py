@@ -6,13 +6,13 @@ the core's words. Nothing is awaited on the way.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, informer, lease, resources, watch
 from berth_operator.engine import ledger, watchdog
-from berth_operator.kube import lag
+from berth_operator.kube import lag, misplaced
 from berth_operator.scheduling import naming
 from berth_operator.translate import devices, gpupods, nodes, pods, policies, raw
 
@@ -87,10 +87,12 @@ class GpuPodSink:
         self._book = book
         self._voice = voice
         self._faulty: dict[str, str] = {}
+        self.known: dict[str, misplaced.Record] = {}  # By the title of the pod.
 
     def upserted(self, thing: wire.GpuPod) -> None:
         """Take what an agent wrote; what becomes of the pod's phase and grants is no news to the ledger."""
         title = gpupods.title(thing.metadata)
+        self.known[title] = misplaced.record(thing)
         named = gpupods.named(thing)
         if isinstance(named, naming.Named):
             self._faulty.pop(title, None)
@@ -107,6 +109,7 @@ class GpuPodSink:
     def deleted(self, meta: wire.Meta) -> None:
         """Take note that a GpuPod is gone."""
         title = gpupods.title(meta)
+        self.known.pop(title, None)
         self._faulty.pop(title, None)
         self._book.gpupod_gone(title)
 
@@ -238,6 +241,7 @@ class Feeds:
         self._wanted: tuple[int, ...] = ()  # After a restore, how many lists each informer had read before.
         self._history = session.history
         self._history.join(self)
+        self._gpupods = GpuPodSink(book, voice)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
@@ -248,7 +252,7 @@ class Feeds:
             follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog)),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
-            follow(session, resources.GPU_PODS, wire.GpuPod, GpuPodSink(book, voice)),
+            follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),
             follow(session, resources.PODS, raw.Pod, PodSink(book, teller, voice), scope=pods_scope),
         )
 
@@ -305,6 +309,11 @@ class Feeds:
         """Read everything once, without following it."""
         for one in self._all:
             await one.read()
+
+    @property
+    def gpupods(self) -> Mapping[str, misplaced.Record]:
+        """All GpuPods, by the titles of their pods."""
+        return self._gpupods.known
 
     def revisions(self) -> lag.Revisions | None:
         """Return what Kopf should have delivered; None where the server was not heard a moment ago."""

@@ -1,0 +1,53 @@
+"""An agent can take the name of another node's pod for a GpuPod of its own; the operator gives it back."""
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api, connection, errors, resources
+from e2e.stage import Stage, pod
+from support import kubelet
+
+SOON = 60.0
+
+
+async def gpupod(stage: Stage, name: str) -> dict[str, Any]:
+    """Read a GpuPod; nothing where there is none."""
+    with contextlib.suppress(errors.NotFound):
+        found: dict[str, Any] = await stage.admin.get(
+            resources.GPU_PODS, name, into=dict, namespace=stage.namespace
+        )
+        return found
+    return {}
+
+
+@pytest.mark.slow
+async def test_the_name_comes_back_to_the_pods_own_node(stage: Stage) -> None:
+    """What the other wrote is removed, and the agent of the pod's node writes its own by itself."""
+    await stage.nodes(n1="2xT4")
+    await stage.machines(kubelet.FakeNode("n2"))
+    await stage.create(pod("train"))
+    uid = (await stage.pods())["train"]["metadata"]["uid"]
+    meta = {
+        "name": "train",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "train", "uid": uid}],
+    }
+    spec = {"node": "n2", "podUID": uid, "containers": []}
+    squat = {"apiVersion": names.API_VERSION, "kind": "GpuPod", "metadata": meta, "spec": spec}
+
+    token = stage.cluster.kubeconfig_by_node(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, ["n2"])
+    async with api.Api(connection.load(token, context="n2"), agent="test-squatter") as other:
+        await other.create(resources.GPU_PODS, squat, namespace=stage.namespace)
+    operator = stage.operator()
+    await stage.until_bound("train")
+
+    async def given_back() -> bool:
+        return bool((await gpupod(stage, "train")).get("spec", {}).get("node") == "n1")
+
+    await stage.until("the GpuPod of the pod's own node", given_back, seconds=SOON)
+    said = [line for line in operator.log.read_text().splitlines() if "is removed" in line]
+    assert len(said) == 1
+    assert f"GpuPod {stage.namespace}/train, which was written for node n2, is removed" in said[0]
+    assert "it is of node n2, and the pod is on n1" in said[0]
