@@ -51,6 +51,13 @@ class KopfEnd(enum.StrEnum):
     RESTORED = "restored"
 
 
+class Removal(enum.StrEnum):
+    """What was wrong with a GpuPod that was removed."""
+
+    OTHER_NODE = "other-node"
+    NO_SUCH_POD = "no-such-pod"
+
+
 class Scheduling:
     """What the loop measures of itself."""
 
@@ -259,15 +266,18 @@ class Metrics:
             registry=self.registry,
         )
 
-        self._gpupods_removed = prometheus.Counter(
+        removed = prometheus.Counter(
             f"{PREFIX}_gpupods_removed",
-            "GpuPods that were removed because they were not of the pod of their name on its node.",
+            "GpuPods that were removed: other-node (written for a node that the pod of this uid is not on), "
+            "no-such-pod (no pod of this name has this uid, and nobody else had removed it).",
+            ["reason"],
             registry=self.registry,
         )
+        self._removed = {why: removed.labels(why) for why in Removal}
 
-    def gpupod_removed(self) -> None:
+    def gpupod_removed(self, why: Removal) -> None:
         """Count a GpuPod that was removed, because it was not of the pod of its name."""
-        self._gpupods_removed.inc()
+        self._removed[why].inc()
 
     def event_dropped(self) -> None:
         """Count an Event that was never posted, because too many waited."""

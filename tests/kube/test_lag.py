@@ -92,7 +92,7 @@ def test_one_object_that_never_comes_is_found_among_many_that_do() -> None:
 def test_a_list_may_take_its_time() -> None:
     """Thousands of objects on a busy machine come one after the other: the last one is not overdue."""
     one, count = lag.Lag(), 10 * lag.BEHIND_LOOKS
-    there = known(**{f"n{at}": "5" for at in range(count)})
+    there = lag.Revisions({DEVICE: {f"n{at}": "5" for at in range(count)}})
     found: list[lag.Finding | None] = []
 
     for at in range(count):

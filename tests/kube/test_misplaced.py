@@ -2,18 +2,21 @@
 
 import dataclasses
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from berth_crds.client import api, resources
+from berth_operator import metrics
 from berth_operator.engine import ledger
 from berth_operator.kube import misplaced
 from berth_operator.scheduling import holds
 from support import clock, stub
 
 Thing = dict[str, Any]
+OTHER, GONE = metrics.Removal.OTHER_NODE, metrics.Removal.NO_SUCH_POD
 WHERE = resources.GPU_PODS.path("train", namespace="ml")
 LISTED = resources.GPU_PODS.path(namespace="ml")
 POD = resources.PODS.path("train", namespace="ml")
@@ -53,8 +56,8 @@ class Scene:
         self.book = ledger.Ledger(clock.Clock())
         self.known: dict[str, misplaced.Record] = {}
         self.leading = True
-        self.removed = 0
-        self.cleaner = misplaced.Cleaner(session, self.book, self.known, self, removed=self._count)
+        self.reasons: list[metrics.Removal] = []
+        self.cleaner = misplaced.Cleaner(session, self.book, self.known, self, removed=self.reasons.append)
         server.on("DELETE", WHERE, stub.thing({}))
 
     def leads(self) -> bool:
@@ -64,8 +67,10 @@ class Scene:
     async def sure(self) -> None:
         """Be sure at once."""
 
-    def _count(self) -> None:
-        self.removed += 1
+    @property
+    def removed(self) -> int:
+        """How many were removed."""
+        return len(self.reasons)
 
     def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:
         """Let the operator know of a GpuPod."""
@@ -103,21 +108,27 @@ async def scene() -> AsyncIterator[Scene]:
     ("written", "known_pod", "answer", "why"),
     [
         pytest.param(
-            {"node": "n2"}, "n1", pod(), "it is of node n2, and the pod is on n1", id="another node's"
+            {"node": "n2"},
+            "n1",
+            pod(),
+            misplaced.Objection(OTHER, "it is of node n2, and the pod is on n1"),
+            id="another node's",
         ),
         pytest.param(
             {"pod_uid": "u0"},
             "n1",
             pod(),
-            "it is of a pod with the uid u0, and that of the pod is u1",
+            misplaced.Objection(GONE, "it is of a pod with the uid u0, and that of the pod is u1"),
             id="another pod's",
         ),
-        pytest.param({"node": "n2"}, "", NONE, "there is no pod of that name", id="nobody's"),
+        pytest.param(
+            {"node": "n2"}, "", NONE, misplaced.Objection(GONE, "there is no pod of that name"), id="nobody's"
+        ),
         pytest.param(
             {"node": "n2"},
             "",
             pod(node=""),
-            "it is of node n2, and the pod is on no node",
+            misplaced.Objection(OTHER, "it is of node n2, and the pod is on no node"),
             id="of a pod that waits",
         ),
     ],
@@ -127,10 +138,11 @@ async def test_a_misplaced_one_is_removed(
     written: dict[str, str],
     known_pod: str,
     answer: stub.Answer,
-    why: str,
+    why: misplaced.Objection,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Found so twice in a row, and read anew: that very object is deleted, counted, and told of in a line."""
+    caplog.set_level(logging.INFO, misplaced.__name__)
     scene.knows(**{"node": "n1"} | written)
     if known_pod:
         scene.bound(known_pod)
@@ -142,9 +154,12 @@ async def test_a_misplaced_one_is_removed(
 
     assert after_one == 0
     assert scene.deletes == [{"preconditions": {"uid": "g1"}}]
-    assert scene.removed == 1
+    assert scene.reasons == [why.why]
     node = written.get("node", "n1")
-    assert caplog.messages == [f"GpuPod ml/train, which was written for node {node}, is removed: {why}"]
+    level = logging.WARNING if why.why is OTHER else logging.INFO
+    line = f"GpuPod ml/train, which was written for node {node}, is removed: {why.text}"
+    told = [one for one in caplog.records if one.name == misplaced.__name__]
+    assert [(one.levelno, one.message) for one in told] == [(level, line)]
     [asked] = [one for one in scene.server.requests if one.path == LISTED]
     assert dict(asked.query) == {"fieldSelector": "metadata.name=train", "limit": "1"}
 

@@ -11,6 +11,9 @@ row, after it has read the GpuPod and then the pod anew. Node and uid of a GpuPo
 change, so what was true of it then is true of it for ever, and the uid is all that the
 delete depends on. A pod that has ended is not among those that the operator follows: that
 a GpuPod is of such a one is found out by reading it once.
+
+A GpuPod of a pod that is gone is removed as well. Its agent and the garbage collector do so
+by themselves, so that is no reason for an alarm, only help where both are slow.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from typing import Final, Protocol
 
 from berth_crds import wire
 from berth_crds.client import api, errors, resources, watch
+from berth_operator import metrics
 from berth_operator.engine import ledger
 
 log = logging.getLogger(__name__)
@@ -63,15 +67,25 @@ def record(thing: wire.GpuPod) -> Record:
     return Record(thing.metadata.uid, thing.spec.pod_uid, thing.spec.node)
 
 
-def objection(known: Record, pod_uid: str | None, node: str) -> str:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a GpuPod is not of the pod of its name."""
+
+    why: metrics.Removal
+    text: str
+
+
+def objection(known: Record, pod_uid: str | None, node: str) -> Objection | None:
     """Say why a GpuPod is not of the pod of its name, if so; without a uid there is no such pod."""
     if pod_uid is None:
-        return "there is no pod of that name"
+        return Objection(metrics.Removal.NO_SUCH_POD, "there is no pod of that name")
     if known.pod_uid != pod_uid:
-        return f"it is of a pod with the uid {known.pod_uid}, and that of the pod is {pod_uid}"
+        text = f"it is of a pod with the uid {known.pod_uid}, and that of the pod is {pod_uid}"
+        return Objection(metrics.Removal.NO_SUCH_POD, text)
     if known.node != node:
-        return f"it is of node {known.node}, and the pod is {f'on {node}' if node else 'on no node'}"
-    return ""
+        text = f"it is of node {known.node}, and the pod is {f'on {node}' if node else 'on no node'}"
+        return Objection(metrics.Removal.OTHER_NODE, text)
+    return None
 
 
 class Cleaner:
@@ -84,7 +98,7 @@ class Cleaner:
         known: Mapping[str, Record],
         lead: Lead,
         *,
-        removed: Callable[[], None],
+        removed: Callable[[metrics.Removal], None],
     ) -> None:
         self._session = session
         self._book = book
@@ -149,17 +163,24 @@ class Cleaner:
         one = await self._gpupod(namespace, name)
         if one is None:
             return
-        why = objection(one, *await self._pod(namespace, name))
-        if not why:
+        found = objection(one, *await self._pod(namespace, name))
+        if found is None:
             self._right.add(one.uid)
         elif self._lead.leads():
-            try:
-                await self._session.delete(resources.GPU_PODS, name, namespace=namespace, uid=one.uid)
-            except (errors.NotFound, errors.Conflict) as error:
-                log.debug("GpuPod %s is gone already: %s", title, error)
-                return
-            self._removed()
-            log.warning("GpuPod %s, which was written for node %s, is removed: %s", title, one.node, why)
+            await self._remove(title, one, found)
+
+    async def _remove(self, title: str, one: Record, found: Objection) -> None:
+        namespace, _, name = title.partition("/")
+        try:
+            await self._session.delete(resources.GPU_PODS, name, namespace=namespace, uid=one.uid)
+        except (errors.NotFound, errors.Conflict) as error:
+            log.debug("GpuPod %s is gone already: %s", title, error)
+            return
+        self._removed(found.why)
+        level = logging.WARNING if found.why is metrics.Removal.OTHER_NODE else logging.INFO
+        log.log(
+            level, "GpuPod %s, which was written for node %s, is removed: %s", title, one.node, found.text
+        )
 
     async def _gpupod(self, namespace: str, name: str) -> Record | None:
         """Read a GpuPod; None where there is none, or where it is about to go."""
