@@ -236,7 +236,7 @@ WISHES: Final = (
         (),
         "priority",
         Where.LABEL,
-        note="the pod's priority, where no PriorityClass gives one",
+        note="orders the pods of one namespace, where no PriorityClass does; a policy may allow more",
     ),
 )
 

@@ -46,6 +46,15 @@ class Agents(shapes.Model):
     Agents report every 10 seconds by default; give them at least three chances."""
 
 
+class Priorities(shapes.Model):
+    """What decides which pod comes first, beside PriorityClasses."""
+
+    label_at_most: Annotated[int, shapes.whole(0, 10**9)] = 0
+    """Up to which number the label genius/priority of a pod counts between namespaces. 0: there it
+    gives no pod a better place, for anybody may write it, and only a PriorityClass does. Within
+    a namespace the label always orders the pods to which no PriorityClass gives a priority."""
+
+
 class HealthRules(shapes.Model):
     """Which errors condemn a card beyond Berth's own table of errors, and how it comes back."""
 
@@ -100,6 +109,9 @@ class PolicySpec(shapes.Model):
 
     agents: Agents = Agents()
     """When the agent of a node counts as silent."""
+
+    priorities: Priorities = Priorities()
+    """What decides which pod comes first, beside PriorityClasses."""
 
     health: HealthRules = HealthRules()
     """Which errors condemn a card, and how it comes back."""

@@ -298,6 +298,12 @@ class Agents(Struct, frozen=True):
     grace_seconds: int = 40
 
 
+class Priorities(Struct, frozen=True):
+    """What counts between the pods of several namespaces."""
+
+    label_at_most: int = 0
+
+
 class HealthRules(Struct, frozen=True):
     """Which errors condemn a card, and what brings it back."""
 
@@ -320,6 +326,7 @@ class PolicySpec(Struct, frozen=True):
     strategy: str = "fragmentation"
     weights: Weights = Weights()
     agents: Agents = Agents()
+    priorities: Priorities = Priorities()
     health: HealthRules = HealthRules()
     models: dict[str, str] = {}
     sharing: SharingRules = SharingRules()

@@ -61,23 +61,24 @@ def test_a_limit_alone_is_the_request() -> None:
 @pytest.mark.parametrize(
     ("priority", "class_", "label", "expected"),
     [
-        pytest.param(None, None, None, 0, id="none"),
-        pytest.param(7, "batch", None, 7, id="of a class"),
-        pytest.param(None, None, "5", 5, id="of the label"),
-        pytest.param(0, None, "-5", -5, id="of the label, beside the default"),
-        pytest.param(7, "batch", "5", 7, id="of a class, whatever the label"),
-        pytest.param(0, "least", "5", 0, id="of a class of 0, whatever the label"),
-        pytest.param(0, None, "high", 0, id="of a label that is none"),
-        pytest.param(0, None, "1000000001", 0, id="of a label beyond what people may give"),
+        pytest.param(None, None, None, (0, 0), id="none"),
+        pytest.param(7, "batch", None, (7, 0), id="of a class"),
+        pytest.param(None, None, "5", (0, 5), id="of the label"),
+        pytest.param(0, None, "-5", (0, -5), id="of the label, beside the default"),
+        pytest.param(7, "batch", "5", (7, 0), id="of a class, whatever the label"),
+        pytest.param(0, "least", "5", (0, 0), id="of a class of 0, whatever the label"),
+        pytest.param(0, None, "high", (0, 0), id="of a label that is none"),
+        pytest.param(0, None, "1000000001", (0, 0), id="of a label beyond what people may give"),
     ],
 )
-def test_priority(priority: int | None, class_: str | None, label: str | None, expected: int) -> None:
-    """Genius' label gives a priority where there is no PriorityClass."""
+def test_priority(
+    priority: int | None, class_: str | None, label: str | None, expected: tuple[int, int]
+) -> None:
+    """What a PriorityClass gives and what the author calls it are two things; there the label is mute."""
     labels = {} if label is None else {aliases.GENIUS_PRIORITY: label}
+    pod = manifests.pod(labels=labels, priority=priority, priorityClassName=class_)
 
-    assert (
-        asks.priority(manifests.pod(labels=labels, priority=priority, priorityClassName=class_)) == expected
-    )
+    assert (asks.priority(pod), asks.label(pod)) == expected
 
 
 # ---------------------------------------------------------------- what Kubernetes offers and Berth does not

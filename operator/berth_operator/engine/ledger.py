@@ -395,4 +395,5 @@ class Ledger:
         """A policy is in force."""
         if rules != self.rules:
             self.rules = rules
+            self.waiting.allow(rules.label_priority)
             self._help(Help.POLICY_CHANGED)

@@ -34,8 +34,8 @@ Why = explain.Explanation | decisions.Reject
 def waiting(book: ledger.Ledger, now: float, said: Said) -> Iterator[Fields]:
     """Tell of each pod that is not placed why, how often it was tried and what it waits for, in order."""
     tried = list(book.waiting.each())
-    binding = sorted(book.assumed.values(), key=lambda one: one.candidate.order)
-    gated = sorted(book.gated.values(), key=lambda candidate: candidate.order)
+    binding = sorted(book.assumed.values(), key=lambda one: one.candidate.order())
+    gated = sorted(book.gated.values(), key=lambda candidate: candidate.order())
     yield from (_tried(entry, now, said(entry.candidate)) for entry in tried)
     yield from (_binding(one, now, said(one.candidate)) for one in binding)
     yield from (_pod(one, backlog.Standing.GATED) for one in gated)
@@ -67,6 +67,7 @@ def _pod(candidate: backlog.Candidate, standing: backlog.Standing) -> Fields:
         "pod": candidate.title,
         "uid": candidate.uid,
         "priority": candidate.priority,
+        "label": candidate.label,
         "created": candidate.created,
         "state": str(standing),
     }

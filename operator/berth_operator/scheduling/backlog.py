@@ -1,6 +1,7 @@
 """Who waits, in which order, and for what.
 
-Pods are taken by priority, then by the moment of their creation, then by name; those that
+Pods are taken by priority, then by the moment of their creation, then by name, and `turns` tells
+what a label does in a namespace; those that
 were put off as demoted, because they hold everybody up or are refused, come after all others. A pod
 that did not fit waits for a change that could help it. Of those that one could help, the
 first of each kind are tried at once, one more for each of the kind that was placed, and
@@ -16,7 +17,7 @@ import heapq
 from collections.abc import Collection, Iterable
 from typing import Final, TypeVar
 
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, turns
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -32,15 +33,18 @@ SEARCHED_AT_ONCE: Final = 64
 SPARE_PLACES: Final = 1024
 
 
-Order = tuple[int, str, str, str]
+Order = turns.Order
 Turn = tuple[bool, Order]  # The demoted come last.
 Place = tuple[Turn, int, str]
-P = TypeVar("P", Turn, float)
+P = TypeVar("P", Turn, turns.LocalOrder, float)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod that asks to be placed; `faults` say why its request cannot be served at all."""
+    """A pod that asks to be placed; `faults` say why its request cannot be served at all.
+
+    `label` is the priority that its author has written on it, where no PriorityClass gives one.
+    """
 
     uid: str
     namespace: str
@@ -48,6 +52,7 @@ class Candidate:
     request: requests.Request = requests.NO_DEVICES
     demand: facts.Demand = facts.NO_DEMAND
     priority: int = 0
+    label: int = 0
     created: str = ""
     faults: tuple[decisions.Refusal, ...] = ()
 
@@ -61,10 +66,10 @@ class Candidate:
         """Whether nothing less than a search on single nodes tells whether the pod fits."""
         return not self.faults and not self.request.need.simple
 
-    @property
-    def order(self) -> Order:
-        """Sort key: the first comes first."""
-        return -self.priority, self.created, self.namespace, self.name
+    def order(self, allowed: int = 0) -> Order:
+        """Return the sort key, where labels count up to so much: the first comes first."""
+        counts = self.priority + min(self.label, allowed)
+        return -counts, self.created, self.namespace, self.name
 
 
 class Standing(enum.StrEnum):
@@ -82,17 +87,28 @@ class Entry:
     """One waiting pod and what it waits for."""
 
     candidate: Candidate
+    order: Order
     attempts: int = 0
     not_before: float = 0.0
     wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
     demoted: bool = False  # Until it is placed or edited.
-    order: Order = dataclasses.field(init=False)
     kind: int = 0  # Pods that ask the same are of one kind; worked out when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
 
-    def __post_init__(self) -> None:
-        """Work the sort key out once."""
-        self.order = self.candidate.order
+    @property
+    def group(self) -> turns.Group:
+        """Whose turns it may take."""
+        return turns.Group(self.demoted, -self.order[0], self.candidate.namespace)
+
+    @property
+    def local(self) -> turns.LocalOrder:
+        """Sort key in its group."""
+        return -self.candidate.label, self.candidate.created, self.candidate.name
+
+    @property
+    def favoured(self) -> bool:
+        """Whether its label counts for more in its namespace than for the others."""
+        return self.candidate.priority + self.candidate.label > -self.order[0]
 
     @property
     def turn(self) -> Turn:
@@ -123,6 +139,8 @@ class Backlog:
         self._wanting: dict[decisions.Help, dict[str, Entry]] = {change: {} for change in decisions.Help}
         self._woken: dict[str, Entry] = {}
         self._behind: dict[int, list[Place]] = {}  # The woken that pause, by kind.
+        self._favoured: dict[turns.Group, list[tuple[turns.LocalOrder, int, str]]] = {}  # Of those in line.
+        self._allowed = 0
         self._tickets = 0
 
     def __len__(self) -> int:
@@ -143,7 +161,8 @@ class Backlog:
 
     def each(self) -> Iterable[Entry]:
         """Go through all pods, in the order in which they would be taken."""
-        return sorted(self._entries.values(), key=lambda entry: entry.order)
+        entries = sorted(self._entries.values(), key=lambda entry: entry.order)
+        return turns.among(entries, lambda *_: ())
 
     def entries(self) -> Collection[Entry]:
         """Give all pods, in no order."""
@@ -168,8 +187,21 @@ class Backlog:
         entry = self._entries.get(candidate.uid)
         if entry is None or entry.candidate != candidate:
             self.remove(candidate.uid)
-            self._entries[candidate.uid] = entry = Entry(candidate)
-            self._stand_in_line(entry)
+            self._stand_in_line(self._entered(candidate))
+
+    def _entered(self, candidate: Candidate, attempts: int = 0) -> Entry:
+        self._entries[candidate.uid] = entry = Entry(candidate, candidate.order(self._allowed), attempts)
+        return entry
+
+    def allow(self, most: int) -> None:
+        """Let labels count up to so much between namespaces; all get the turns that they have then."""
+        if most == self._allowed:
+            return
+        self._allowed = most
+        for entry in self._entries.values():
+            entry.order = entry.candidate.order(most)
+            if entry.wants is None and entry.candidate.uid not in self._woken:
+                self._stand_in_line(entry)
 
     def remove(self, uid: str) -> Candidate | None:
         """Take a pod out, because it was placed or is gone."""
@@ -209,14 +241,13 @@ class Backlog:
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
         self.remove(candidate.uid)
-        self._entries[candidate.uid] = Entry(candidate, attempts=attempts)
+        self._entered(candidate, attempts)
         self.put_off(candidate.uid, now=now, wants=None, demoted=True)
 
     def give_back(self, candidate: Candidate, *, attempts: int) -> None:
         """Put a pod back whose bind nobody looked at: it is tried at once, for the fault is not its own."""
         self.remove(candidate.uid)
-        self._entries[candidate.uid] = entry = Entry(candidate, attempts=max(1, attempts))
-        self._stand_in_line(entry)
+        self._stand_in_line(self._entered(candidate, max(1, attempts)))
 
     def step_aside(self, uid: str, *, now: float) -> None:
         """Let a pod pause that has a place and does not take it: the next of its kind may have that."""
@@ -259,11 +290,22 @@ class Backlog:
                 self._stand_in_line(entry)
         most = limit if limit is None else min(limit, SEARCHED_AT_ONCE)
         turn = sorted([*self._next_of(self._line, limit), *self._next_of(self._searched, most)])
-        return [self._entries[uid].candidate for _, _, uid in turn[:limit]]
+        entries = [self._entries[uid] for _, _, uid in turn[:limit]]
+        if self._favoured:
+            entries = turns.among(entries, self._first_favoured)
+        return [entry.candidate for entry in entries]
 
-    def _next_of(self, line: list[Place], limit: int | None) -> list[Place]:
+    def _first_favoured(self, group: turns.Group, most: int) -> list[Entry]:
+        """Return the first of those in line whose labels give them the turns of others."""
+        line = self._favoured.get(group, [])
+        found = [self._entries[uid] for _, _, uid in self._next_of(line, most)]
+        if group in self._favoured and not line:
+            del self._favoured[group]
+        return found
+
+    def _next_of(self, line: list[tuple[P, int, str]], limit: int | None) -> list[tuple[P, int, str]]:
         """Return the first places of a line, at most so many, and leave them there; void ones are dropped."""
-        turn: list[Place] = []
+        turn: list[tuple[P, int, str]] = []
         while line and (limit is None or len(turn) < limit):
             place = heapq.heappop(line)
             if self._holder(place[2], place[1]) is not None:
@@ -283,7 +325,11 @@ class Backlog:
         if self._woken:
             tried: collections.Counter[int] = collections.Counter()
             room = TRIED_AT_ONCE
-            for entry in sorted(self._woken.values(), key=lambda one: one.turn):
+            woken = sorted(self._woken.values(), key=lambda one: one.turn)
+            places = [one.turn for one in woken]
+            if any(one.candidate.label > 0 for one in woken):
+                woken = turns.among(woken, lambda *_: ())
+            for entry, turn in zip(woken, places, strict=True):
                 if tried[entry.kind] < TRIED_OF_A_KIND and room:
                     tried[entry.kind] += 1
                     room -= 1
@@ -291,7 +337,7 @@ class Backlog:
                     self._stand_in_line(entry)
                 else:
                     self._pause(entry)
-                    place = entry.turn, entry.ticket, entry.candidate.uid
+                    place = turn, entry.ticket, entry.candidate.uid
                     heapq.heappush(self._behind.setdefault(entry.kind, []), place)
             self._woken.clear()
             for kind in [kind for kind, queue in self._behind.items() if self._first(queue) is None]:
@@ -313,7 +359,10 @@ class Backlog:
             # Who only watches takes nobody out of the line, and void tickets would pile up in it.
             line[:] = [place for place in line if self._holder(place[2], place[1]) is not None]
             heapq.heapify(line)
-        heapq.heappush(line, (entry.turn, self._ticket(entry), entry.candidate.uid))
+        ticket, uid = self._ticket(entry), entry.candidate.uid
+        heapq.heappush(line, (entry.turn, ticket, uid))
+        if entry.favoured:
+            heapq.heappush(self._favoured.setdefault(entry.group, []), (entry.local, ticket, uid))
 
     def _pause(self, entry: Entry) -> None:
         heapq.heappush(self._pausing, (entry.not_before, self._ticket(entry), entry.candidate.uid))

@@ -29,3 +29,4 @@ class Policy:
     strategy: Strategy = Strategy.FRAGMENTATION
     weights: Weights = Weights()
     grace_seconds: float = 40.0
+    label_priority: int = 0  # So much a label counts at most between namespaces.

@@ -70,15 +70,16 @@ class Wanted:
     faults: tuple[decisions.Refusal, ...]
     demand: facts.Demand
     priority: int
+    label: int
 
 
 def wanted(pod: raw.Pod) -> Wanted:
     """Read what a waiting pod asks for; nothing is kept of one that says too much."""
     too_much = limits.exceeded(pod.spec)
     if too_much is not None:
-        return Wanted(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND, asks.priority(pod))
+        return Wanted(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND, asks.priority(pod), asks.label(pod))
     request, faults = asks.request(pod)
-    return Wanted(request, faults, demands.demand(pod.spec), asks.priority(pod))
+    return Wanted(request, faults, demands.demand(pod.spec), asks.priority(pod), asks.label(pod))
 
 
 def candidate(pod: raw.Pod) -> backlog.Candidate:
@@ -91,6 +92,7 @@ def candidate(pod: raw.Pod) -> backlog.Candidate:
         request=wants.request,
         demand=wants.demand,
         priority=wants.priority,
+        label=wants.label,
         created=pod.metadata.creation_timestamp,
         faults=wants.faults,
     )

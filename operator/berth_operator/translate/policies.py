@@ -20,4 +20,4 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
     if weights.core < 0 or weights.memory < 0 or not weights.core + weights.memory:
         return "spec.weights must not be negative, and one of them must be above 0"
     strategy = vocabulary.Strategy(spec.strategy)
-    return policy.Policy(strategy, weights, float(spec.agents.grace_seconds))
+    return policy.Policy(strategy, weights, float(spec.agents.grace_seconds), spec.priorities.label_at_most)

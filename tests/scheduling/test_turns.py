@@ -1,0 +1,142 @@
+"""A label orders the pods of one namespace, and gives none of them a turn of another's."""
+
+import dataclasses
+from typing import Final
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_operator.scheduling import backlog, turns
+from berth_operator.scheduling.decisions import Help
+from support import builders
+
+FREED: Final = frozenset({Help.CAPACITY_FREED})
+
+
+def pod(name: str, namespace: str, label: int = 0, *, priority: int = 0) -> backlog.Candidate:
+    """Give a waiting pod."""
+    found = builders.candidate(name, priority=priority, label=label)
+    return dataclasses.replace(found, namespace=namespace)
+
+
+def line(*pods: backlog.Candidate, allowed: int = 0) -> backlog.Backlog:
+    """Give a backlog of these pods, in the order of their creation."""
+    waiting = backlog.Backlog()
+    for at, one in enumerate(pods):
+        waiting.push(dataclasses.replace(one, created=f"{at:04}"))
+    waiting.allow(allowed)
+    return waiting
+
+
+def ready(waiting: backlog.Backlog, limit: int | None = None) -> str:
+    """Name the pods in the order of their turns."""
+    return " ".join(one.name for one in waiting.ready(1000.0, limit))
+
+
+CASES: Final = {
+    "one namespace": (line(pod("a", "x"), pod("b", "x", 5), pod("c", "x", 9)), "c b a"),
+    "a stranger between them": (line(pod("a", "x"), pod("s", "y"), pod("b", "x", 5)), "b s a"),
+    "a stranger before them": (line(pod("s", "y"), pod("a", "x"), pod("b", "x", 10**9)), "s b a"),
+    "both have labels": (
+        line(pod("a", "x"), pod("s", "y"), pod("b", "x", 5), pod("t", "y", 1)),
+        "b t a s",
+    ),
+    "a class comes first": (line(pod("a", "x", 9), pod("vip", "y", priority=1)), "vip a"),
+    "a class of the own namespace lends no turn": (
+        line(pod("vip", "x", priority=1), pod("s", "y"), pod("b", "x", 9)),
+        "vip s b",
+    ),
+    "a low label comes last": (line(pod("a", "x", -1), pod("s", "y"), pod("b", "x")), "s b a"),
+    "a policy allows more": (line(pod("s", "y"), pod("b", "x", 9), allowed=5), "b s"),
+    "a policy allows more to all": (
+        line(pod("s", "y", 7), pod("b", "x", 9), pod("c", "x", 6), allowed=5),
+        "s b c",
+    ),
+    "a policy allows less than the class": (
+        line(pod("b", "x", 9), pod("vip", "y", priority=6), allowed=5),
+        "vip b",
+    ),
+}
+
+
+@pytest.mark.parametrize(("waiting", "expected"), CASES.values(), ids=CASES.keys())
+def test_whose_turn_it_is(waiting: backlog.Backlog, expected: str) -> None:
+    """Between namespaces the PriorityClass counts and who came first; within one the label, too."""
+    assert ready(waiting) == expected
+    assert " ".join(one.candidate.name for one in waiting.each()) == expected
+
+
+def test_a_favoured_pod_is_found_however_far_back_it_stands() -> None:
+    """A round takes few pods of a long line, and yet the namespace's most important ones."""
+    waiting = line(*(pod(f"a{at}", "x") for at in range(50)), pod("s", "y"), pod("vip", "x", 9))
+
+    assert ready(waiting, 2) == "vip a0"
+
+
+def test_favoured_pods_that_are_gone_or_placed_leave_nothing() -> None:
+    """Who has left the line takes nobody's turn."""
+    waiting = line(pod("a", "x"), pod("b", "x", 5), pod("c", "x", 9))
+
+    waiting.remove("uid-c")
+    waiting.put_off("uid-b", now=1000.0, wants=FREED)
+
+    assert ready(waiting) == "a"
+    assert waiting._favoured == {}
+
+
+def test_of_those_that_a_change_helps_the_favoured_are_tried_first() -> None:
+    """Of a crowd of one kind few are tried at once, and the label decides which of a namespace."""
+    names = [f"p{at:02}" for at in range(backlog.TRIED_OF_A_KIND + 4)]
+    waiting = line(*(pod(name, "x") for name in names), pod("vip", "x", 9))
+    for name in (*names, "vip"):
+        for _ in range(9):
+            waiting.put_off(f"uid-{name}", now=1000.0, wants=FREED)
+
+    waiting.helped([Help.CAPACITY_FREED])
+
+    assert ready(waiting).split()[0] == "vip"
+
+
+def test_a_policy_that_changes_gives_everybody_a_new_turn() -> None:
+    """Those in line are sorted anew at once, and back again."""
+    waiting = line(pod("s", "y"), pod("b", "x", 9))
+
+    found = [ready(waiting)]
+    for allowed in (10**9, 0):
+        waiting.allow(allowed)
+        found.append(ready(waiting))
+
+    assert found == ["s b", "b s", "s b"]
+
+
+PODS: Final = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.integers(-2, 3), st.sampled_from([0, 0, 0, 1])), max_size=12
+)
+
+
+@hypothesis.given(pods=PODS, limit=st.integers(1, 12))
+def test_no_label_costs_another_namespace_a_turn(pods: list[tuple[str, int, int]], limit: int) -> None:
+    """Whatever positive labels say, each turn is of the namespace whose it is without them."""
+    made = [pod(f"p{at}", space, label, priority=rank) for at, (space, label, rank) in enumerate(pods)]
+    plain = [dataclasses.replace(one, label=min(one.label, 0)) for one in made]
+
+    spaces = [[one.namespace for one in line(*those).ready(1000.0, limit)] for those in (made, plain)]
+
+    assert spaces[0] == spaces[1]
+
+
+@hypothesis.given(pods=PODS)
+def test_within_a_namespace_the_label_decides(pods: list[tuple[str, int, int]]) -> None:
+    """Of two pods of a namespace that count as much for others, the one with the higher label comes first."""
+    waiting = line(
+        *(pod(f"p{at}", space, label, priority=rank) for at, (space, label, rank) in enumerate(pods))
+    )
+
+    found = waiting.ready(1000.0)
+
+    groups: dict[turns.Group, list[tuple[int, str]]] = {}
+    for one in found:
+        group = turns.Group(demoted=False, counts=one.priority + min(one.label, 0), namespace=one.namespace)
+        groups.setdefault(group, []).append((-one.label, one.created))
+    assert all(those == sorted(those) for those in groups.values())
