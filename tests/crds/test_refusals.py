@@ -210,6 +210,12 @@ REFUSED: list[tuple[str, str, Change, str]] = [
         "an XID cannot stand in both criticalXids and ignoredXids",
     ),
     (
+        "a label that counts for less than nothing",
+        "placementpolicy",
+        lambda made: shelves.spec(made)["priorities"].update(labelAtMost=-1),
+        "spec.priorities.labelAtMost in body should be greater than or equal to 0",
+    ),
+    (
         "no grace at all",
         "placementpolicy",
         lambda made: shelves.spec(made)["agents"].update(graceSeconds=0),
