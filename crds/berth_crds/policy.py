@@ -50,9 +50,9 @@ class Priorities(shapes.Model):
     """What decides which pod comes first, beside PriorityClasses."""
 
     label_at_most: Annotated[int, shapes.whole(0, 10**9)] = 0
-    """Up to which number the label genius/priority of a pod counts between namespaces. 0: there it
-    gives no pod a better place, for anybody may write it, and only a PriorityClass does. Within
-    a namespace the label always orders the pods to which no PriorityClass gives a priority."""
+    """Up to which number the label genius/priority of a pod counts between namespaces. Absent or
+    0: there it gives no pod a better place, for anybody may write it, and only a PriorityClass does.
+    Within a namespace the label always orders the pods to which no PriorityClass gives a priority."""
 
 
 class HealthRules(shapes.Model):

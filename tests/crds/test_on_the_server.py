@@ -88,7 +88,7 @@ def test_a_policy_shows_every_rule_that_holds(shelf: shelves.Shelf) -> None:
         "strategy": "fragmentation",
         "weights": {"core": 2, "memory": 1},
         "agents": {"graceSeconds": 40},
-        "priorities": {"labelAtMost": 0},
+        "priorities": {},
         "health": {"coolDownSeconds": 300, "cleanProbes": 3},
         "sharing": {"fractions": True, "replicas": True},
     }
