@@ -37,6 +37,7 @@ def lease(which: str) -> dict[str, Any]:
 D, G, L, N = resources.DEVICES, resources.GPU_PODS, resources.LEASES, resources.NODES
 CORDON: Final = "belongs to people"
 CONDITION: Final = "the condition Ready of a Device is the operator's"
+CLAIMS: Final = "status.claims of a Device is the operator's"
 COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
@@ -95,6 +96,10 @@ REFUSED: Final = {
     ),
     "other counts": Attempt(
         D, "mine", {"status": {"summary": SUMMARY | {"free": 8}}}, sub="status", words=COUNTS
+    ),
+    "other claims": Attempt(D, "mine", {"status": {"claims": ["GPU-x"]}}, sub="status", words=CLAIMS),
+    "claims by apply": Attempt(
+        D, "mine", named("Device", "mine", status={"claims": ["GPU-x"]}), APPLY, "status", words=CLAIMS
     ),
     "no counts": Attempt(D, "mine", {"status": {"summary": None}}, sub="status", words=COUNTS),
     # What is not the agent's in metadata.
