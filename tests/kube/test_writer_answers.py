@@ -22,7 +22,7 @@ PATH = resources.PODS.path("p", namespace="ml")
 @pytest.fixture
 async def made_up(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[stub.Stub]:
     """Lend a server that says what a test wants."""
-    monkeypatch.setattr(writer, "CLIENT_SECONDS", 0.3)
+    monkeypatch.setattr(writer, "CLIENT_SECONDS", 2.0)
     async with stub.Stub() as server:
         yield server
 
