@@ -100,14 +100,18 @@ async def test_a_waiting_pod_is_explained(stage: stages.Stage, door: Door) -> No
     """What the pod's condition says in a sentence the page says of each card."""
     await waiting_pod(stage, door)
     title = f"{stage.namespace}/large"
-    condition = stages.scheduled((await stage.pods())["large"])
 
-    text = door.read(f"/debug/explain?pod={title}")
+    async def agreed() -> tuple[str, dict[str, Any]] | None:
+        # The pod shows the counts at once, and what would help when there was time for a closer look.
+        condition = stages.scheduled((await stage.pods())["large"])
+        text = door.read(f"/debug/explain?pod={title}")
+        return (text, condition) if text.splitlines()[0] == f"{title}: {condition['message']}" else None
+
+    text, condition = await stage.until("the page to say what the pod shows", agreed)
     waiting = next(one for one in json.loads(door.read("/debug/backlog")) if one["pod"] == title)
     held = json.loads(door.read(f"/debug/ledger?node={stage.namespace}-n1"))
     newest = json.loads(door.read("/debug/decisions"))
 
-    assert text.splitlines()[0] == f"{title}: {condition['message']}"
     assert "in use" in text
     assert (waiting["state"], waiting["reason"]) == ("needs-change", condition["message"])
     assert [one["title"] for one in held["holds"]] == [f"{stage.namespace}/fits"]

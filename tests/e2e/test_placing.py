@@ -163,6 +163,11 @@ async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
     """Whoever bound a pod past us: its cards cannot be named, so as many are withheld until it is gone."""
     await stage.nodes(foreign="2xT4")
     await stage.until_ready("foreign")
+    # A device plugin serves the node as well, or nobody could have given the pod a card.
+    offers = {names.NVIDIA_GPU: "8"}
+    await stage.patch(
+        resources.NODES, "foreign", {"status": {"allocatable": offers, "capacity": offers}}, sub="status"
+    )
     await stage.create(pod("stranger", schedulerName="somebody-else"))
     await stage.bind("stranger", "foreign")
 
