@@ -13,6 +13,7 @@ from berth_crds import names
 from testbed import processes
 
 PATIENCE: Final = 300.0
+SLOWEST: Final = 50.0  # Binds a second.
 
 
 async def until_first(
@@ -34,7 +35,7 @@ async def until_last(
     program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting, *, count: int
 ) -> None:
     """Wait for the last bind, but not after the program's end."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE + count / SLOWEST
     while not watching.done():
         await asyncio.wait([watching], timeout=1)
         if not watching.done() and (not program.alive() or time.monotonic() > deadline):
