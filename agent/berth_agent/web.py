@@ -31,7 +31,7 @@ async def serving(
 
 
 def metrics_route(text: Callable[[], bytes], content: str) -> web.RouteDef:
-    """Give the route of the metrics."""
+    """Return the route of the metrics."""
     recent = http_server.cached(text)
 
     async def measured(_: web.Request) -> web.Response:

@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             self._http.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Take note that the client sends nothing more."""
+        """Record that the client sends nothing more."""
         return self._http.eof_received()
 
     def pause_writing(self) -> None:
@@ -127,7 +127,7 @@ class Connections:
         self._connections: set[Connection] = set()
 
     def add(self, connection: Connection) -> None:
-        """Take a connection in."""
+        """Accept a connection."""
         self._connections.add(connection)
 
     def discard(self, connection: Connection) -> None:
@@ -168,13 +168,13 @@ class Shortage:
         self._last: float | None = None
 
     def met(self, error: OSError) -> None:
-        """Take note of a connection that could not be accepted."""
+        """Record a connection that could not be accepted."""
         if self._last is None:
             log.error("%s: no connection can be accepted: %s", self._address, error.strerror or error)
         self._last = self._clock()
 
     def check(self) -> None:
-        """Say so once nothing has been in the way for some time."""
+        """Log once that connections are accepted again."""
         if self._last is not None and self._clock() - self._last > QUIET_SECONDS:
             self._last = None
             log.info("%s: connections are accepted again", self._address)

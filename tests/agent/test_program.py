@@ -15,19 +15,11 @@ import pytest
 from berth_agent import __main__ as program
 from berth_agent import board, loop, simulated
 from berth_crds.client import api, connection
+from support import kubeconfigs
 from testbed import ports, waiting
 
 AGENT = (sys.executable, "-m", "berth_agent")
 ONE_NODE = ("--node", "n1", "--simulate", "2xT4")
-
-NOWHERE = """\
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
-users: [{{name: u, user: {{token: t}}}}]
-"""
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -105,7 +97,7 @@ def test_unreachable_server_is_waited_for(tmp_path: Path, number: signal.Signals
     """Without a server the agent stays and says so, and a signal ends it cleanly within two seconds."""
     reservation, log = ports.Reservation(), tmp_path / "log"
     config = tmp_path / "config"
-    config.write_text(NOWHERE.format(port=reservation.port))
+    config.write_text(kubeconfigs.NOWHERE.format(port=reservation.port))
     with log.open("wb") as output:
         agent = subprocess.Popen([*AGENT, *ONE_NODE, "--kubeconfig", str(config)], stderr=output)
     try:
@@ -129,7 +121,7 @@ def test_unreachable_server_is_waited_for(tmp_path: Path, number: signal.Signals
 def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path) -> None:
     """While a kubelet takes the question and never answers, a signal ends the agent within two seconds."""
     reservation, log, config = ports.Reservation(), tmp_path / "log", tmp_path / "config"
-    config.write_text(NOWHERE.format(port=reservation.port))
+    config.write_text(kubeconfigs.NOWHERE.format(port=reservation.port))
     kubelet = ("--pod-resources", str(tmp_path / "mute.sock"), "--sample-deadline", "20")
     with log.open("wb") as output, socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "mute.sock"))

@@ -174,7 +174,7 @@ async def test_a_server_that_accepts_dry_runs_alone_is_not_hammered() -> None:
     """A webhook may treat the two differently; then the pauses grow as ever."""
     stage = Stage()
     stage.writer.when_bound("p", Reply(NO))
-    stage.writer.when_rehearsed("p", Reply())
+    stage.writer.when_dry_run("p", Reply())
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
@@ -211,7 +211,7 @@ async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
     assert (len(stage.teller.told), len(stage.writer.dry_runs)) == (told, 1)
 
 
-# ---------------------------------------------------------------- who is doubtful
+# ---------------------------------------------------------------- who needs a dry run
 
 
 def refused(*names: str, at: float = 100.0) -> refusals.Refusals:
@@ -222,29 +222,29 @@ def refused(*names: str, at: float = 100.0) -> refusals.Refusals:
     return found
 
 
-def test_a_refused_pod_is_doubtful_until_a_dry_run_is_accepted() -> None:
+def test_a_refused_pod_needs_a_dry_run_until_one_is_accepted() -> None:
     """That counts for some seconds, and for that pod alone."""
     one, other = builders.candidate("a"), builders.candidate("b")
     found = refused("a")
 
-    before = found.doubtful(one, 101.0), found.doubtful(other, 101.0)
+    before = found.needs_dry_run(one, 101.0), found.needs_dry_run(other, 101.0)
     hurried = found.accepted(one, 101.0)
 
     assert before == (True, False)
     assert hurried == ["uid-a"]
-    assert [found.doubtful(one, 101.0 + later) for later in (0.0, 4.9, 5.0)] == [False, False, True]
+    assert [found.needs_dry_run(one, 101.0 + later) for later in (0.0, 4.9, 5.0)] == [False, False, True]
 
 
-def test_several_refusals_make_their_namespace_doubtful_for_a_while() -> None:
+def test_after_several_refusals_all_of_the_namespace_need_a_dry_run_for_a_while() -> None:
     """Fewer of them, or those of long ago, tell nothing of the next pod."""
     new = builders.candidate("new")
     stranger = dataclasses.replace(new, namespace="else")
     few, many = refused("a", "b"), refused("a", "b", "c")
 
-    assert not few.doubtful(new, 101.0)
-    assert many.doubtful(new, 101.0)
-    assert not many.doubtful(stranger, 101.0)
-    assert not many.doubtful(new, 100.0 + refusals.RECENT_SECONDS)
+    assert not few.needs_dry_run(new, 101.0)
+    assert many.needs_dry_run(new, 101.0)
+    assert not many.needs_dry_run(stranger, 101.0)
+    assert not many.needs_dry_run(new, 100.0 + refusals.RECENT_SECONDS)
 
 
 def test_who_is_bound_or_gone_is_forgotten() -> None:
@@ -255,7 +255,7 @@ def test_who_is_bound_or_gone_is_forgotten() -> None:
     found.bound("uid-a")
     looked = found.due(waiting, 200.0)
 
-    assert (looked, found.next_look(), repr(found)) == ([], None, "<Refusals: 0 pods>")
+    assert (looked, found.next_retry(), repr(found)) == ([], None, "<Refusals: 0 pods>")
 
 
 def test_one_of_each_namespace_is_looked_at_each_second() -> None:

@@ -14,19 +14,12 @@ from typing import Final
 import pytest
 
 from http_server import clients
+from support import kubeconfigs
 from testbed import ports, processes, waiting
 
 OK: Final = "200 OK"
 DESCRIPTORS: Final = 256  # What a program gets here, so that a small crowd is large.
 CROWD: Final = 1100
-NOWHERE: Final = """\
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
-users: [{{name: u, user: {{token: t}}}}]
-"""
 PROGRAMS: Final = {
     "operator": ["-m", "berth_operator"],
     "agent": ["-m", "berth_agent", "--node", "n1", "--simulate", "1xT4"],
@@ -75,7 +68,7 @@ async def running(program: str, directory: Path) -> AsyncIterator[tuple[str, str
     """Run a program without an API server, and tell where it listens, where its probes are, and its log."""
     listen, probes, nowhere = (ports.Reservation() for _ in range(3))
     config = directory / "config"
-    config.write_text(NOWHERE.format(port=nowhere.port))
+    config.write_text(kubeconfigs.NOWHERE.format(port=nowhere.port))
     where = [f"127.0.0.1:{one.port}" for one in (listen, probes)]
     for one in (listen, probes):
         one.release()

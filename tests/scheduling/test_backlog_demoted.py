@@ -96,7 +96,7 @@ def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     waiting.helped([Help.CAPACITY_FREED])
     first = [one.name for one in waiting.ready(1.0)]
 
-    waiting.step_aside("uid-p00", now=1.0)
+    waiting.skip("uid-p00", now=1.0)
 
     assert first == names[: backlog.TRIED_OF_A_KIND]
     assert [one.name for one in waiting.ready(1.0)] == names[1 : backlog.TRIED_OF_A_KIND + 1]

@@ -57,7 +57,7 @@ class Writer(Lead):
         """Lay out how binds of a pod are answered."""
         self._replies["bind", name] = list(replies)
 
-    def when_rehearsed(self, name: str, *replies: Reply) -> None:
+    def when_dry_run(self, name: str, *replies: Reply) -> None:
         """Lay out how dry runs of a pod's bind are answered, where that is not as its bind would be."""
         self._replies["dry run", name] = list(replies)
 

@@ -238,7 +238,7 @@ class Keeper:
     def _evidence(
         self, pod: record.Pod, told: Told, said: Iterable[wire.Grant] = ()
     ) -> verdict.Evidence | None:
-        """Say what is known of a pod: of one that asks for devices and runs without any, that it has none.
+        """Return what is known of a pod; one that asks for devices and runs without any surely has none.
 
         That is said of pods alone that Berth gave nothing. What Berth gives needs no device plugin, so
         there the kubelet's silence means nothing.

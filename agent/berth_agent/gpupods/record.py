@@ -109,7 +109,7 @@ def containers(pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def askers(pod: Pod) -> tuple[Container, ...]:
-    """Give the containers that ask for devices by a resource that Berth answers for, whoever answered it."""
+    """Return the containers that ask for devices by a resource that Berth serves."""
     every = *(pod.spec.init_containers or ()), *(pod.spec.containers or ())
     return tuple(one for one in every if _asks(one.resources or Resources()))
 

@@ -51,7 +51,7 @@ class Roster:
         return pod.metadata.uid if pod and not record.finished(pod) else ""
 
     def runs(self, key: mirror.Key) -> bool:
-        """Tell whether the containers of a pod were started."""
+        """Whether the containers of a pod were started."""
         pod = self._pods.get(key)
         return pod is not None and pod.runs
 

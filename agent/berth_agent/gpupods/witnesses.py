@@ -125,7 +125,7 @@ class Witnesses:
         return key in self._listed or not self.sources.kubelet
 
     def empty_handed(self, key: ids.Key, uid: str) -> bool:
-        """Tell whether the kubelet, since this very pod runs, lists it with no device of any kind."""
+        """Whether the kubelet has listed this pod since it runs, and without any device."""
         listed = self._listed.get(key)
         if listed is None or listed.uid != uid or not listed.ran:
             return False

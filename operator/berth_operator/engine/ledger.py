@@ -369,7 +369,7 @@ class Ledger:
         self.touched.discard(node)
 
     def _devices_changed(self, nodes: Collection[str]) -> None:
-        """Take note that other cards of some nodes can be given out than before."""
+        """React to a change of the cards that some nodes can give out."""
         for name in nodes:
             self._unsettle(name, devices_alone=True)
         self.touched.update(nodes)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Coroutine
 from typing import Any, Final, assert_never
 
-from berth_operator.engine import ledger, pace, ports, reasons, records, rehearsals
+from berth_operator.engine import dry_runs, ledger, pace, ports, reasons, records
 from berth_operator.scheduling import backlog, cycle, decisions
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Loop:
         self._unanswered = 0
         self._room = asyncio.Event()
         self._notes = notes or records.unread()
-        self._rehearsals = rehearsals.Rehearsals(book, writer, self._notes, clock, self._fail)
+        self._dry_runs = dry_runs.DryRuns(book, writer, self._notes, clock, self._fail)
         self.reasons = reasons.Reasons(book, teller.shown, clock=clock)
 
     async def run(self) -> None:
@@ -86,7 +86,7 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions and start to act on them."""
         book, started = self._book, self._clock()
-        self._rehearsals.look()
+        self._dry_runs.retry()
         made: list[records.Made] = []
         version = book.picture.columns.version
         time = cycle.Time(self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS)
@@ -114,7 +114,7 @@ class Loop:
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `run`, which adds to them, has ended."""
-        await self._rehearsals.stop()
+        await self._dry_runs.stop()
         for task in self._unsent:
             task.cancel()
         while self._flying:
@@ -145,7 +145,7 @@ class Loop:
         moments = (
             self._book.waiting.next_due(),
             self.reasons.next_look(self._clock()),
-            self._rehearsals.next_look(),
+            self._dry_runs.next_retry(),
         )
         return min((one for one in moments if one is not None), default=None)
 
@@ -170,8 +170,8 @@ class Loop:
     def _act(self, answer: decisions.Bind) -> None:
         """Bind a pod, or ask first whether the server would have it so."""
         candidate = self._book.waiting.get(answer.uid)
-        if candidate is not None and self._rehearsals.needed(candidate):
-            self._rehearsals.ask(candidate, answer.placement)
+        if candidate is not None and self._dry_runs.needed(candidate):
+            self._dry_runs.ask(candidate, answer.placement)
         else:
             candidate = self._book.assume(answer)
             self._start(self._bind(candidate, answer.placement), candidate)
@@ -180,7 +180,7 @@ class Loop:
         match answer:
             case decisions.Bind() if answer.uid in self._book.waiting:
                 # Whether the server would accept it is being asked, and what the pod shows stands till then.
-                self._book.waiting.step_aside(answer.uid, now=self._clock())
+                self._book.waiting.skip(answer.uid, now=self._clock())
             case decisions.Bind():
                 self.reasons.placed(answer.uid)  # Its bind is under way, and the pod itself will say so.
             case decisions.Wait():
@@ -329,7 +329,7 @@ class Loop:
     ) -> None:
         match outcome:
             case ports.Bound():
-                self._rehearsals.bound(candidate.uid)
+                self._dry_runs.bound(candidate.uid)
                 self._teller.placed(candidate, placement)
             case ports.Gone():
                 self._book.pod_over(candidate.uid)
@@ -352,7 +352,7 @@ class Loop:
         if self._book.state(candidate.uid) is ledger.State.ASSUMED:
             self._book.forget(candidate.uid, refused=isinstance(outcome, ports.Refused))
             if isinstance(outcome, ports.Refused):
-                self._rehearsals.refused(candidate, placement)
+                self._dry_runs.refused(candidate, placement)
                 self._fail(candidate, outcome.message)
 
 

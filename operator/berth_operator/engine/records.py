@@ -102,8 +102,8 @@ class Records:
         if not isinstance(answer, decisions.Bind):
             self._counts.put_off(answer)
 
-    def would_fail(self) -> None:
-        """Take note of a bind that the server would refuse."""
+    def dry_run_refused(self) -> None:
+        """Count a bind that the server would refuse."""
         self._counts.ended(metrics.Result.ERROR)
 
     def concluded(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:

@@ -21,13 +21,13 @@ from berth_operator.scheduling import backlog, decisions
 SEVERAL: Final = 3
 RECENT_SECONDS: Final = 30.0
 ACCEPTED_SECONDS: Final = 5.0  # So long an accepted dry run counts: the pod is decided for in the next round.
-LOOK_SECONDS: Final = 1.0
-NAMESPACES_A_LOOK: Final = 32
+RETRY_SECONDS: Final = 1.0
+NAMESPACES_A_RETRY: Final = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
-    """A pod whose bind was refused, and where it should have gone: with that the server is asked again."""
+class RefusedBind:
+    """A bind that was refused, to be sent again as a dry run."""
 
     candidate: backlog.Candidate
     placement: decisions.Placement
@@ -37,43 +37,43 @@ class Refusals:
     """Which pods were refused, and in which namespaces."""
 
     def __init__(self) -> None:
-        self._refused: dict[str, Refused] = {}  # By uid; who was tried longest ago comes first.
+        self._refused: dict[str, RefusedBind] = {}  # By uid; who was tried longest ago comes first.
         self._recent: dict[str, collections.deque[float]] = {}  # By namespace.
         self._accepted: dict[str, float] = {}  # By uid, until when that counts.
-        self._looked = 0.0
+        self._retried = 0.0
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Describe the state."""
         return f"<Refusals: {len(self._refused)} pods>"
 
     # ------------------------------------------------------------ what the server said
 
     def refused(self, candidate: backlog.Candidate, placement: decisions.Placement, now: float) -> None:
-        """The server refused to bind a pod, or said that it would."""
+        """Remember a bind or a dry run that the server refused."""
         if not self._refused:
-            self._looked = now
+            self._retried = now
         self._accepted.pop(candidate.uid, None)
         self._refused.pop(candidate.uid, None)
-        self._refused[candidate.uid] = Refused(candidate, placement)
+        self._refused[candidate.uid] = RefusedBind(candidate, placement)
         recent = self._recent.setdefault(candidate.namespace, collections.deque(maxlen=SEVERAL))
         recent.append(now)
 
     def accepted(self, candidate: backlog.Candidate, now: float) -> list[str]:
-        """The server would bind a pod: name those that have their turn again, this one among them."""
+        """Return the pods to reinstate after an accepted dry run: the namespace, if it was refused before."""
         self._accepted[candidate.uid] = now + ACCEPTED_SECONDS
         if candidate.uid not in self._refused:
             return [candidate.uid]
         return [uid for uid, one in self._refused.items() if one.candidate.namespace == candidate.namespace]
 
     def bound(self, uid: str) -> None:
-        """A pod has got its place."""
+        """Forget a pod that was bound."""
         self._refused.pop(uid, None)
         self._accepted.pop(uid, None)
 
     # ------------------------------------------------------------ what follows
 
-    def doubtful(self, candidate: backlog.Candidate, now: float) -> bool:
-        """Whether a bind has to be tried as a dry run first."""
+    def needs_dry_run(self, candidate: backlog.Candidate, now: float) -> bool:
+        """Whether the server must accept a dry run before this pod is bound."""
         if self._accepted.get(candidate.uid, now) > now:
             return False
         return candidate.uid in self._refused or self._several(candidate.namespace, now)
@@ -82,26 +82,26 @@ class Refusals:
         recent = self._recent.get(namespace)
         return recent is not None and len(recent) == SEVERAL and now - recent[0] < RECENT_SECONDS
 
-    def next_look(self) -> float | None:
-        """Tell when the server is to be asked about some of the refused again."""
-        return self._looked + LOOK_SECONDS if self._refused else None
+    def next_retry(self) -> float | None:
+        """Return when some of the refused are due for another dry run."""
+        return self._retried + RETRY_SECONDS if self._refused else None
 
-    def due(self, waiting: backlog.Backlog, now: float) -> list[Refused]:
-        """Name the pods to ask about now, one of a namespace, and forget what does not matter any more."""
-        if not self._refused or now < self._looked + LOOK_SECONDS:
+    def due(self, waiting: backlog.Backlog, now: float) -> list[RefusedBind]:
+        """Return the binds to send as dry runs now, one for each namespace."""
+        if not self._refused or now < self._retried + RETRY_SECONDS:
             return []
-        self._looked = now
+        self._retried = now
         self._tidy(waiting, now)
-        found: dict[str, Refused] = {}
+        found: dict[str, RefusedBind] = {}
         for one in self._refused.values():
-            if len(found) < NAMESPACES_A_LOOK:
+            if len(found) < NAMESPACES_A_RETRY:
                 found.setdefault(one.candidate.namespace, one)
         for one in found.values():
             self._refused[one.candidate.uid] = self._refused.pop(one.candidate.uid)
         return list(found.values())
 
     def _tidy(self, waiting: backlog.Backlog, now: float) -> None:
-        """Forget the pods that do not wait, and namespaces where all is well again."""
+        """Forget pods that no longer wait, and namespaces without recent refusals."""
         self._refused = {uid: one for uid, one in self._refused.items() if uid in waiting}
         self._accepted = {uid: until for uid, until in self._accepted.items() if until > now}
         self._recent = {

@@ -59,7 +59,7 @@ class Register:
             del self._uids[hold.title]
 
     def held(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
-        """Say what a nameless pod holds now, given the devices of its node, and the resources it offers."""
+        """Return what a nameless pod holds now, given the devices of its node and the resources it offers."""
         hold, nameless = self._nameless[uid]
         hold = naming.offered(hold, nameless, offers)
         named = self._named.get(hold.title)

@@ -53,7 +53,7 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
 
 
 def contested(node: str, owners: claims.Claims) -> str:
-    """Say in a few words which other nodes publish cards of this one, and whose those are."""
+    """Return in a few words which other nodes publish cards of this one, and whose those are."""
     others: dict[tuple[bool, str], set[str]] = collections.defaultdict(set)
     for uuid, nodes in owners.contested(node).items():
         for one in nodes:

@@ -114,7 +114,7 @@ class Guard:
 
 
 def cannot_ask(error: Exception) -> str:
-    """Say why nothing can be found out about a token."""
+    """Return why nothing can be found out about a token."""
     if isinstance(error, errors.Forbidden):
         return f"The operator may not ask the API server whose token this is: kubectl apply -f {RIGHTS}."
     return f"The API server cannot be asked about the token: {str(error) or 'no answer in time'}."

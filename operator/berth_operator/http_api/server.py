@@ -35,7 +35,7 @@ async def serve(
 
 
 def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.RouteDef]:
-    """Give the routes of the probes."""
+    """Return the routes of the probes."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text=f"{state()}\n")

@@ -94,7 +94,7 @@ def whereabouts(book: ledger.Ledger, title: str) -> str:
 
 
 def nodes(book: ledger.Ledger) -> Iterator[Fields]:
-    """Tell of each node what it has and who holds it."""
+    """Return what each node has and who holds it."""
     yield from (node(book, row) for row in list(book.picture.each()))
 
 

@@ -165,7 +165,7 @@ class DeviceSink:
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
     def deleted(self, meta: wire.Meta) -> None:
-        """Take note that a Device is gone."""
+        """Forget a Device that was deleted."""
         self._dog.device_gone(meta.name)
         self._book.device_gone(meta.name)
 

@@ -18,16 +18,16 @@ class Desk(Protocol):
     """Who is told what Kopf sees, in Kopf's own thread."""
 
     def saw_device(self, name: str, status: dict[str, Any], version: str) -> None:
-        """Take what a Device shows, in which revision."""
+        """Record the status of a Device, and its revision."""
 
     def lost_device(self, name: str) -> None:
-        """Take note that a Device is gone."""
+        """Forget a Device that was deleted."""
 
     def saw_policy(self, body: dict[str, Any]) -> None:
-        """Take a policy as it is."""
+        """Record a policy."""
 
     def lost_policy(self, name: str) -> None:
-        """Take note that a policy is gone."""
+        """Forget a policy that was deleted."""
 
 
 def register(registry: kopf.OperatorRegistry, desk: Desk) -> None:

@@ -72,7 +72,7 @@ class Lag:
         return sum(len(one.awaited) for one in self._kinds.values())
 
     def delivered(self, kind: str, name: str, version: str) -> None:
-        """Take note that Kopf delivered an object in this revision."""
+        """Record that Kopf delivered an object in this revision."""
         one = self._kinds.setdefault(kind, _Kind())
         one.quiet = 0
         if name not in one.delivered:
@@ -80,7 +80,7 @@ class Lag:
         one.delivered[name] = version
 
     def gone(self, kind: str, name: str) -> None:
-        """Take note that Kopf delivered the end of an object."""
+        """Record that Kopf delivered the deletion of an object."""
         one = self._kinds.setdefault(kind, _Kind())
         one.quiet = 0
         one.delivered.pop(name, None)

@@ -76,7 +76,7 @@ class Objection:
 
 
 def objection(known: Record, pod_uid: str | None, node: str) -> Objection | None:
-    """Say why a GpuPod is not of the pod of its name, if so; without a uid there is no such pod."""
+    """Return why a GpuPod does not belong to the pod of its name, if so; no uid means no such pod."""
     if pod_uid is None:
         return Objection(metrics.Removal.NO_SUCH_POD, "there is no pod of that name")
     if known.pod_uid != pod_uid:

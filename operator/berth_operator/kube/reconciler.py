@@ -52,23 +52,23 @@ class Inbox:
         self.closed = False
 
     def saw_device(self, name: str, status: dict[str, Any], version: str) -> None:
-        """Take what a Device shows."""
+        """Record the status of a Device."""
         self._pass(self.lag.delivered, names.DEVICES, name, version)
         self._pass(self._desk.saw_device, name, status)
 
     def lost_device(self, name: str) -> None:
-        """Take note that a Device is gone."""
+        """Forget a Device that was deleted."""
         self._pass(self.lag.gone, names.DEVICES, name)
         self._pass(self._desk.lost_device, name)
 
     def saw_policy(self, body: dict[str, Any]) -> None:
-        """Take a policy as it is."""
+        """Record a policy."""
         meta = body["metadata"]
         self._pass(self.lag.delivered, names.POLICIES, meta["name"], meta.get("resourceVersion", ""))
         self._pass(self._desk.saw_policy, body)
 
     def lost_policy(self, name: str) -> None:
-        """Take note that a policy is gone."""
+        """Forget a policy that was deleted."""
         self._pass(self.lag.gone, names.POLICIES, name)
 
     def _pass(self, take: Callable[..., None], *what: object) -> None:

@@ -42,7 +42,7 @@ class Snapshots:
         self._book = book
 
     async def pages(self) -> AsyncGenerator[list[Thing]]:
-        """Give everything, some objects at a time, pods last."""
+        """Yield all objects, a page at a time, pods last."""
         for resource in WHOLE:
             async for page in self._list(resource):
                 yield page

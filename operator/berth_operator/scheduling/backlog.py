@@ -1,13 +1,12 @@
 """Who waits, in which order, and for what.
 
-Pods are taken by priority, then by the moment of their creation, then by name, and `turns` tells
-what a label does in a namespace; those that
-were put off as demoted, because they hold everybody up or are refused, come after all others. A pod
-that did not fit waits for a change that could help it. Of those that one could help, the
-first of each kind are tried at once, one more for each of the kind that was placed, and
-the others after a pause that grows with each attempt: so a crowd of hopeless pods costs
-little and blocks nobody. Time comes in as a number;
-nothing here reads a clock.
+Pods are taken by priority, then by creation time, then by name; `label_order` says what labels add.
+Pods that are demoted, because their search takes long or their binds are refused, come last.
+
+A pod that did not fit waits for a change that could help it. Of those that a change could
+help, the first of each kind are tried at once, and one more for each of the kind that was
+placed; the others pause, longer with each attempt. So a crowd of pods that fit nowhere costs
+little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 """
 
 import collections
@@ -17,7 +16,7 @@ import heapq
 from collections.abc import Collection, Iterable
 from typing import Final, TypeVar
 
-from berth_operator.scheduling import decisions, turns
+from berth_operator.scheduling import decisions, label_order
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -33,10 +32,11 @@ SEARCHED_AT_ONCE: Final = 64
 SPARE_PLACES: Final = 1024
 
 
-Order = turns.Order
+Order = label_order.Order
 Turn = tuple[bool, Order]  # The demoted come last.
 Place = tuple[Turn, int, str]
-P = TypeVar("P", Turn, turns.LocalOrder, float)
+Raised = tuple[label_order.LocalOrder, int, str]
+P = TypeVar("P", Turn, label_order.LocalOrder, float)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,18 +96,18 @@ class Entry:
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
 
     @property
-    def group(self) -> turns.Group:
-        """Whose turns it may take."""
-        return turns.Group(self.demoted, -self.order[0], self.candidate.namespace)
+    def group(self) -> label_order.Group:
+        """The pods with which it may exchange positions."""
+        return label_order.Group(self.demoted, -self.order[0], self.candidate.namespace)
 
     @property
-    def local(self) -> turns.LocalOrder:
-        """Sort key in its group."""
+    def local(self) -> label_order.LocalOrder:
+        """Sort key within its group."""
         return -self.candidate.label, self.candidate.created, self.candidate.name
 
     @property
-    def favoured(self) -> bool:
-        """Whether its label counts for more in its namespace than for the others."""
+    def raised(self) -> bool:
+        """Whether its label ranks it higher in its namespace than between namespaces."""
         return self.candidate.priority + self.candidate.label > -self.order[0]
 
     @property
@@ -139,7 +139,7 @@ class Backlog:
         self._wanting: dict[decisions.Help, dict[str, Entry]] = {change: {} for change in decisions.Help}
         self._woken: dict[str, Entry] = {}
         self._behind: dict[int, list[Place]] = {}  # The woken that pause, by kind.
-        self._favoured: dict[turns.Group, list[tuple[turns.LocalOrder, int, str]]] = {}  # Of those in line.
+        self._raised: dict[label_order.Group, list[Raised]] = {}  # Of those in line.
         self._allowed = 0
         self._tickets = 0
 
@@ -162,7 +162,7 @@ class Backlog:
     def each(self) -> Iterable[Entry]:
         """Go through all pods, in the order in which they would be taken."""
         entries = sorted(self._entries.values(), key=lambda entry: entry.order)
-        return turns.among(entries, lambda *_: ())
+        return label_order.reordered(entries, lambda *_: ())
 
     def entries(self) -> Collection[Entry]:
         """Give all pods, in no order."""
@@ -194,7 +194,7 @@ class Backlog:
         return entry
 
     def allow(self, most: int) -> None:
-        """Let labels count up to so much between namespaces; all get the turns that they have then."""
+        """Let labels count up to so much between namespaces, and sort all pods anew."""
         if most == self._allowed:
             return
         self._allowed = most
@@ -249,20 +249,20 @@ class Backlog:
         self.remove(candidate.uid)
         self._stand_in_line(self._entered(candidate, max(1, attempts)))
 
-    def step_aside(self, uid: str, *, now: float) -> None:
-        """Let a pod pause that has a place and does not take it: the next of its kind may have that."""
+    def skip(self, uid: str, *, now: float) -> None:
+        """Let a pod pause that has a place but may not be bound yet; the next of its kind is tried."""
         self.put_off(uid, now=now, wants=None)
         if (entry := self._entries.get(uid)) is not None:
             self._follow(entry.kind)
 
     def demote(self, uid: str) -> None:
-        """Have a pod come after all others from its next turn on, until it is reinstated or edited."""
+        """Put a pod behind all others from its next attempt on, until it is reinstated or edited."""
         entry = self._entries.get(uid)
         if entry is not None:
             entry.demoted = True
 
     def reinstate(self, uid: str) -> None:
-        """Give a demoted pod its turn again, and end its pause if it waits for nothing else."""
+        """Undo a demotion, and end the pod's pause if it waits for nothing else."""
         entry = self._entries.get(uid)
         if entry is not None:
             entry.demoted = False
@@ -291,16 +291,16 @@ class Backlog:
         most = limit if limit is None else min(limit, SEARCHED_AT_ONCE)
         turn = sorted([*self._next_of(self._line, limit), *self._next_of(self._searched, most)])
         entries = [self._entries[uid] for _, _, uid in turn[:limit]]
-        if self._favoured:
-            entries = turns.among(entries, self._first_favoured)
+        if self._raised:
+            entries = label_order.reordered(entries, self._first_raised)
         return [entry.candidate for entry in entries]
 
-    def _first_favoured(self, group: turns.Group, most: int) -> list[Entry]:
-        """Return the first of those in line whose labels give them the turns of others."""
-        line = self._favoured.get(group, [])
+    def _first_raised(self, group: label_order.Group, most: int) -> list[Entry]:
+        """Return the first raised pods of a group that are in line."""
+        line = self._raised.get(group, [])
         found = [self._entries[uid] for _, _, uid in self._next_of(line, most)]
-        if group in self._favoured and not line:
-            del self._favoured[group]
+        if group in self._raised and not line:
+            del self._raised[group]
         return found
 
     def _next_of(self, line: list[tuple[P, int, str]], limit: int | None) -> list[tuple[P, int, str]]:
@@ -328,7 +328,7 @@ class Backlog:
             woken = sorted(self._woken.values(), key=lambda one: one.turn)
             places = [one.turn for one in woken]
             if any(one.candidate.label > 0 for one in woken):
-                woken = turns.among(woken, lambda *_: ())
+                woken = label_order.reordered(woken, lambda *_: ())
             for entry, turn in zip(woken, places, strict=True):
                 if tried[entry.kind] < TRIED_OF_A_KIND and room:
                     tried[entry.kind] += 1
@@ -361,8 +361,8 @@ class Backlog:
             heapq.heapify(line)
         ticket, uid = self._ticket(entry), entry.candidate.uid
         heapq.heappush(line, (entry.turn, ticket, uid))
-        if entry.favoured:
-            heapq.heappush(self._favoured.setdefault(entry.group, []), (entry.local, ticket, uid))
+        if entry.raised:
+            heapq.heappush(self._raised.setdefault(entry.group, []), (entry.local, ticket, uid))
 
     def _pause(self, entry: Entry) -> None:
         heapq.heappush(self._pausing, (entry.not_before, self._ticket(entry), entry.candidate.uid))

@@ -30,7 +30,7 @@ class Claims:
         return self._recorded.get(node, frozenset()) != self.of(node).intersection(uuids)
 
     def publish(self, device: facts.Device, recorded: Iterable[str] = ()) -> set[str]:
-        """Take what a node publishes; return the nodes for which that changes something, itself included."""
+        """Record what a node publishes; return the nodes whose cards that changes, itself included."""
         node, uuids = device.node, frozenset(named(device))
         affected = {node} | self._leave(node, self.of(node) - uuids)
         for uuid in uuids - self.of(node):

@@ -169,7 +169,7 @@ class Inventory:
         self._vacate_if_idle(row)
 
     def put_device(self, device: devices.Device, recorded: Collection[str] = ()) -> set[str]:
-        """Take what an agent published; `recorded` are the uuids that are known to belong to this node.
+        """Record what an agent published; `recorded` are the uuids that are known to belong to this node.
 
         Return the nodes for which it changes something.
         """

@@ -61,7 +61,7 @@ def objection(hold: Hold, named: Named) -> str:
 
 
 def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> Hold:
-    """Say what a pod withholds on a node that offers these resources; None where the node is not known."""
+    """Return what a pod withholds on a node that offers these resources; None where the node is not known."""
     if nameless.plugged is None or offers is None:
         return hold
     most = sum(cards for name, cards in nameless.plugged.items() if name in offers)

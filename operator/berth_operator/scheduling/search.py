@@ -183,7 +183,7 @@ class Search:
 
 
 def _bytes(question: Question, answer: Answer) -> int:
-    """Say about how much memory an answer and its question take."""
+    """Return roughly how much memory an answer and its question take."""
     reasons = BYTES_A_REASON * len(answer.closer) + BYTES_A_KIND * len(answer.alike)
     return BYTES_A_THING * question.size + BYTES_A_NODE * len(answer.score) + reasons
 

@@ -65,12 +65,12 @@ def containers_of(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
 
 
 def priority(pod: raw.Pod) -> int:
-    """Say how important a pod is by its PriorityClass."""
+    """Return the priority that a pod has by its PriorityClass."""
     return pod.spec.priority or 0
 
 
 def label(pod: raw.Pod) -> int:
-    """Say how important its author calls a pod, by Genius' label, where no PriorityClass is given."""
+    """Return the priority by Genius' label, which counts where no PriorityClass is given."""
     if pod.spec.priority or pod.spec.priority_class_name:
         return 0
     return converters.priority(pod.metadata.labels.get(aliases.GENIUS_PRIORITY, "")) or 0

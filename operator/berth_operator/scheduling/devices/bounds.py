@@ -55,7 +55,7 @@ class Size:
 
 
 def size_of(item: Item) -> Size:
-    """Take each unit of an item for as small as it is on any spot."""
+    """Return each unit of an item at the smallest size it has on any spot."""
     needs = item.needs.values()
     least = min((one for one, _ in needs), default=0), min((one for _, one in needs), default=0)
     return Size(item.count, tuple(item.phases), least, frozenset(item.needs))
@@ -78,7 +78,7 @@ def demands(items: Sequence[Size], phases: int) -> Iterator[Demand]:
 
 
 def _steps(units: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Say for each size how many units are at least so large; of many sizes some are enough."""
+    """Return for each size how many units are at least so large; of many sizes some are enough."""
     sizes = sorted(units)
     at_least = itertools.accumulate(units[size] for size in reversed(sizes))
     steps = list(zip(sizes, reversed(list(at_least)), strict=True))

@@ -78,7 +78,7 @@ def search(
 
 
 def steps_to_read(view: views.View, request: requests.Request) -> int:
-    """Say how many steps it is worth to ask each device of a node for each thing that is asked."""
+    """Return how many steps it costs to ask each device of a node for each thing that is asked."""
     asks = sum(len(container.asks) for container in request.containers)
     return asks * len((*view.device.cards, *view.device.others)) // ASKED_IN_A_STEP
 

@@ -132,7 +132,7 @@ class Effort:
         return self.expired is not None and self.expired()
 
     def spend(self, steps: int) -> None:
-        """Take steps off, all of them where the time is over."""
+        """Use up steps, all of them once the time is over."""
         self.left -= steps
         if self.left > SPENT and self.late:
             self.left = SPENT

@@ -11,23 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from berth_crds import text
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import backlog, columns, decisions
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.explain import clauses, findings, words
 
 LONGEST: Final = 1024
 REASONS_SHOWN: Final = (8, 4, 2, 1)
 # Reasons that are about single cards, of which one is named.
-EXEMPLARY: Final = frozenset(
-    {
-        Reason.UNHEALTHY,
-        Reason.CORDONED,
-        Reason.OCCUPIED,
-        Reason.DUPLICATE_UUID,
-        Reason.WRONG_RECORD,
-        Reason.MIG_MODE,
-    }
-)
+EXEMPLARY: Final = frozenset(filter(None, columns.TROUBLES))
 
 
 def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:

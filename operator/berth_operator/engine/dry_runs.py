@@ -21,7 +21,7 @@ MOST: Final = 1024  # Those that wait for their turn included; more come when th
 Failed = Callable[[backlog.Candidate, str], None]
 
 
-class Rehearsals:
+class DryRuns:
     """Asks the server what it would say; `failed` is told of pods that it would refuse."""
 
     def __init__(
@@ -42,30 +42,30 @@ class Rehearsals:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # By the pod's uid.
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
-        return f"<Rehearsals: {len(self._tasks)} dry runs, {self._refusals!r}>"
+        """Describe the state."""
+        return f"<DryRuns: {len(self._tasks)} under way, {self._refusals!r}>"
 
     # ------------------------------------------------------------ what became of binds
 
     def refused(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        """Take note of a bind that was refused."""
+        """Remember a bind that was refused."""
         self._refusals.refused(candidate, placement, self._clock())
 
     def bound(self, uid: str) -> None:
-        """Take note of one that was not."""
+        """Forget the refusals of a pod that was bound."""
         self._refusals.bound(uid)
 
     # ------------------------------------------------------------ what is asked
 
     def needed(self, candidate: backlog.Candidate) -> bool:
         """Whether a pod may not be bound before the server has accepted a dry run."""
-        return self._refusals.doubtful(candidate, self._clock())
+        return self._refusals.needs_dry_run(candidate, self._clock())
 
-    def next_look(self) -> float | None:
-        """Tell when `look` has something to do."""
-        return self._refusals.next_look()
+    def next_retry(self) -> float | None:
+        """Return when `retry` has something to do."""
+        return self._refusals.next_retry()
 
-    def look(self) -> None:
+    def retry(self) -> None:
         """Ask about some of the refused again, where that is due."""
         for one in self._refusals.due(self._book.waiting, self._clock()):
             self.ask(one.candidate, one.placement)
@@ -73,7 +73,7 @@ class Rehearsals:
     def ask(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         """Ask whether the server would accept a bind, unless that is being asked already."""
         if candidate.uid not in self._tasks and len(self._tasks) < MOST:
-            work = self._rehearse(candidate, placement)
+            work = self._run(candidate, placement)
             task = asyncio.create_task(work, name=f"dry run of {candidate.title}")
             self._tasks[candidate.uid] = task
             task.add_done_callback(lambda done: self._ended(candidate.uid, done))
@@ -85,13 +85,13 @@ class Rehearsals:
             self._notes.failed()
 
     async def stop(self) -> None:
-        """Give up what is under way: nothing comes of it."""
+        """Cancel what is under way; a dry run has no effect."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _rehearse(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    async def _run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         async with self._turns:
             await self._writer.sure()
             outcome = await self._writer.dry_run(candidate, placement)
@@ -103,7 +103,7 @@ class Rehearsals:
             case ports.Refused(message):
                 self.refused(candidate, placement)
                 self._book.waiting.demote(candidate.uid)
-                self._notes.would_fail()
+                self._notes.dry_run_refused()
                 self._failed(candidate, message)
             case _:
                 log.debug("%s: no clear answer to the dry run: %s", candidate.title, outcome)

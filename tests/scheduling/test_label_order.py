@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, turns
+from berth_operator.scheduling import backlog, label_order
 from berth_operator.scheduling.decisions import Help
 from support import builders
 
@@ -67,14 +67,14 @@ def test_whose_turn_it_is(waiting: backlog.Backlog, expected: str) -> None:
     assert " ".join(one.candidate.name for one in waiting.each()) == expected
 
 
-def test_a_favoured_pod_is_found_however_far_back_it_stands() -> None:
+def test_a_raised_pod_is_found_however_far_back_it_stands() -> None:
     """A round takes few pods of a long line, and yet the namespace's most important ones."""
     waiting = line(*(pod(f"a{at}", "x") for at in range(50)), pod("s", "y"), pod("vip", "x", 9))
 
     assert ready(waiting, 2) == "vip a0"
 
 
-def test_favoured_pods_that_are_gone_or_placed_leave_nothing() -> None:
+def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
     """Who has left the line takes nobody's turn."""
     waiting = line(pod("a", "x"), pod("b", "x", 5), pod("c", "x", 9))
 
@@ -82,10 +82,10 @@ def test_favoured_pods_that_are_gone_or_placed_leave_nothing() -> None:
     waiting.put_off("uid-b", now=1000.0, wants=FREED)
 
     assert ready(waiting) == "a"
-    assert waiting._favoured == {}
+    assert waiting._raised == {}
 
 
-def test_of_those_that_a_change_helps_the_favoured_are_tried_first() -> None:
+def test_of_those_that_a_change_helps_the_raised_are_tried_first() -> None:
     """Of a crowd of one kind few are tried at once, and the label decides which of a namespace."""
     names = [f"p{at:02}" for at in range(backlog.TRIED_OF_A_KIND + 4)]
     waiting = line(*(pod(name, "x") for name in names), pod("vip", "x", 9))
@@ -135,8 +135,10 @@ def test_within_a_namespace_the_label_decides(pods: list[tuple[str, int, int]]) 
 
     found = waiting.ready(1000.0)
 
-    groups: dict[turns.Group, list[tuple[int, str]]] = {}
+    groups: dict[label_order.Group, list[tuple[int, str]]] = {}
     for one in found:
-        group = turns.Group(demoted=False, counts=one.priority + min(one.label, 0), namespace=one.namespace)
+        group = label_order.Group(
+            demoted=False, priority=one.priority + min(one.label, 0), namespace=one.namespace
+        )
         groups.setdefault(group, []).append((-one.label, one.created))
     assert all(those == sorted(those) for those in groups.values())
