@@ -5,7 +5,10 @@ program lives, and what it computed meanwhile is read when the moment has come.
 """
 
 import asyncio
+import contextlib
+import sys
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from bench import arena, gauges, systems
@@ -44,13 +47,14 @@ async def until_last(
 
 
 async def filled(place: arena.Arena, count: int) -> processes.Program:
-    """Let our operator bind so many pods, and give it as it lives on, quiet again."""
+    """Let our operator bind so many pods as they come, and give it as it lives on, quiet again."""
     await place.police(wanted=True)
-    namespace = await place.fill(count, scheduler=names.SCHEDULER_NAME)
     sighting = arena.Sighting()
-    program = await systems.berth(place, namespace, None)
-    watching = asyncio.create_task(place.watch(namespace, count, sighting))
+    program = await systems.berth(place, "", None)
+    watching: asyncio.Task[None] = asyncio.create_task(asyncio.sleep(0))
     try:
+        namespace = await place.fill(count, scheduler=names.SCHEDULER_NAME)
+        watching = asyncio.create_task(place.watch(namespace, count, sighting))
         await until_last(program, watching, sighting, count=count)
         await gauges.quiet(program.process.pid, place.log)
     except BaseException:
@@ -59,3 +63,16 @@ async def filled(place: arena.Arena, count: int) -> processes.Program:
     finally:
         watching.cancel()
     return program
+
+
+@contextlib.contextmanager
+def busy(place: arena.Arena, loops: int) -> Iterator[None]:
+    """Keep so many processors busy beside the block."""
+    words = (sys.executable, "-c", "while True: pass")
+    log = place.cluster.directory / "busy.log"
+    running = [processes.start(f"busy-{at}", words, log=log) for at in range(loops)]
+    try:
+        yield
+    finally:
+        for one in running:
+            one.kill()

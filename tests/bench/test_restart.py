@@ -1,5 +1,6 @@
 """What `make bench` reads and reckons without a cluster: stages in a log, and spreads."""
 
+import dataclasses
 import datetime as dt
 
 import pytest
@@ -20,6 +21,36 @@ some library, unasked
     found = restart.stages(log, since=start)
 
     assert found == pytest.approx({"connected_s": 0.4, "deciding_s": 2.25})
+
+
+ROW = restart.Row(
+    "restart", restart.RELEASED, 0, 1, 1.0, 10.0, 10.1, 11.0, 11.5, 9.0, 400, 500, 550, lead_kept=True
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "change", "broken"),
+    [
+        (1000, {"first_bind_s": 4.9}, 0),
+        (1000, {"first_bind_s": 5.1}, 1),
+        (5000, {}, 0),
+        (5000, {"first_bind_s": 12.1}, 1),
+        (5000, {"later_peak_mib": 601}, 1),
+        (5000, {"lead_kept": False}, 1),
+    ],
+)
+def test_each_bound_can_be_broken(nodes: int, change: dict[str, float], broken: int) -> None:
+    """A small cluster has a bound in seconds; a large one in what reading it takes, and in memory."""
+    row = dataclasses.replace(ROW, **change)  # type: ignore[arg-type]
+
+    assert sum(not kept for _, kept in restart.bounds([row], nodes)) == broken
+
+
+def test_what_happens_beside_busy_loops_is_judged_by_the_lead_alone() -> None:
+    """There nobody knows how much later everything is; that the lead is lost is never right."""
+    crowded = dataclasses.replace(ROW, busy_loops=2, first_bind_s=90.0, lead_kept=False)
+
+    assert [kept for _, kept in restart.bounds([ROW, crowded], 5000)] == [True, True, False]
 
 
 def test_a_spread_names_times_that_were_measured() -> None:

@@ -269,10 +269,8 @@ class Feeds:
         self._book.devices_known()
 
     async def catch_up(self) -> None:
-        """Wait until all that was committed before this call is in the ledger, pods last."""
-        *others, pods_ = self._all
-        await asyncio.gather(*(one.catch_up() for one in others))
-        await pods_.catch_up()
+        """Wait until all that was committed before this call is in the ledger."""
+        await asyncio.gather(*(one.catch_up() for one in self._all))
 
     async def reach_pods(self, version: str) -> None:
         """Wait until everything that became of pods up to a revision is in the ledger."""
