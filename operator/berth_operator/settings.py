@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 METRICS_AUTH: Final = ("open", "token")
+# Nobody waits longer for a Lease to lapse, whatever somebody wrote there.
+LONGEST_LEASE_SECONDS: Final = 60.0
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -77,6 +79,12 @@ def _seconds(text: str) -> float:
     value = _number(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return value
+
+
+def _lease_seconds(text: str) -> float:
+    if (value := _seconds(text)) > LONGEST_LEASE_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {LONGEST_LEASE_SECONDS:g} seconds")
     return value
 
 
@@ -150,7 +158,12 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
         "open",
         "who may read /metrics, which names no pod: open (whoever reaches the port) or token (as for /debug)",
     ),
-    ("lease-duration", _seconds, 6.0, "seconds after which a silent leader may be replaced"),
+    (
+        "lease-duration",
+        _lease_seconds,
+        6.0,
+        "seconds until a silent leader may be replaced, 60 at most",
+    ),
     ("renew-deadline", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
     ("retry-period", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),
     ("binds-at-once", _count, 128, "Bindings under way at the same time"),

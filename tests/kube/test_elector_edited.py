@@ -7,6 +7,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, lease, resources
+from berth_operator import settings
 from berth_operator.kube import elector
 from kube.elections import QUICK, candidate, change, holding, read, until_written
 from support import clock, stub
@@ -38,7 +39,7 @@ async def test_a_duration_that_nobody_would_choose_is_not_waited_out(
     next_ = candidate(session, "new_x", time_=time_)
 
     assert await next_._try() is None
-    time_.advance(elector.MOST_SECONDS)
+    time_.advance(settings.LONGEST_LEASE_SECONDS)
     early = await next_._try()
     time_.advance(0.1)
     late = await next_._try()

@@ -79,6 +79,7 @@ def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
         pytest.param(
             ["--renew-deadline", "6"], "the renew deadline shorter than the lease duration", id="deadline"
         ),
+        pytest.param(["--lease-duration", "60.1"], "'60.1' is more than 60 seconds", id="a long lease"),
         pytest.param(["--retry-period", "4"], "the retry period must be shorter", id="retry"),
     ],
 )

@@ -26,6 +26,7 @@ import msgspec
 
 from berth_crds import names, wire
 from berth_crds.client import api, errors, history, lease, resources
+from berth_operator import settings
 from berth_operator.engine import ports
 
 log = logging.getLogger(__name__)
@@ -34,8 +35,6 @@ Wall = Callable[[], dt.datetime]
 
 # Written by a holder that has ended in order, and by nobody else: a mark, as client-go leaves it.
 RELEASED_SECONDS: Final = 1
-# A Lease that promises more was edited; to respect it would leave the cluster without a leader.
-MOST_SECONDS: Final = 60
 MOST_TRANSITIONS: Final = 2**31 - 1  # What the field holds.
 HUNG_SECONDS: Final = 15.0  # A program that does not turn for so long never will.
 
@@ -168,7 +167,8 @@ class Elector:
             if self._sight is not None:
                 self._compare(version, self._sight.version)
             self._sight = Sight(version, now)
-        promised = min(current.spec.lease_duration_seconds or 0, MOST_SECONDS)
+        # A Lease that promises more was edited; to respect it would leave the cluster without a leader.
+        promised = min(current.spec.lease_duration_seconds or 0, settings.LONGEST_LEASE_SECONDS)
         return now - self._sight.since > max(promised, self._timing.duration)
 
     def _taken(self, current: lease.Lease | None) -> lease.Lease:
