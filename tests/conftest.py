@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from testbed import cluster as clusters
 from testbed import lending
+
+# How long an example takes says more of what else the machine does than of the program.
+hypothesis.settings.register_profile("berth", deadline=None)
+hypothesis.settings.load_profile("berth")
 
 # Fixtures that lend a cluster, this run's or one of their own.
 CLUSTERS = {"cluster", "base", "own_cluster"}

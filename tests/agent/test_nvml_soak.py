@@ -51,7 +51,6 @@ DEEDS: Final[st.SearchStrategy[Deed]] = st.one_of(
 
 @hypothesis.settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(deeds=st.lists(DEEDS, min_size=1, max_size=8))

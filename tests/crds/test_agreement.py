@@ -143,7 +143,7 @@ def without_nothing(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("model", "struct"), PAIRS)
-@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_a_valid_object_survives_the_wire(
     model: type[shapes.Model], struct: type[wire.Struct], data: st.DataObject

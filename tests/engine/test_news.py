@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.engine import ledger
+from berth_operator.engine import ledger, summaries
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.decisions import Help
 from engine import books
@@ -114,6 +114,28 @@ def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
     book.device_gone("n1")
 
     assert quarrel == {"n1", "n2"}
+    assert books.awake(book) == ["p"]
+
+
+def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> None:
+    """Its new node is told so, and whoever waits for it looks again when the pod has ended."""
+    book = books.of(2, cards=1)
+    book.devices_known()
+    book.pod_bound(builders.hold("holder", "n1", (0,)))
+
+    book.device_seen(builders.device("n1", []))
+    book.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
+    row = book.picture.row("n2")
+    assert row is not None
+    told = summaries.summary(row, book.picture.claims)
+    books.wait(book)
+    books.asleep(book, "p", Help.DEVICE_CHANGED)
+    book.touched.clear()
+    book.pod_over("uid-holder")
+
+    assert told is not None
+    assert (told.free, "1 uuid held by pods on n1" in told.reason) == (0, True)
+    assert book.touched == {"n1", "n2"}
     assert books.awake(book) == ["p"]
 
 

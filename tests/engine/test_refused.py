@@ -13,6 +13,7 @@ from support.hands import Reply
 NO = ports.Refused("no")
 SLOW = 0.5
 CROWD = 300
+OTHERS = [f"other{number}" for number in range(refusals.FEW)]
 SOMEWHERE = decisions.Placement("n1")
 
 
@@ -252,7 +253,7 @@ def test_who_is_bound_or_gone_is_forgotten() -> None:
     found = refused("a", "b")
     waiting = backlog.Backlog()
 
-    found.bound("uid-a")
+    found.forget("uid-a")
     looked = found.due(waiting, 200.0)
 
     assert (looked, found.next_retry(), repr(found)) == ([], None, "<Refusals: 0 pods>")
@@ -271,3 +272,78 @@ def test_one_of_each_namespace_is_looked_at_each_second() -> None:
 
     named = [[one.candidate.name for one in look] for look in looks]
     assert named == [[], ["a", "c"], [], ["b", "c"], ["a", "c"]]
+
+
+# ---------------------------------------------------------------- whose turn it is
+
+
+@timeless.scenario
+async def test_a_freed_card_is_no_reason_to_ask_about_refused_pods_again() -> None:
+    """A crowd of them would keep the server from answering for the one pod that it has not refused."""
+    stage = Stage(cards=1)
+    names = [f"bad{number}" for number in range(CROWD)]
+    for name in names:
+        stage.writer.when_bound(name, Reply(NO, takes=0.02))
+        stage.wait(name, priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: all(stage.teller.of(name) for name in names))
+        stage.wait("holder")
+        await timeless.until(lambda: "placed on n1" in stage.teller.of("holder"))
+        stage.confirm("holder")
+        await timeless.at(20.3)
+        asked = len(stage.writer.dry_runs)
+        stage.wait("good")
+        stage.book.pod_over("uid-holder")
+        await timeless.until(lambda: "placed on n1" in stage.teller.of("good"))
+
+    assert bound_at(stage, "good") < 20.4
+    assert len(stage.writer.dry_runs) - asked < CROWD / refusals.ALL_ASKED_SECONDS + 2
+
+
+def test_a_few_are_asked_about_whenever_there_is_a_card() -> None:
+    """That costs the server little, and what kept one of them may be over."""
+    pod = builders.candidate("a")
+
+    crowd, few = refused("a", *OTHERS), refused("a", *OTHERS[1:])
+
+    assert (crowd.rests(pod, SOMEWHERE), few.rests(pod, SOMEWHERE)) == (True, False)
+
+
+def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
+    """Of a large namespace more are asked about each second, and never too many of all together."""
+    waiting, found = backlog.Backlog(), refusals.Refusals()
+    crowd = [builders.candidate(f"p{number}") for number in range(CROWD)]
+    for candidate in crowd:
+        waiting.push(candidate)
+        found.refused(candidate, SOMEWHERE, 100.0)
+
+    turns = [found.due(waiting, 100.0 + second) for second in range(1, 31)]
+
+    assert {one.candidate.uid for turn in turns for one in turn} == {one.uid for one in crowd}
+    assert {len(turn) for turn in turns} == {10}
+
+
+def test_a_resting_pod_is_asked_about_where_it_would_go_now() -> None:
+    """What is refused may be the node; and a pod that was edited does not rest."""
+    pod, elsewhere = builders.candidate("a"), decisions.Placement("n2")
+    edited = dataclasses.replace(pod, priority=7)
+    waiting, found = backlog.Backlog(), refused("a", *OTHERS)
+    waiting.push(pod)
+
+    rests = found.rests(pod, elsewhere), found.rests(edited, SOMEWHERE)
+
+    assert rests == (True, False)
+    assert [one.placement for one in found.due(waiting, 101.0)] == [elsewhere]
+
+
+def test_nobody_of_a_namespace_rests_once_one_of_it_was_accepted() -> None:
+    """Until the server refuses them again."""
+    one, other = builders.candidate("a"), builders.candidate(OTHERS[0])
+    found = refused("a", *OTHERS)
+
+    found.accepted(one, 101.0)
+    after = found.rests(other, SOMEWHERE)
+    found.refused(other, SOMEWHERE, 102.0)
+
+    assert (after, found.rests(other, SOMEWHERE)) == (False, True)

@@ -1,6 +1,7 @@
 """Each uuid belongs to one node, whoever else publishes it: the first that was seen, or is recorded."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import hypothesis
 import pytest
@@ -122,28 +123,80 @@ def test_a_record_is_news_once() -> None:
     )
 
 
+def test_a_node_keeps_its_claim_to_what_a_pod_on_it_holds() -> None:
+    """A card that turns up elsewhere while its pod lives is given there only when the pod has ended."""
+    found = known((publishes("n1", "a"), ()))
+
+    found.publish(publishes("n1"), held=A)
+    found.publish(publishes("n2", "a"))
+    held = found.lost("n2"), found.contested("n2"), found.kept("n1")
+    affected = found.hold("n1", ())
+
+    assert held == (A, {"a": ("n1",)}, ())
+    assert affected == {"n2"}
+    assert (found.lost("n2"), found.kept("n2")) == (frozenset(), ("a",))
+
+
+def test_a_claim_by_a_pod_outlives_the_device() -> None:
+    """A Device may be deleted and published again: who came meanwhile comes second."""
+    found = known((publishes("n1", "a"), ()))
+
+    found.withdraw("n1", A)
+    found.publish(publishes("n2", "a"))
+    found.publish(publishes("n1", "a"), held=A)
+    found.hold("n1", ())
+
+    assert [found.lost(node) for node in ("n1", "n2")] == [frozenset(), A]
+
+
+def test_what_a_pod_elsewhere_holds_is_given_to_nobody_after_a_restart() -> None:
+    """Nobody saw whether the pod was first there."""
+    found = known((publishes("n2", "a"), ()))
+    found.ordered = False
+
+    found.hold("n1", A)
+
+    assert (found.keeper("a"), found.lost("n2")) == ("", A)
+
+
+def test_a_hold_takes_no_card_from_the_node_that_published_it_first() -> None:
+    """A pod may claim to hold anything."""
+    found = known((publishes("n2", "a"), ()))
+
+    found.hold("n1", A)
+
+    assert (found.keeper("a"), found.lost("n2")) == ("n2", frozenset())
+
+
 UUIDS = st.frozensets(st.sampled_from("abc"))
-STEPS = st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3"]), st.none() | st.tuples(UUIDS, UUIDS)))
+SAID = st.none() | UUIDS | st.tuples(UUIDS, UUIDS)  # A Device goes, pods hold, or a Device is published.
+STEPS = st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3"]), SAID))
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(STEPS)
-def test_a_uuid_has_at_most_one_keeper_and_changes_are_told(steps: list[tuple[str, object]]) -> None:
+def test_a_uuid_has_at_most_one_keeper_and_changes_are_told(steps: list[tuple[str, Any]]) -> None:
     """Whatever is published and taken back, one node at most gives a uuid, and whom it concerns hears."""
     found = claims.Claims()
     found.ordered = True
     nodes = ("n1", "n2", "n3")
+    held = dict.fromkeys(nodes, frozenset[str]())
     for node, said in steps:
         before = {one: (found.lost(one), found.contested(one)) for one in nodes}
-        if said is None:
-            affected = found.withdraw(node) | {node}
-        else:
-            assert isinstance(said, tuple)
-            affected = found.publish(publishes(node, *sorted(said[0])), said[1])
+        match said:
+            case None:
+                affected = found.withdraw(node, held[node]) | {node}
+            case frozenset():
+                held[node] = said
+                affected = found.hold(node, said)
+            case (uuids, recorded):
+                affected = found.publish(publishes(node, *sorted(uuids)), recorded, held[node])
+            case _:
+                raise AssertionError(said)
         after = {one: (found.lost(one), found.contested(one)) for one in nodes}
 
         assert {one for one in nodes if before[one] != after[one]} <= affected
         for uuid in "abc":
             givers = [one for one in nodes if uuid in found.of(one) and uuid not in found.lost(one)]
             assert len(givers) <= 1
-            assert givers == ([found.keeper(uuid)] if found.keeper(uuid) else [])
+            keeper = found.keeper(uuid)
+            assert givers == ([keeper] if uuid in found.of(keeper) else [])

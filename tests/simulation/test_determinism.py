@@ -19,7 +19,6 @@ from simulation import desk
 pytestmark = pytest.mark.slow  # Whole programs, again and again.
 
 PROPERTY: Final = hypothesis.settings(
-    deadline=None,
     max_examples=60,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )

@@ -106,7 +106,7 @@ VALUES: Final = st.recursive(
 
 
 @hypothesis.given(st.dictionaries(TEXTS, VALUES, max_size=5))
-@hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.too_slow])
 def test_written_is_read(body: dict[str, Any]) -> None:
     """What the simulation writes as a manifest it reads back the same."""
     hypothesis.assume("<<" not in str(body))
@@ -115,7 +115,7 @@ def test_written_is_read(body: dict[str, Any]) -> None:
 
 
 @hypothesis.given(st.dictionaries(TEXTS, VALUES, max_size=5))
-@hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.too_slow])
 def test_second_opinion(body: dict[str, Any]) -> None:
     """What PyYAML writes with care is read as PyYAML itself reads it."""
     hypothesis.assume("<<" not in str(body))

@@ -28,7 +28,6 @@ MODELS: Final = ("A100-SXM4-80GB", "Tesla T4", "H200")
 
 # Loaded machines are slow without being wrong.
 PROPERTY: Final = hypothesis.settings(
-    deadline=None,
     max_examples=40,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )

@@ -23,7 +23,6 @@ answered = builders.answered
 
 # Loaded machines are slow without being wrong.
 PROPERTY: Final = hypothesis.settings(
-    deadline=None,
     max_examples=500,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )

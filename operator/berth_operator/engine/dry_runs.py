@@ -15,7 +15,7 @@ from berth_operator.scheduling import backlog, decisions
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 32
+AT_ONCE: Final = 16  # Few, so that the server is quick to answer the binds of others.
 MOST: Final = 1024  # Those that wait for their turn included; more come when their pause is over.
 
 Failed = Callable[[backlog.Candidate, str], None]
@@ -53,7 +53,7 @@ class DryRuns:
 
     def bound(self, uid: str) -> None:
         """Forget the refusals of a pod that was bound."""
-        self._refusals.bound(uid)
+        self._refusals.forget(uid)
 
     # ------------------------------------------------------------ what is asked
 
@@ -68,10 +68,14 @@ class DryRuns:
     def retry(self) -> None:
         """Ask about some of the refused again, where that is due."""
         for one in self._refusals.due(self._book.waiting, self._clock()):
-            self.ask(one.candidate, one.placement)
+            self._start(one.candidate, one.placement)
 
     def ask(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        """Ask whether the server would accept a bind, unless that is being asked already."""
+        """Ask whether the server would accept a bind, unless that has its own turn."""
+        if not self._refusals.rests(candidate, placement):
+            self._start(candidate, placement)
+
+    def _start(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         if candidate.uid not in self._tasks and len(self._tasks) < MOST:
             work = self._run(candidate, placement)
             task = asyncio.create_task(work, name=f"dry run of {candidate.title}")

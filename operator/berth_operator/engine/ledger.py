@@ -200,10 +200,11 @@ class Ledger:
     def _charge(self, hold: holds.Hold) -> None:
         self.picture.charge(hold)
         self.touched.add(hold.node)
+        self._devices_changed(self.picture.take_affected())
 
     def _release(self, uid: str) -> None:
-        hold = self.picture.release(uid)
-        self.touched.add(hold.node)
+        self.touched.add(self.picture.release(uid).node)
+        self._devices_changed(self.picture.take_affected())
         self._help(Help.CAPACITY_FREED)
 
     def _help(self, change: Help) -> None:

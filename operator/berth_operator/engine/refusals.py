@@ -6,14 +6,16 @@ after all others, and is not bound any more before the server has accepted its b
 for which no card is kept. Dry runs come first, too, for every pod of a namespace in which
 several were refused just now.
 
-Each second one refused pod of a namespace is asked about, whether there is a card for it or not.
-Once the server would accept one of them, all of that namespace have their turn again, and are
-tried at once: nobody idles after the trouble has ended. Time comes in as a number; nothing here
-reads a clock.
+Each second one refused pod of a namespace is asked about, of a crowd a thirtieth, whether there
+is a card for it or not. A few refused pods are also asked about whenever there is a card; a crowd
+has these turns alone, for a freed card must not make the server answer for hundreds of them
+before it binds others. Once it would accept one of them, all of that namespace are tried at once:
+nobody idles after the trouble has ended. Time comes in as a number; nothing here reads a clock.
 """
 
 import collections
 import dataclasses
+import math
 from typing import Final
 
 from berth_operator.scheduling import backlog, decisions
@@ -22,15 +24,18 @@ SEVERAL: Final = 3
 RECENT_SECONDS: Final = 30.0
 ACCEPTED_SECONDS: Final = 5.0  # So long an accepted dry run counts: the pod is decided for in the next round.
 RETRY_SECONDS: Final = 1.0
-NAMESPACES_A_RETRY: Final = 32
+FEW: Final = 16  # Of one namespace; more are a crowd.
+ALL_ASKED_SECONDS: Final = 30.0  # In which each of a crowd has its turn, unless all together are too many.
+MOST_A_RETRY: Final = 32
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class RefusedBind:
     """A bind that was refused, to be sent again as a dry run."""
 
     candidate: backlog.Candidate
     placement: decisions.Placement
+    resting: bool = True  # Until another pod of its namespace is accepted.
 
 
 class Refusals:
@@ -38,6 +43,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._refused: dict[str, RefusedBind] = {}  # By uid; who was tried longest ago comes first.
+        self._counts: collections.Counter[str] = collections.Counter()  # Of refused pods, by namespace.
         self._recent: dict[str, collections.deque[float]] = {}  # By namespace.
         self._accepted: dict[str, float] = {}  # By uid, until when that counts.
         self._retried = 0.0
@@ -52,9 +58,9 @@ class Refusals:
         """Remember a bind or a dry run that the server refused."""
         if not self._refused:
             self._retried = now
-        self._accepted.pop(candidate.uid, None)
-        self._refused.pop(candidate.uid, None)
+        self.forget(candidate.uid)
         self._refused[candidate.uid] = RefusedBind(candidate, placement)
+        self._counts[candidate.namespace] += 1
         recent = self._recent.setdefault(candidate.namespace, collections.deque(maxlen=SEVERAL))
         recent.append(now)
 
@@ -63,12 +69,16 @@ class Refusals:
         self._accepted[candidate.uid] = now + ACCEPTED_SECONDS
         if candidate.uid not in self._refused:
             return [candidate.uid]
-        return [uid for uid, one in self._refused.items() if one.candidate.namespace == candidate.namespace]
+        found = [one for one in self._refused.values() if one.candidate.namespace == candidate.namespace]
+        for one in found:
+            one.resting = False
+        return [one.candidate.uid for one in found]
 
-    def bound(self, uid: str) -> None:
-        """Forget a pod that was bound."""
-        self._refused.pop(uid, None)
+    def forget(self, uid: str) -> None:
+        """Forget what was said of a pod."""
         self._accepted.pop(uid, None)
+        if (one := self._refused.pop(uid, None)) is not None:
+            self._counts[one.candidate.namespace] -= 1
 
     # ------------------------------------------------------------ what follows
 
@@ -82,30 +92,46 @@ class Refusals:
         recent = self._recent.get(namespace)
         return recent is not None and len(recent) == SEVERAL and now - recent[0] < RECENT_SECONDS
 
+    def rests(self, candidate: backlog.Candidate, placement: decisions.Placement) -> bool:
+        """Whether a pod of a crowd waits for its turn to be asked about; that will be for this placement."""
+        one = self._refused.get(candidate.uid)
+        if one is None or one.candidate != candidate or self._counts[candidate.namespace] <= FEW:
+            return False
+        one.placement = placement
+        return one.resting
+
     def next_retry(self) -> float | None:
         """Return when some of the refused are due for another dry run."""
         return self._retried + RETRY_SECONDS if self._refused else None
 
     def due(self, waiting: backlog.Backlog, now: float) -> list[RefusedBind]:
-        """Return the binds to send as dry runs now, one for each namespace."""
+        """Return the binds to send as dry runs now: of each namespace those asked about longest ago."""
         if not self._refused or now < self._retried + RETRY_SECONDS:
             return []
         self._retried = now
         self._tidy(waiting, now)
-        found: dict[str, RefusedBind] = {}
+        left = {namespace: _share(count) for namespace, count in self._counts.items()}
+        found: list[RefusedBind] = []
         for one in self._refused.values():
-            if len(found) < NAMESPACES_A_RETRY:
-                found.setdefault(one.candidate.namespace, one)
-        for one in found.values():
+            if left[one.candidate.namespace] and len(found) < MOST_A_RETRY:
+                left[one.candidate.namespace] -= 1
+                found.append(one)
+        for one in found:
             self._refused[one.candidate.uid] = self._refused.pop(one.candidate.uid)
-        return list(found.values())
+        return found
 
     def _tidy(self, waiting: backlog.Backlog, now: float) -> None:
         """Forget pods that no longer wait, and namespaces without recent refusals."""
         self._refused = {uid: one for uid, one in self._refused.items() if uid in waiting}
+        self._counts = collections.Counter(one.candidate.namespace for one in self._refused.values())
         self._accepted = {uid: until for uid, until in self._accepted.items() if until > now}
         self._recent = {
             namespace: moments
             for namespace, moments in self._recent.items()
             if now - moments[-1] < RECENT_SECONDS
         }
+
+
+def _share(count: int) -> int:
+    """Return how many of so many refused pods have their turn in one retry."""
+    return math.ceil(count * RETRY_SECONDS / ALL_ASKED_SECONDS)

@@ -54,18 +54,20 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
 
 def contested(node: str, owners: claims.Claims) -> str:
     """Return in a few words which other nodes publish cards of this one, and whose those are."""
-    others: dict[tuple[bool, str], set[str]] = collections.defaultdict(set)
+    others: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for uuid, nodes in owners.contested(node).items():
         for one in nodes:
-            others[owners.keeper(uuid) == one, one].add(uuid)
+            others[one, _claim(uuid, one, owners)].add(uuid)
     return "; ".join(
-        f"{len(uuids)} {'uuid' if len(uuids) == 1 else 'uuids'} {_published(one, first=first)}"
-        for (first, one), uuids in sorted(others.items())[:MOST_NAMED]
+        f"{len(uuids)} {'uuid' if len(uuids) == 1 else 'uuids'} {words}"
+        for (_, words), uuids in sorted(others.items())[:MOST_NAMED]
     )
 
 
-def _published(node: str, *, first: bool) -> str:
-    return f"published by {node} {'first' if first else 'too'}"
+def _claim(uuid: str, node: str, owners: claims.Claims) -> str:
+    if uuid not in owners.of(node):
+        return f"held by pods on {node}"
+    return f"published by {node} {'first' if owners.keeper(uuid) == node else 'too'}"
 
 
 def reason(row: rows.Row) -> str:

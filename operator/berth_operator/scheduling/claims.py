@@ -4,53 +4,72 @@ A uuid names one card of the world, so a second node that publishes it is wrong,
 The node that published it first keeps the card. Which one that was is known from having
 seen it, or from the record that the operator keeps in the Device of the first. Where
 neither tells, nobody gets the card: two nodes were there when Berth first looked.
+
+A pod may hold a card that its node publishes no more. As long as it does, that node keeps
+its claim, or the card would be given out a second time where it turns up next.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from berth_operator.scheduling.devices import facts
 
 
 class Claims:
-    """All uuids of GPUs and MIG instances, and the nodes that publish them."""
+    """All uuids of GPUs and MIG instances, and the nodes that claim them."""
 
     def __init__(self) -> None:
         self.ordered = False  # Whether what is published from now on comes later than what is known.
         self._nodes: dict[str, tuple[str, ...]] = {}  # By uuid, in the order in which they were seen.
-        self._uuids: dict[str, frozenset[str]] = {}  # By node.
+        self._published: dict[str, frozenset[str]] = {}  # By node.
+        self._claimed: dict[str, frozenset[str]] = {}  # By node: what it publishes, or pods on it hold.
         self._recorded: dict[str, frozenset[str]] = {}  # By node: what is recorded as its own.
         self._unordered: set[str] = set()  # Uuids of which nobody saw who was first.
 
     def of(self, node: str) -> frozenset[str]:
         """Return the uuids that a node publishes."""
-        return self._uuids.get(node, frozenset())
+        return self._published.get(node, frozenset())
 
     def recorded(self, node: str, uuids: Iterable[str]) -> bool:
         """Whether it is news that these are recorded as a node's own."""
         return self._recorded.get(node, frozenset()) != self.of(node).intersection(uuids)
 
-    def publish(self, device: facts.Device, recorded: Iterable[str] = ()) -> set[str]:
-        """Record what a node publishes; return the nodes whose cards that changes, itself included."""
+    def publish(
+        self, device: facts.Device, recorded: Iterable[str] = (), held: Collection[str] = ()
+    ) -> set[str]:
+        """Record what a node publishes and its pods hold; return the nodes whose cards that changes."""
         node, uuids = device.node, frozenset(named(device))
-        affected = {node} | self._leave(node, self.of(node) - uuids)
-        for uuid in uuids - self.of(node):
+        changed = uuids ^ self.of(node)
+        self._published[node] = uuids
+        affected = {node} | self._claim(node, uuids.union(held))
+        before, now = self._recorded.get(node, frozenset()), uuids.intersection(recorded)
+        self._recorded[node] = now
+        for uuid in changed | (before ^ now):
+            affected.update(self._nodes.get(uuid, ()))
+        return affected
+
+    def withdraw(self, node: str, held: Collection[str] = ()) -> set[str]:
+        """Forget a Device whose node's pods hold this; return the other nodes whose cards that changes."""
+        affected = self._claim(node, frozenset(held))
+        for uuid in self._published.pop(node, frozenset()):
+            affected.update(self._nodes.get(uuid, ()))
+        self._recorded.pop(node, None)
+        return affected - {node}
+
+    def hold(self, node: str, held: Collection[str]) -> set[str]:
+        """Record which uuids pods on a node hold now; return the nodes whose cards that changes."""
+        return self._claim(node, self.of(node).union(held))
+
+    def _claim(self, node: str, uuids: frozenset[str]) -> set[str]:
+        before = self._claimed.pop(node, frozenset())
+        if uuids:
+            self._claimed[node] = uuids
+        affected = self._leave(node, before - uuids)
+        for uuid in uuids - before:
             others = self._nodes.get(uuid, ())
             if others and not self.ordered:
                 self._unordered.add(uuid)
             self._nodes[uuid] = (*others, node)
-            affected.update(others)
-        self._uuids[node] = uuids
-        before, now = self._recorded.get(node, frozenset()), uuids.intersection(recorded)
-        self._recorded[node] = now
-        for uuid in before ^ now:
-            affected.update(self._nodes.get(uuid, ()))
-        return affected
-
-    def withdraw(self, node: str) -> set[str]:
-        """Forget a node's Device; return the other nodes for which that changes something."""
-        affected = self._leave(node, self.of(node))
-        self._uuids.pop(node, None)
-        self._recorded.pop(node, None)
+            affected.update((*others, node))
         return affected
 
     def _leave(self, node: str, uuids: Iterable[str]) -> set[str]:
@@ -81,7 +100,7 @@ class Claims:
         return tuple(sorted(uuid for uuid in self.of(node) if self.keeper(uuid) == node))
 
     def contested(self, node: str) -> dict[str, tuple[str, ...]]:
-        """Return the uuids of a node that others publish as well, and those others."""
+        """Return the uuids that a node publishes and others claim as well, and those others."""
         return {
             uuid: tuple(one for one in self._nodes[uuid] if one != node)
             for uuid in sorted(self.of(node))

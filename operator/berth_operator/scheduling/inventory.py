@@ -33,6 +33,7 @@ class Inventory:
         self.claims = claims.Claims()
         self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
+        self._affected: set[str] = set()  # Nodes whose cards a hold of cards that are not there has changed.
         self.layout = 0  # Rises whenever rows come or go: what was worked out by row is void then.
         self._rank: columns.Numbers | None = None
         self._order: columns.Numbers | None = None
@@ -175,10 +176,13 @@ class Inventory:
         """
         row = self._at(device.node)
         row.published = device
-        affected = self.claims.publish(device, recorded)
-        for name in affected:
-            self._settle(self._at(name))
+        affected = self.claims.publish(device, recorded, withholding.held(row.holds.values()))
+        self._settle_all(affected)
         return affected
+
+    def _settle_all(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._settle(self._at(name))
 
     def _settle(self, row: rows.Row) -> None:
         """Work out which cards of a node count, after what it publishes, claims or holds has changed."""
@@ -213,9 +217,8 @@ class Inventory:
         row.published = row.owned = row.device = None
         row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
         self._named.clear()
-        affected = self.claims.withdraw(node)
-        for name in affected:
-            self._settle(self._at(name))
+        affected = self.claims.withdraw(node, withholding.held(row.holds.values()))
+        self._settle_all(affected)
         self.columns.clear_cards(row.at)
         self._rescale()
         counting.recount(self.columns, row)
@@ -248,6 +251,11 @@ class Inventory:
         self._vacate_if_idle(row)
         return hold
 
+    def take_affected(self) -> set[str]:
+        """Return the nodes whose cards have changed because pods hold cards that are not there, once."""
+        affected, self._affected = self._affected, set()
+        return affected
+
     def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
         for name, amount in hold.amounts:
             used = row.amounts.get(name, 0) + sign * amount
@@ -257,7 +265,9 @@ class Inventory:
             self._write_left(row, name)
         counting.take(row, hold, sign)
         if withholding.is_odd(hold, self.claims.of(row.name)):
-            self._settle(row)
+            affected = self.claims.hold(row.name, withholding.held(row.holds.values()))
+            self._settle_all({row.name, *affected})
+            self._affected |= affected
         counting.refresh(self.columns, row, hold)
 
     def _give(self, row: rows.Row, allocatable: facts.Amounts) -> None:

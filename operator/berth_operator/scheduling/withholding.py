@@ -48,6 +48,11 @@ def is_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
     return bool(hold.marked) or any(_missing(share, there) for share in hold.shares)
 
 
+def held(pods: Iterable[holds.Hold]) -> frozenset[str]:
+    """Return the uuids of cards that pods hold by name."""
+    return frozenset(share.uuid for pod in pods for share in pod.shares if share.type == facts.GPU)
+
+
 def _missing(share: decisions.Share, there: frozenset[str]) -> bool:
     return share.type == facts.GPU and share.uuid not in there
 

@@ -13,7 +13,6 @@ from scheduling.devices import brute, generate, merits
 MOST_WAYS = 10_000
 PREFER = st.sampled_from(allocator.Prefer)
 PATIENT = hypothesis.settings(
-    deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
 )
 few = hypothesis.settings(PATIENT, max_examples=120)

@@ -246,7 +246,7 @@ def boards_in_use(draw: st.DrawFn) -> tuple[boards.Board, int, int]:
     return board, free, draw(st.integers(1, free.bit_count()))
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
 def test_the_best_set_is_the_best_of_all_sets(case: tuple[boards.Board, int, int]) -> None:
     """No set has better pairs, and among equals none leaves more."""
@@ -262,7 +262,7 @@ def test_the_best_set_is_the_best_of_all_sets(case: tuple[boards.Board, int, int
     assert merits.set_of(best or 0) == max(every, key=merit)
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
 def test_the_partition_taken_leaves_most(case: tuple[boards.Board, int, int]) -> None:
     """No free partition of the size leaves larger ones whole that this one breaks."""
@@ -276,7 +276,7 @@ def test_the_partition_taken_leaves_most(case: tuple[boards.Board, int, int]) ->
     assert mask is None or left[mask] == max(left.values())
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
 def test_rings_are_the_largest_sets_with_every_pair_joined(case: tuple[boards.Board, int, int]) -> None:
     """The groups of the NVLink scope are exactly the maximal cliques."""

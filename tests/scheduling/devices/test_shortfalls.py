@@ -252,7 +252,7 @@ def test_every_reason_says_what_could_help_or_is_the_requests_own_fault() -> Non
     assert set(Reason) - set(decisions.HELPED_BY) == own
 
 
-@hypothesis.settings(max_examples=150, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(generate.scenes(most_asks=3))
 def test_never_means_not_even_on_an_empty_node(scene: tuple[views.View, requests.Request]) -> None:
     """`never` is said if and only if the exhaustive search finds no way on the node with nothing used."""
@@ -266,7 +266,7 @@ def test_never_means_not_even_on_an_empty_node(scene: tuple[views.View, requests
     assert build.refused(shortfall).never == (not possible)
 
 
-@hypothesis.settings(max_examples=150, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(generate.scenes(most_asks=3))
 def test_a_shortfall_blames_only_devices_that_could_not_serve(
     scene: tuple[views.View, requests.Request],

@@ -21,7 +21,6 @@ from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts as nodes
 
 PROPERTY: Final = hypothesis.settings(
-    deadline=None,
     max_examples=100,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
