@@ -13,7 +13,7 @@ from typing import Final
 from berth_crds import text
 from berth_operator.scheduling import backlog, columns, decisions
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
-from berth_operator.scheduling.explain import clauses, findings, words
+from berth_operator.scheduling.explain import clauses, discretion, findings, words
 
 LONGEST: Final = 1024
 REASONS_SHOWN: Final = (8, 4, 2, 1)
@@ -25,8 +25,8 @@ def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.C
     """Say why a pod waits and what would help, or what is wrong with its request."""
     if isinstance(told, decisions.Reject):
         return _cut("; ".join(fault.detail for fault in told.refusals))
-    extras = _extras(told)
-    ending = _ending(told)
+    extras = _extras(told, candidate.namespace)
+    ending = _ending(told, candidate.namespace)
     for shown in REASONS_SHOWN:
         said = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
         if len(said) <= LONGEST:
@@ -132,12 +132,12 @@ def _counted(
     return f"{head}: {'; '.join(parts)}" if parts else head
 
 
-def _extras(told: findings.Explanation) -> Extras:
+def _extras(told: findings.Explanation, namespace: str) -> Extras:
     """Name a card or a pod as an example of what is in the way, and what is nearest."""
     extras: Extras = {}
     for finding in told.nodes:
         key = finding.reason, finding.detail
-        example = _example(finding) if key not in extras else ""
+        example = _example(finding, namespace) if key not in extras else ""
         if example:
             extras[key] = f"such as {example} on {words.short(finding.node)}"
     if told.nearest is not None:
@@ -146,21 +146,21 @@ def _extras(told: findings.Explanation) -> Extras:
     return {key: f" ({text})" for key, text in extras.items()}
 
 
-def _example(finding: findings.Finding) -> str:
+def _example(finding: findings.Finding, namespace: str) -> str:
     """Name the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
     if finding.holders:
-        return words.listed(finding.holders)
+        return words.listed(discretion.pods(finding.holders, namespace))
     if finding.shortfall is None or finding.reason not in EXEMPLARY:
         return ""
     cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
     return words.short(next(cards, ""))
 
 
-def _ending(told: findings.Explanation) -> str:
+def _ending(told: findings.Explanation, namespace: str) -> str:
     never = " No node could take it even if nothing were used." if told.never else ""
     if not told.changes:
         return f".{never}" if never else ""
-    best = would_fit(told.changes[0])
+    best = would_fit(discretion.change(told.changes[0], namespace))
     return f".{never} {best[0].upper()}{best[1:]}."
 
 

@@ -1,0 +1,77 @@
+"""What a pod shows anybody who may read it names no pod of another namespace."""
+
+import dataclasses
+
+import pytest
+
+from berth_operator.scheduling import backlog, explain, holds
+from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.nodes import facts as nodes
+from scheduling.explain import scenes
+
+OTHERS = "payroll"
+
+
+Known = tuple[nodes.Node | facts.Device | holds.Hold, ...]
+
+
+def told(*known: nodes.Node | facts.Device | holds.Hold, asked: backlog.Candidate) -> tuple[str, str]:
+    """Explain to a pod of another namespace, and to one of the namespace of the holders."""
+    made = scenes.picture(*known)
+    stranger = dataclasses.replace(asked, namespace="other")
+    return scenes.said(made, stranger), scenes.said(made, asked)
+
+
+CPU_AND_CARDS: Known = (
+    scenes.node(cpu=2000),
+    scenes.device(),
+    *(scenes.hold(f"{OTHERS}-{at}", scenes.share(at), cpu=1000) for at in range(2)),
+)
+CORDONED: Known = (
+    scenes.node(unschedulable=True),
+    scenes.device(),
+    *(scenes.hold(f"{OTHERS}-{at}", scenes.share(at)) for at in range(2)),
+)
+WITHHELD: Known = (*scenes.several(1), scenes.hold(OTHERS, withheld=2))
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "ending"),
+    [
+        (CPU_AND_CARDS, scenes.cards(), "Would fit if 1 pod of another namespace ended on n1."),
+        (CPU_AND_CARDS, scenes.cards(2), "Would fit if 2 pods of other namespaces ended on n1."),
+        (CORDONED, scenes.cards(), "n1 were uncordoned and 1 pod of another namespace ended on n1."),
+        (WITHHELD, scenes.cards(), "(such as 1 pod of another namespace on n1). Would fit if 1 pod of"),
+    ],
+    ids=["one ends", "two end", "with another change", "cards that nobody can name"],
+)
+def test_pods_of_other_namespaces_are_counted(known: Known, asked: backlog.Candidate, ending: str) -> None:
+    """Their names are nobody's business; those of its own namespace are told."""
+    stranger, own = told(*known, asked=asked)
+
+    assert ending in stranger
+    assert OTHERS not in stranger
+    assert OTHERS in own
+
+
+def test_own_pods_are_named_beside_the_others() -> None:
+    """Whoever waits may end what is theirs."""
+    mine, other = (
+        scenes.hold("mine", scenes.share(0), cpu=1000),
+        scenes.hold(OTHERS, scenes.share(1), cpu=1000),
+    )
+    made = scenes.picture(
+        scenes.node(cpu=2000), scenes.device(), mine, dataclasses.replace(other, title="x/y")
+    )
+
+    said = scenes.said(made, scenes.cards(2))
+
+    assert said.endswith("Would fit if ml/mine and 1 pod of another namespace ended on n1.")
+
+
+def test_the_tables_name_them_all() -> None:
+    """They are for people who run the cluster."""
+    made = scenes.picture(*CPU_AND_CARDS)
+    stranger = dataclasses.replace(scenes.cards(), namespace="other")
+
+    assert f"ml/{OTHERS}-0" in explain.table(scenes.told(made, stranger))
