@@ -115,7 +115,7 @@ class Operator:
             session, self._book, clock=clock, report=measured.audited, mend=self._feeds.mend
         )
         self._cleaner = misplaced.Cleaner(
-            session, self._book, self._feeds.gpupods, self, removed=measured.gpupod_removed
+            session, self._book, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed
         )
         self._notes = records.Records(measured.scheduling, wall=wall)
         self._rounds: loop.Loop | None = None

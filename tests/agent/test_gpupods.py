@@ -202,6 +202,7 @@ def test_who_asks_for_devices_is_found(container: Mapping[str, Any], where: str,
     ("error", "most"),
     [
         pytest.param(errors.Forbidden(403, "not of this node"), 4.0, id="refused: the name may be free soon"),
+        pytest.param(errors.Invalid(422, "spec.node cannot change"), 4.0, id="so is the node of a record"),
         pytest.param(errors.Unreachable("away", ambiguous=False), 20.0, id="no answer: spare the server"),
     ],
 )

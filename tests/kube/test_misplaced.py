@@ -54,10 +54,13 @@ class Scene:
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
         self.book = ledger.Ledger(clock.Clock())
-        self.known: dict[str, misplaced.Record] = {}
+        self.known = misplaced.Known()
+        self.clock = clock.Clock()
         self.leading = True
         self.reasons: list[metrics.Removal] = []
-        self.cleaner = misplaced.Cleaner(session, self.book, self.known, self, removed=self.reasons.append)
+        self.cleaner = misplaced.Cleaner(
+            session, self.book, self.known, self, clock=self.clock, removed=self.reasons.append
+        )
         server.on("DELETE", WHERE, stub.thing({}))
 
     def leads(self) -> bool:
@@ -74,7 +77,7 @@ class Scene:
 
     def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:
         """Let the operator know of a GpuPod."""
-        self.known[title] = misplaced.Record(uid, pod_uid, node)
+        self.known.put(title, misplaced.Record(uid, pod_uid, node))
 
     def bound(self, node: str, *, uid: str = "u1") -> None:
         """Let the operator know of the bound pod."""
@@ -213,16 +216,108 @@ async def test_one_of_a_pod_that_ended_is_read_once(scene: Scene) -> None:
     assert len(scene.deletes) == 1
 
 
-async def test_another_one_of_the_name_begins_anew(scene: Scene) -> None:
-    """Two passes are two passes over the same object."""
+async def test_one_that_is_made_again_for_the_same_node_is_misplaced_still(scene: Scene) -> None:
+    """Whoever deletes his record and makes another between two passes does not escape by that."""
     scene.bound("n1")
-    scene.serves(gpupod("n2"), pod())
+    scene.serves(gpupod("n2", uid="g2"), pod())
 
-    for uid in ("g1", "g2", "g3"):
+    for uid in ("g1", "g2"):
         scene.knows("n2", uid=uid)
         await scene.passes(1)
 
+    assert scene.deletes == [{"preconditions": {"uid": "g2"}}]
+
+
+async def test_one_for_another_node_begins_anew(scene: Scene) -> None:
+    """Two passes are two passes over what one node claims."""
+    scene.bound("n1")
+    scene.serves(gpupod("n2"), pod())
+
+    for node in ("n2", "n3", "n2"):
+        scene.knows(node)
+        await scene.passes(1)
+
     assert scene.server.requests == []
+
+
+async def removed_once(scene: Scene) -> None:
+    """Have one of n2 removed, which is bound on n1, and its news come."""
+    scene.bound("n1")
+    scene.serves(gpupod("n2"), pod())
+    scene.knows("n2")
+    await scene.passes()
+    scene.known.drop("ml/train")
+
+
+async def test_what_comes_for_a_node_with_a_history_is_looked_at_as_it_comes(scene: Scene) -> None:
+    """No pass is waited for; what its agent writes rightly is not even read, nor what others write."""
+    await removed_once(scene)
+    before = len(scene.server.requests)
+
+    scene.book.pod_bound(holds.Hold("u7", "ml/right", "n2"))
+    scene.knows("n2", uid="g7", pod_uid="u7", title="ml/right")
+    scene.knows("n3", uid="g8", pod_uid="u8", title="ml/other")
+    await scene.cleaner.glance()
+    idle = len(scene.server.requests)
+    scene.knows("n2", uid="g2")
+    scene.serves(gpupod("n2", uid="g2"), pod())
+    await scene.cleaner.glance()
+
+    assert idle == before
+    assert scene.deletes == [{"preconditions": {"uid": "g1"}}, {"preconditions": {"uid": "g2"}}]
+
+
+async def test_a_history_ends(scene: Scene) -> None:
+    """After an hour without a removal a node is looked at like all others."""
+    await removed_once(scene)
+    before = len(scene.server.requests)
+
+    scene.clock.advance(misplaced.HISTORY_SECONDS)
+    scene.knows("n2", uid="g2")
+    await scene.cleaner.glance()
+
+    assert len(scene.server.requests) == before
+
+
+async def test_a_node_with_a_history_takes_no_more_than_its_share(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are written, some are read at a time, and few wait: passes find the others."""
+    monkeypatch.setattr(misplaced, "MOST_HASTY", 3)
+    monkeypatch.setattr(misplaced, "MOST_READ", 2)
+    await removed_once(scene)
+    before = len(scene.server.requests)
+
+    for at in range(50):
+        scene.knows("n2", uid=f"g{at}", pod_uid=f"u{at}", title=f"many/p{at}")
+    scene.server.on("GET", resources.GPU_PODS.path(namespace="many"), stub.page(version="9"))
+    counts = []
+    for _ in range(3):
+        await scene.cleaner.glance()
+        counts.append(len(scene.server.requests) - before)
+
+    assert counts == [2, 3, 3]
+
+
+async def test_a_flood_of_removals_is_told_in_one_line_a_minute(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next line says how many there were; the count of all is a metric."""
+    caplog.set_level(logging.INFO, misplaced.__name__)
+    await removed_once(scene)
+
+    for _ in range(5):
+        scene.knows("n2")
+        await scene.cleaner.glance()
+        scene.known.drop("ml/train")
+    scene.clock.advance(misplaced.TOLD_SECONDS)
+    scene.knows("n2")
+    await scene.cleaner.glance()
+
+    told = [one.message for one in caplog.records if one.name == misplaced.__name__]
+    assert len(told) == 2
+    assert told[1].endswith("; 5 more for that node were removed since the last line")
+    assert scene.removed == 7
 
 
 async def test_who_does_not_lead_deletes_nothing(scene: Scene) -> None:
@@ -274,8 +369,8 @@ async def test_a_few_are_read_in_a_pass_and_each_has_its_turn(
 
     await scene.passes(2)
     first = [one.path for one in scene.server.requests]
-    scene.known.pop("ml/train")
-    scene.known["ml/train"] = misplaced.Record("g9", "u1", "n2")
+    scene.known.drop("ml/train")
+    scene.known.put("ml/train", misplaced.Record("g9", "u1", "n2"))
     scene.serves(gpupod("n2", uid="g9"), pod())
     await scene.passes(3)
 
@@ -289,14 +384,15 @@ async def test_many_are_gone_through_in_turns(scene: Scene, monkeypatch: pytest.
     monkeypatch.setattr(misplaced, "AT_A_TIME", 10)
     turns = 0
     for at in range(100):
-        scene.known[f"ml/p{at}"] = misplaced.Record(f"g{at}", f"u{at}", "n1")
+        scene.known.put(f"ml/p{at}", misplaced.Record(f"g{at}", f"u{at}", "n1"))
         scene.book.pod_bound(holds.Hold(f"u{at}", f"ml/p{at}", f"n{at % 20}"))
 
     looking = scene.cleaner.look()
     step = looking.__await__()
     for turns, _ in enumerate(step, 1):
-        scene.known.pop(f"ml/p{turns}", None)
+        scene.known.drop(f"ml/p{turns}")
         scene.book.pod_over(f"u{turns}")
-        scene.known[f"ml/new{turns}"] = dataclasses.replace(scene.known["ml/p0"], uid=f"new{turns}")
+        fresh = dataclasses.replace(scene.known.records["ml/p0"], uid=f"new{turns}")
+        scene.known.put(f"ml/new{turns}", fresh)
 
     assert turns >= 15

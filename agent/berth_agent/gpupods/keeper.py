@@ -288,8 +288,12 @@ class Keeper:
 
 
 def longest_pause(error: errors.ClientError) -> float:
-    """Return the most seconds that a name rests after a failure."""
-    return REFUSED_PAUSE_SECONDS if isinstance(error, errors.Forbidden) else MOST_PAUSE_SECONDS
+    """Return the most seconds that a name rests after a failure.
+
+    Where the name is taken by another node's record, the schema refuses: a node never changes.
+    """
+    refused = isinstance(error, errors.Forbidden | errors.Invalid)
+    return REFUSED_PAUSE_SECONDS if refused else MOST_PAUSE_SECONDS
 
 
 def _informers(

@@ -6,7 +6,7 @@ the core's words. Nothing is awaited on the way.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from berth_crds import names, vocabulary, wire
@@ -87,12 +87,12 @@ class GpuPodSink:
         self._book = book
         self._voice = voice
         self._faulty: dict[str, str] = {}
-        self.known: dict[str, misplaced.Record] = {}  # By the title of the pod.
+        self.known = misplaced.Known()
 
     def upserted(self, thing: wire.GpuPod) -> None:
         """Take what an agent wrote; what becomes of the pod's phase and grants is no news to the ledger."""
         title = gpupods.title(thing.metadata)
-        self.known[title] = misplaced.record(thing)
+        self.known.put(title, misplaced.record(thing))
         named = gpupods.named(thing)
         if isinstance(named, naming.Named):
             self._faulty.pop(title, None)
@@ -109,7 +109,7 @@ class GpuPodSink:
     def deleted(self, meta: wire.Meta) -> None:
         """Take note that a GpuPod is gone."""
         title = gpupods.title(meta)
-        self.known.pop(title, None)
+        self.known.drop(title)
         self._faulty.pop(title, None)
         self._book.gpupod_gone(title)
 
@@ -309,8 +309,8 @@ class Feeds:
             await one.read()
 
     @property
-    def gpupods(self) -> Mapping[str, misplaced.Record]:
-        """All GpuPods, by the titles of their pods."""
+    def gpupods(self) -> misplaced.Known:
+        """All GpuPods that there are."""
         return self._gpupods.known
 
     def revisions(self) -> lag.Revisions | None:

@@ -6,11 +6,15 @@ but not where the pod is. So an agent whose token somebody else has can take the
 any pod for its own node, and the agent of the pod's node is refused for as long as that
 record stands. Nothing is given out by such a record; yet the true one is missing.
 
-The leader looks for them now and then, and removes one that was found misplaced twice in a
-row, after it has read the GpuPod and then the pod anew. Node and uid of a GpuPod never
-change, so what was true of it then is true of it for ever, and the uid is all that the
-delete depends on. A pod that has ended is not among those that the operator follows: that
-a GpuPod is of such a one is found out by reading it once.
+The leader looks for them now and then, and removes one whose name was misplaced for the same
+node in the look before as well, after it has read the GpuPod and then the pod anew. Node and
+uid of a GpuPod never change, so what was true of it then is true of it for ever, and the uid
+is all that the delete depends on. A pod that has ended is not among those that the operator
+follows: that a GpuPod is of such a one is found out by reading it once.
+
+Who makes such a record can make it again at once. So what comes for a node of which one was
+removed lately is looked at as it comes, a few in each second, and not only twice in a row.
+Of what one node's agent does, one line is told in a minute.
 
 A GpuPod of a pod that is gone is removed as well. Its agent and the garbage collector do so
 by themselves, so that is no reason for an alarm, only help where both are slow.
@@ -19,7 +23,7 @@ by themselves, so that is no reason for an alarm, only help where both are slow.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from berth_crds import wire
@@ -32,6 +36,10 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS: Final = 10.0
 AT_A_TIME: Final = 500  # Holds or GpuPods looked at before others have their turn.
 MOST_READ: Final = 20  # GpuPods read anew in one pass.
+HISTORY_SECONDS: Final = 3600.0  # For which it is remembered of a node that a GpuPod of it was removed.
+HASTE_SECONDS: Final = 1.0  # Between looks at what comes for such nodes.
+MOST_HASTY: Final = 1000  # GpuPods that wait for such a look; the others are found by the next pass.
+TOLD_SECONDS: Final = 60.0  # Between lines about one and the same node.
 
 
 class Lead(Protocol):
@@ -88,6 +96,56 @@ def objection(known: Record, pod_uid: str | None, node: str) -> Objection | None
     return None
 
 
+class Known:
+    """All GpuPods that there are, by the titles of their pods, and those that are new."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self.heard: Callable[[str, Record], None] | None = None  # Told of each that is new.
+
+    def put(self, title: str, one: Record) -> None:
+        """Take a GpuPod that is there."""
+        if self.records.get(title) != one:
+            self.records[title] = one
+            if self.heard is not None:
+                self.heard(title, one)
+
+    def drop(self, title: str) -> None:
+        """Forget one that is gone."""
+        self.records.pop(title, None)
+
+
+class History:
+    """The nodes of which GpuPods were removed lately, and what of that was told."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._removed: dict[str, float] = {}  # By node, when the last one was.
+        self._told: dict[str, float] = {}
+        self._untold: dict[str, int] = {}
+
+    def __contains__(self, node: str) -> bool:
+        """Tell whether a GpuPod of this node was removed lately."""
+        return self._removed.get(node, -HISTORY_SECONDS) > self._clock() - HISTORY_SECONDS
+
+    def add(self, node: str) -> int | None:
+        """Note that one was removed; return how many of this node were not told, None if this is not yet."""
+        now = self._clock()
+        self._removed[node] = now
+        if node in self._told and now < self._told[node] + TOLD_SECONDS:
+            self._untold[node] = self._untold.get(node, 0) + 1
+            return None
+        self._told[node] = now
+        return self._untold.pop(node, 0)
+
+    def prune(self) -> None:
+        """Forget what was long ago."""
+        for node in [node for node in self._removed if node not in self]:
+            del self._removed[node]
+            self._told.pop(node, None)
+            self._untold.pop(node, None)
+
+
 class Cleaner:
     """Looks for misplaced GpuPods, and removes them."""
 
@@ -95,41 +153,80 @@ class Cleaner:
         self,
         session: api.Api,
         book: ledger.Ledger,
-        known: Mapping[str, Record],
+        known: Known,
         lead: Lead,
         *,
+        clock: Callable[[], float],
         removed: Callable[[metrics.Removal], None],
     ) -> None:
         self._session = session
         self._book = book
-        self._known = known
+        self._known = known.records
         self._lead = lead
         self._removed = removed
+        self._history = History(clock)
+        self._hasty: dict[str, None] = {}  # Titles to look at, in the order in which they came.
+        self._due = asyncio.Event()
+        known.heard = self._came
         self._before: dict[str, Record] = {}  # What seemed misplaced in the last pass.
         self._right: set[str] = set()  # The uids of GpuPods whose pod has ended, or is new to us.
         self._tries: dict[str, int] = {}
 
     async def run(self) -> None:
         """Look for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._glance_for_ever())
+            while True:
+                await self._lead.sure()
+                await self.look()
+                await asyncio.sleep(PERIOD_SECONDS)
+
+    async def _glance_for_ever(self) -> None:
         while True:
+            await self._due.wait()
             await self._lead.sure()
-            await self.look()
-            await asyncio.sleep(PERIOD_SECONDS)
+            await self.glance()
+            await asyncio.sleep(HASTE_SECONDS)
 
     async def look(self) -> None:
         """Go through all GpuPods once, and judge those that seemed misplaced the last time as well."""
+        self._history.prune()
         now = await self._misplaced()
-        due = [title for title, one in now.items() if self._before.get(title) == one]
+        due = [title for title, one in now.items() if _alike(self._before.get(title), one)]
         self._before = now
         self._right &= {one.uid for one in self._known.values()}
         self._tries = {title: self._tries.get(title, 0) for title in due}
         # One of which nothing can be made must not keep others from their turn.
         for title in sorted(due, key=lambda one: self._tries[one])[:MOST_READ]:
             self._tries[title] += 1
-            try:
-                await self._judge(title)
-            except errors.ClientError as error:
-                log.info("whether GpuPod %s is misplaced is found out later: %s", title, error)
+            await self._try(title)
+
+    async def glance(self) -> None:
+        """Judge some of the GpuPods that came for nodes of which others were removed."""
+        for title in list(self._hasty)[:MOST_READ]:
+            del self._hasty[title]
+            if (one := self._known.get(title)) is not None and self._suspect(title, one):
+                await self._try(title)
+        if not self._hasty:
+            self._due.clear()
+
+    def _came(self, title: str, one: Record) -> None:
+        """Hear of a GpuPod that is new."""
+        if one.node in self._history and len(self._hasty) < MOST_HASTY and self._suspect(title, one):
+            self._hasty[title] = None
+            self._due.set()
+
+    def _suspect(self, title: str, one: Record) -> bool:
+        """Whether a GpuPod is not known to be of a bound pod of its name."""
+        hold = self._book.picture.hold(one.pod_uid)
+        of_it = hold is not None and (hold.title, hold.node) == (title, one.node)
+        return not of_it and one.uid not in self._right
+
+    async def _try(self, title: str) -> None:
+        try:
+            await self._judge(title)
+        except errors.ClientError as error:
+            log.info("whether GpuPod %s is misplaced is found out later: %s", title, error)
 
     async def _misplaced(self) -> dict[str, Record]:
         """Return the GpuPods that seem to be of no bound pod of their name, the surest first."""
@@ -178,9 +275,11 @@ class Cleaner:
             return
         self._removed(found.why)
         level = logging.WARNING if found.why is metrics.Removal.OTHER_NODE else logging.INFO
-        log.log(
-            level, "GpuPod %s, which was written for node %s, is removed: %s", title, one.node, found.text
-        )
+        untold = self._history.add(one.node)
+        if untold is not None:
+            more = f"; {untold} more for that node were removed since the last line" if untold else ""
+            said = "GpuPod %s, which was written for node %s, is removed: %s%s"
+            log.log(level, said, title, one.node, found.text, more)
 
     async def _gpupod(self, namespace: str, name: str) -> Record | None:
         """Read a GpuPod; None where there is none, or where it is about to go."""
@@ -201,6 +300,11 @@ class Cleaner:
 
 
 GPU_PODS: Final = watch.Codec(wire.GpuPod)
+
+
+def _alike(before: Record | None, now: Record) -> bool:
+    """Whether two records claim the same name for the same node: one is easily made again."""
+    return before is not None and before.node == now.node
 
 
 def _standing(items: list[wire.GpuPod | watch.Unreadable]) -> Iterator[Record]:
