@@ -212,6 +212,7 @@ class DeviceStatus(Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
     summary: StatusSummary | None = None
     claims: tuple[str, ...] = ()
+    disputed: tuple[str, ...] = ()
 
 
 class Device(Struct, frozen=True):

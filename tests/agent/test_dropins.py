@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from berth_agent import beside, describe, dropins, probe, sysfs
-from berth_crds import device, vocabulary, wire
+from berth_crds import device, device_status, vocabulary, wire
 from support import nodes
 from support.nvml import presets
 
@@ -194,7 +194,7 @@ def test_words_that_grow_by_their_escapes_still_fit(shelf: Shelf, place: nodes.P
     spec = describe.spec(nodes.NODE, sample, None)
     told = nodes.status(sample, spec, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    device.DeviceStatus.model_validate_json(msgspec.json.encode(told))
+    device_status.DeviceStatus.model_validate_json(msgspec.json.encode(told))
 
 
 def test_summary_fits_however_many_models_there_are(shelf: Shelf, place: nodes.Place) -> None:

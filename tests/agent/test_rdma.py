@@ -10,7 +10,7 @@ import pytest
 
 from berth_agent import beside, describe, probe, rdma, simulated, sysfs
 from berth_agent.health import judge
-from berth_crds import device, wire
+from berth_crds import device, device_status, wire
 from support import nodes
 from support.clinic import RULES
 from support.nvml import presets
@@ -213,7 +213,7 @@ def test_words_of_a_driver_are_one_line(tree: Tree) -> None:
     (card,) = spec.devices
     told = nodes.status(sample, spec, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    device.DeviceStatus.model_validate_json(msgspec.json.encode(told))
+    device_status.DeviceStatus.model_validate_json(msgspec.json.encode(told))
     assert card.model.startswith(r"MT\x1b[31m4123 !!")
     assert told.devices[0].message.startswith(r"none of its ports is active: port 1 is DO\x1b[2JWN !!")
     assert told.devices[0].message.isprintable()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from berth_crds import device, gpupod, policy, schema, shapes, wire
+from berth_crds import device, device_status, gpupod, policy, schema, shapes, wire
 
 PAIRS = [
     pytest.param(device.Device, wire.Device, id="Device"),
@@ -111,7 +111,7 @@ def test_both_have_the_same_fields(model: type[shapes.Model], struct: type[wire.
     ("model", "struct"),
     [
         pytest.param(policy.PolicySpec, wire.PolicySpec, id="rules of a policy"),
-        pytest.param(device.DeviceStatus, wire.DeviceStatus, id="status of a Device"),
+        pytest.param(device_status.DeviceStatus, wire.DeviceStatus, id="status of a Device"),
         pytest.param(gpupod.GpuPodStatus, wire.GpuPodStatus, id="status of a GpuPod"),
         pytest.param(policy.PolicyStatus, wire.PolicyStatus, id="status of a policy"),
     ],

@@ -38,6 +38,7 @@ D, G, L, N = resources.DEVICES, resources.GPU_PODS, resources.LEASES, resources.
 CORDON: Final = "belongs to people"
 CONDITION: Final = "the condition Ready of a Device is the operator's"
 CLAIMS: Final = "status.claims of a Device is the operator's"
+DISPUTED: Final = "status.disputed of a Device is the operator's"
 COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
@@ -98,6 +99,7 @@ REFUSED: Final = {
         D, "mine", {"status": {"summary": SUMMARY | {"free": 8}}}, sub="status", words=COUNTS
     ),
     "other claims": Attempt(D, "mine", {"status": {"claims": ["GPU-x"]}}, sub="status", words=CLAIMS),
+    "other disputes": Attempt(D, "mine", {"status": {"disputed": ["GPU-x"]}}, sub="status", words=DISPUTED),
     "claims by apply": Attempt(
         D, "mine", named("Device", "mine", status={"claims": ["GPU-x"]}), APPLY, "status", words=CLAIMS
     ),

@@ -20,7 +20,9 @@ META: Final = "may not change the metadata of a pod"
 STATUS: Final = "of a pod's status the operator may write only the condition PodScheduled"
 CONDITIONS: Final = "of a pod's conditions the operator may write only PodScheduled"
 BOUND: Final = "is its kubelet's"
-VERDICTS: Final = "of a Device's status the operator may write only the condition Ready, summary and claims"
+VERDICTS: Final = (
+    "of a Device's status the operator may write only the condition Ready, summary, claims and disputed"
+)
 THEIRS: Final = "of a Device's conditions the operator may write only Ready"
 LEASE: Final = "may write only its own Lease"
 BARE: Final = "may add no labels, finalizers or owners"

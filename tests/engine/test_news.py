@@ -139,6 +139,22 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
     assert books.awake(book) == ["p"]
 
 
+def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
+    """The node that published them too says why, and to the API that it has them not surely."""
+    book = books.of(2, cards=1)
+    book.devices_known()
+    book.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
+
+    book.device_gone("n1")
+    row = book.picture.row("n2")
+    assert row is not None
+    told = summaries.summary(row, book.picture.claims)
+
+    assert told is not None
+    assert (told.free, told.claims, told.disputed) == (0, (), (builders.uuid("n1", 0),))
+    assert "1 uuid published by another node first, which is gone" in told.reason
+
+
 def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
     """The operator's own write comes back to it: that must not have the node summed up again."""
     book = books.of(1)

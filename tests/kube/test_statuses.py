@@ -93,16 +93,16 @@ async def test_a_device_shows_counts_and_whether_its_agent_lives(desk: Desk) -> 
 
 
 async def test_a_device_records_which_uuids_are_its_own(desk: Desk, session: Noted) -> None:
-    """They are written with the counts, once; and taken away where none are left."""
-    desk.want(claims=("GPU-a", "GPU-b"))
+    """They are written with the counts, once; and taken away when none are left; so are disputes."""
+    desk.want(claims=("GPU-a", "GPU-b"), disputed=("GPU-c",))
     first = await desk.flushed()
     await desk.flushed()
     count = len(session.sent)
     desk.want()
     last = await desk.flushed()
 
-    assert (first["claims"], count) == (["GPU-a", "GPU-b"], 1)
-    assert not last.get("claims")
+    assert (first["claims"], first["disputed"], count) == (["GPU-a", "GPU-b"], ["GPU-c"], 1)
+    assert not (last.get("claims") or last.get("disputed"))
 
 
 async def test_what_is_shown_already_is_not_written(desk: Desk, session: Noted) -> None:

@@ -1,6 +1,6 @@
 """Each uuid belongs to one node, whoever else publishes it: the first that was seen, or is recorded."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import hypothesis
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import claims
 from berth_operator.scheduling.devices import facts
-from support import builders
+from support import builders, clock
 
 A = frozenset("a")
 
@@ -26,9 +26,9 @@ def publishes(node: str, *uuids: str, instances: Iterable[str] = ()) -> facts.De
     return builders.device(node, cards)
 
 
-def known(*devices: tuple[facts.Device, Iterable[str]]) -> claims.Claims:
+def known(*devices: tuple[facts.Device, Iterable[str]], time: Callable[[], float] = float) -> claims.Claims:
     """Give what is known after all Devices were read once, in whatever order the server lists them."""
-    found = claims.Claims()
+    found = claims.Claims(time)
     for device, recorded in devices:
         found.publish(device, recorded)
     found.ordered = True
@@ -89,15 +89,140 @@ def test_a_record_of_what_a_node_does_not_publish_counts_for_nothing() -> None:
     assert found.keeper("a") == "n2"
 
 
-@pytest.mark.parametrize("leaves", ["withdraws it", "publishes others"])
-def test_who_is_left_alone_has_it(leaves: str) -> None:
-    """The end of a quarrel is told to those who were in it."""
-    found = known((publishes("n1", "a"), ()), (publishes("n2", "a"), ()))
+LEAVES = {
+    "withdraws its Device": lambda found: found.withdraw("n1"),
+    "publishes others": lambda found: found.publish(publishes("n1", "c")),
+}
 
-    affected = found.withdraw("n1") if leaves == "withdraws it" else found.publish(publishes("n1", "c"))
+
+@pytest.mark.parametrize("leaves", LEAVES)
+@pytest.mark.parametrize("seen", ["in order", "in no order", "as recorded"])
+def test_who_published_what_was_anothers_does_not_inherit_it(leaves: str, seen: str) -> None:
+    """A node may go and join anew: nobody has its cards meanwhile, and both hear of each change."""
+    if seen == "in order":
+        found = known((publishes("n1", "a"), ()))
+        found.publish(publishes("n2", "a"))
+    else:
+        record = ["a"] if seen == "as recorded" else []
+        found = known((publishes("n1", "a"), record), (publishes("n2", "a"), ()))
+
+    affected = LEAVES[leaves](found)
 
     assert "n2" in affected
-    assert (found.keeper("a"), found.lost("n2"), found.contested("n2")) == ("n2", frozenset(), {})
+    assert (found.keeper("a"), found.lost("n2"), found.kept("n2")) == ("", A, ())
+    assert (found.contested("n2"), found.late("n2")) == ({}, A)
+
+
+@pytest.mark.parametrize("leaves", LEAVES)
+def test_a_node_that_joins_anew_has_its_cards_again(leaves: str) -> None:
+    """However long it was away, for whoever else publishes them was too late already."""
+    time = clock.Clock()
+    found = known((publishes("n1", "a"), ()), time=time)
+    found.publish(publishes("n2", "a"))
+
+    LEAVES[leaves](found)
+    time.advance(100 * claims.REMEMBERED_SECONDS)
+    affected = found.publish(publishes("n1", "a"))
+
+    assert affected >= {"n1", "n2"}
+    assert [found.lost(node) for node in ("n1", "n2")] == [frozenset(), A]
+
+
+def test_what_is_withdrawn_and_published_alone_belongs_to_the_node() -> None:
+    """So a card that was moved in the wrong order is given out once the Device is made anew."""
+    found = known((publishes("n1", "a"), ()))
+    found.publish(publishes("n2", "a"))
+    found.withdraw("n1")
+
+    found.withdraw("n2")
+    found.publish(publishes("n2", "a"))
+
+    assert (found.keeper("a"), found.lost("n2")) == ("n2", frozenset())
+
+
+def test_who_was_too_late_is_so_while_others_are_there() -> None:
+    """Withdrawing a card and publishing it again beside another node gives it to neither."""
+    found = known((publishes("n1", "a"), ()), (publishes("n2", "a"), ()))
+
+    found.publish(publishes("n2"))
+    found.publish(publishes("n2", "a"))
+
+    assert found.keeper("a") == ""
+
+
+def test_a_dispute_outlives_the_operator() -> None:
+    """The node that had the card first is away, and the next operator finds the other one alone."""
+    found = claims.Claims()
+    found.publish(publishes("n2", "a", "b"), ["b"], disputed=["a"])
+    found.ordered = True
+    alone = found.keeper("a"), found.lost("n2"), found.kept("n2")
+
+    found.publish(publishes("n1", "a"))
+
+    assert alone == ("", A, ("b",))
+    assert [found.lost(node) for node in ("n1", "n2")] == [frozenset(), A]
+
+
+def test_a_dispute_of_another_time_takes_no_card() -> None:
+    """What was seen counts, and not a record that comes late: the card was withdrawn meanwhile."""
+    found = known((publishes("n2"), ()))
+
+    found.publish(publishes("n2", "a"), disputed=["a"])
+
+    assert found.keeper("a") == "n2"
+
+
+@pytest.mark.parametrize(
+    ("away", "keeper"),
+    [
+        pytest.param(claims.REMEMBERED_SECONDS - 1, "n1", id="a while"),
+        pytest.param(claims.REMEMBERED_SECONDS, "n2", id="longer than is remembered"),
+    ],
+)
+def test_a_node_gets_back_what_was_away_for_a_while(away: float, keeper: str) -> None:
+    """A card falls off the bus, and turns up elsewhere: that node has it until the first publishes it."""
+    time = clock.Clock()
+    found = known((publishes("n1", "a"), ()), time=time)
+    found.publish(publishes("n1"))
+    found.publish(publishes("n2", "a"))
+    meanwhile = found.keeper("a")
+
+    time.advance(away)
+    affected = found.publish(publishes("n1", "a"))
+
+    assert (meanwhile, found.keeper("a")) == ("n2", keeper)
+    assert affected == {"n1", "n2"}
+
+
+def test_the_first_who_withdrew_a_card_may_come_back_for_it() -> None:
+    """Who takes it meanwhile and withdraws it again has earned nothing by that."""
+    found = known((publishes("n1", "a"), ()))
+    found.withdraw("n1")
+    found.publish(publishes("n2", "a"))
+    found.withdraw("n2")
+
+    found.publish(publishes("n1", "a"))
+    found.publish(publishes("n2", "a"))
+
+    assert found.keeper("a") == "n1"
+
+
+def test_one_node_alone_cannot_make_many_be_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each node only its last ones count, and after a day none: what nobody claims takes no memory."""
+    monkeypatch.setattr(claims, "MOST_LEFT", 3)
+    time = clock.Clock()
+    origins = claims.Origins(time)
+    origins.add("n1", "a")
+
+    for at in range(1000):
+        origins.add("n2", f"u{at}")
+    count = len(origins)
+    kept = [origins.take("n2", uuid) for uuid in ("u996", "u997", "u999")]
+    mine = origins.take("n1", "a")
+    time.advance(claims.REMEMBERED_SECONDS)
+
+    assert (count, kept, mine) == (4, [False, True, True], True)
+    assert (origins.take("n2", "u998"), len(origins)) == (False, 0)
 
 
 def test_an_instance_is_as_unique_as_a_card() -> None:

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from berth_operator.engine import declaration, ledger
+from berth_operator.engine import declaration, ledger, revisions
 
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
 MOST_COVERED: Final = 1024  # A new leader changes so many in about a second.
@@ -28,7 +28,7 @@ class Declarer:
         self._book = book
         self._write = write
         # Nothing is covered before the first declaration.
-        self._in_force: tuple[declaration.Declaration, ...] = (declaration.Declaration(ledger.LATEST),)
+        self._in_force: tuple[declaration.Declaration, ...] = (declaration.Declaration(revisions.LATEST),)
         self._requested: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
 

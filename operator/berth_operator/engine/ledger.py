@@ -21,7 +21,7 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from berth_operator.engine import ports, register
+from berth_operator.engine import ports, register, revisions
 from berth_operator.scheduling import (
     backlog,
     cycle,
@@ -83,22 +83,6 @@ class Assumed:
     stale: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Revision:
-    """In which revision a pod without a node was last seen, as the API spells it and as a number."""
-
-    text: str
-    number: int
-
-    @classmethod
-    def of(cls, text: str) -> "Revision":
-        """Read a revision; one that is no number counts as newer than all others."""
-        return cls(text, int(text) if text.isascii() and text.isdecimal() else LATEST)
-
-
-LATEST: Final = 1 << 64
-
-
 class IllegalStep(Exception):
     """A hold was asked to do what its state does not allow."""
 
@@ -107,7 +91,7 @@ class Ledger:
     """Everything the operator knows, kept up to date by events."""
 
     def __init__(self, clock: ports.Clock, voice: logging.Logger = register.log) -> None:
-        self.picture = inventory.Inventory()
+        self.picture = inventory.Inventory(clock)
         self.places = search.Search(self.picture)
         self.waiting = backlog.Backlog()
         self.rules = policy.Policy()
@@ -117,7 +101,7 @@ class Ledger:
         self._states: dict[str, State] = {}
         self.assumed: dict[str, Assumed] = {}
         self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
-        self.revisions: dict[str, Revision] = {}  # Of pods that wait or whose bind is under way.
+        self.revisions: dict[str, revisions.Revision] = {}  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
         self._register = register.Register(voice)
 
@@ -219,7 +203,7 @@ class Ledger:
         if self.state(uid) is State.CONFIRMED:
             # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
             self.pod_over(uid)
-        self.revisions[uid] = Revision.of(version)
+        self.revisions[uid] = revisions.Revision.of(version)
         sample = workload.sample(candidate.request, candidate.demand)
         if self.state(uid) is State.ASSUMED:
             self.picture.workload.see(uid, sample)
@@ -240,7 +224,7 @@ class Ledger:
 
     def revised(self, uid: str, version: str) -> None:
         """A pod without a node was read, or written by us, in a revision that is perhaps newer."""
-        known, found = self.revisions.get(uid), Revision.of(version)
+        known, found = self.revisions.get(uid), revisions.Revision.of(version)
         if known is not None and found.number > known.number:
             self.revisions[uid] = found
 
@@ -352,12 +336,14 @@ class Ledger:
         self._unsettle(name)
         self._revise_node(name)
 
-    def device_seen(self, device: devices.Device, recorded: Collection[str] = ()) -> None:
-        """A Device is new or changed; `recorded` are the uuids that belong to its node for sure."""
+    def device_seen(
+        self, device: devices.Device, recorded: Collection[str] = (), disputed: Collection[str] = ()
+    ) -> None:
+        """A Device is new or changed; `recorded` are uuids that belong to its node, `disputed` do not."""
         row = self.picture.row(device.node)
         changed = row is None or row.published != device
         if changed or self.picture.claims.recorded(device.node, recorded):
-            affected = self.picture.put_device(device, recorded)
+            affected = self.picture.put_device(device, recorded, disputed)
             self._devices_changed(affected if changed else affected - {device.node})
             self._revise_node(device.node)
 

@@ -12,6 +12,7 @@ from berth_operator.scheduling import claims, inventory, rows
 from berth_operator.scheduling.decisions import Reason
 
 MOST_NAMED: Final = 4  # Nodes that publish the same cards.
+MOST_DISPUTED: Final = 1024  # As many as a Device takes.
 TROUBLE_WORDS: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
@@ -32,6 +33,7 @@ class Summary:
     silent: bool
     reason: str = ""
     claims: tuple[str, ...] = ()  # The uuids that belong to the node, to be recorded.
+    disputed: tuple[str, ...] = ()  # Those that it publishes and has not surely.
 
 
 def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
@@ -47,8 +49,9 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
         used=sum(not view.unused(card) for card in cards),
         healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards),
         silent=row.silent,
-        reason="; ".join(filter(None, (reason(row), contested(row.name, owners)))),
+        reason="; ".join(filter(None, (reason(row), contested(row.name, owners), late(row.name, owners)))),
         claims=owners.kept(row.name),
+        disputed=tuple(sorted(owners.lost(row.name)))[:MOST_DISPUTED],
     )
 
 
@@ -62,6 +65,14 @@ def contested(node: str, owners: claims.Claims) -> str:
         f"{len(uuids)} {'uuid' if len(uuids) == 1 else 'uuids'} {words}"
         for (_, words), uuids in sorted(others.items())[:MOST_NAMED]
     )
+
+
+def late(node: str, owners: claims.Claims) -> str:
+    """Return in a few words how many cards the node has only published while they were another's."""
+    count = len(owners.late(node))
+    if not count:
+        return ""
+    return f"{count} {'uuid' if count == 1 else 'uuids'} published by another node first, which is gone"
 
 
 def _claim(uuid: str, node: str, owners: claims.Claims) -> str:

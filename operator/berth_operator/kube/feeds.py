@@ -161,7 +161,7 @@ class DeviceSink:
 
     def upserted(self, thing: wire.Device) -> None:
         """Take what an agent published."""
-        self._book.device_seen(devices.device(thing), thing.status.claims)
+        self._book.device_seen(devices.device(thing), thing.status.claims, thing.status.disputed)
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
     def deleted(self, meta: wire.Meta) -> None:

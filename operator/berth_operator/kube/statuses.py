@@ -27,7 +27,7 @@ Shown = dict[str, Any]
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 
 # The parts of a Device's status in which the operator has a say: the cards are many times as much.
-OURS: Final = ("conditions", "summary", "claims")
+OURS: Final = ("conditions", "summary", "claims", "disputed")
 # Parts of a policy that are checked and kept, but that nothing acts upon yet.
 DORMANT: Final = ("models", "sharing")
 
@@ -165,6 +165,7 @@ def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> di
         "conditions": [_timed(ready, shown, moment)],
         "summary": summary,
         "claims": list(wanted.claims),
+        "disputed": list(wanted.disputed),
     }
 
 

@@ -7,7 +7,7 @@ changes it, and nobody does while a decision reads it; a what-if is `charge` and
 or a pod bound to it, in whatever order they arrive) until nothing does.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -27,10 +27,11 @@ BYTES_A_THING: Final = 128  # Of what pods name.
 class Inventory:
     """Nodes, devices, holds, and what is known of the workload."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = float) -> None:
+        """Begin with nothing; on the clock that is the default no time passes."""
         self.columns = columns.Columns()
         self.workload = workload.Workload()
-        self.claims = claims.Claims()
+        self.claims = claims.Claims(clock)
         self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
         self._affected: set[str] = set()  # Nodes whose cards a hold of cards that are not there has changed.
@@ -169,14 +170,17 @@ class Inventory:
         self._resupplied()
         self._vacate_if_idle(row)
 
-    def put_device(self, device: devices.Device, recorded: Collection[str] = ()) -> set[str]:
+    def put_device(
+        self, device: devices.Device, recorded: Collection[str] = (), disputed: Collection[str] = ()
+    ) -> set[str]:
         """Record what an agent published; `recorded` are the uuids that are known to belong to this node.
 
-        Return the nodes for which it changes something.
+        `disputed` are those that it had not surely. Return the nodes for which it changes something.
         """
         row = self._at(device.node)
         row.published = device
-        affected = self.claims.publish(device, recorded, withholding.held(row.holds.values()))
+        held = withholding.held(row.holds.values())
+        affected = self.claims.publish(device, recorded, held, disputed=disputed)
         self._settle_all(affected)
         return affected
 

@@ -56,7 +56,8 @@ class Cluster:
             case "Node":
                 self._take_node(defaults.node(thing))
             case "Device":
-                self.book.device_seen(devices.device(thing.value), thing.value.status.claims)
+                status = thing.value.status
+                self.book.device_seen(devices.device(thing.value), status.claims, status.disputed)
                 self._condemned[thing.name] = condemned(thing.value)
             case "GpuPod":
                 self._take_names(thing)

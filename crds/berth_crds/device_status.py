@@ -1,0 +1,95 @@
+"""The status of a Device: verdicts on its cards, whether its sources answer, whose its cards are.
+
+The agent of the node writes the verdicts and the conditions of its sources; all else is the
+operator's: whether the agent is alive, counts for people, and what must not be forgotten of
+whose a uuid is when the operator starts anew. `device` is the rest of the source of the CRD.
+"""
+
+from typing import Annotated
+
+from berth_crds import shapes, vocabulary
+
+
+class Occupant(shapes.Model):
+    """A process on a card that nobody gave it."""
+
+    pid: Annotated[int, shapes.whole(1, 2**31 - 1)]
+    """Process id on the node."""
+
+    memory: shapes.Bytes | None = None
+    """Memory of the card that it uses, in bytes. Absent: unknown."""
+
+    namespace: Annotated[str, shapes.text(63)] | None = None
+    """Namespace of the pod that the process belongs to. Absent: it belongs to none that is known."""
+
+    pod: Annotated[str, shapes.text(253)] | None = None
+    """Name of the pod that the process belongs to. Absent: it belongs to none that is known."""
+
+
+class CardStatus(shapes.Model):
+    """The agent's verdict on one card."""
+
+    uuid: shapes.Uuid
+    """Which card, by the uuid it has in spec.devices."""
+
+    health: vocabulary.Health
+    """Healthy, Unhealthy, or Unknown. A card that is not Healthy gets no new pod. Always written."""
+
+    reason: shapes.Reason | None = None
+    """One CamelCase word on why, such as "XidCritical". Absent: nothing is wrong."""
+
+    xid: Annotated[int, shapes.whole(1, 65535)] | None = None
+    """Number of the NVIDIA error (XID) that led to the verdict. Absent: none did."""
+
+    message: shapes.Sentence = ""
+    """A sentence for people on what was seen."""
+
+    since: shapes.Moment | None = None
+    """When the card came to have this health. Absent: unknown."""
+
+    recovery: vocabulary.Recovery | None = None
+    """What it takes to bring the card back: none (it recovers by itself), reset, reboot, drain,
+    replace. Absent: unknown, or nothing is wrong."""
+
+    occupants: Annotated[tuple[Occupant, ...], shapes.whole_list(at_most=256)] = ()
+    """Processes on the card that nobody gave it; the memory they use is not free. Absent or empty:
+    none."""
+
+
+class StatusSummary(shapes.Model):
+    """The cards of type gpu, counted by the operator: a little late, for people, never for decisions."""
+
+    free: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    """Cards of which no pod holds anything and which may get one. Always written."""
+
+    used: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    """Cards of which a pod holds something. Always written."""
+
+    healthy: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    """Cards whose health is Healthy. Always written."""
+
+    reason: shapes.Sentence = ""
+    """Why cards of this node get no new pods, such as "1 card unhealthy". Absent or empty: all may."""
+
+
+class DeviceStatus(shapes.Model):
+    """How the cards fare: verdicts and sources from the agent, liveness and counts from the operator."""
+
+    devices: Annotated[tuple[CardStatus, ...], shapes.keyed("uuid", at_most=128)] = ()
+    """The agent's verdict on each card. A card without an entry is plainly healthy."""
+
+    conditions: shapes.Conditions = ()
+    """Ready (the operator's: is the agent of this node alive), NVMLReady and PodResourcesReady (the
+    agent's: does the source answer). While Ready or NVMLReady is not True the node gets no new
+    pods. A source that is not configured has no condition."""
+
+    summary: StatusSummary | None = None
+    """The operator's count of the cards. Absent: not counted yet."""
+
+    claims: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_most=1024)] = ()
+    """Uuids of GPUs and MIG instances that the operator has recorded as this node's own. Should
+    another node publish one of them later, that node does not give it out. Absent or empty: none."""
+
+    disputed: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_most=1024)] = ()
+    """Uuids of GPUs and MIG instances that this node publishes and the operator does not give out
+    here, because another node had them first or nobody knows who had. Absent or empty: none."""
