@@ -59,6 +59,13 @@ def wait(
     return candidate
 
 
+def held(book: ledger.Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
+    """Give the minors that a pod holds, and how many cards it withholds."""
+    hold = book.picture.hold(uid)
+    assert hold is not None
+    return [share.minor for share in hold.shares], hold.withheld
+
+
 def decide(book: ledger.Ledger, now: float = 1000.0) -> list[decisions.Decision]:
     """Make a round of decisions, and act on none of them."""
     return cycle.decide(book.places, book.waiting, now, book.rules)

@@ -5,16 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis
-import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from berth_crds import names, wire
+from berth_crds import names
 from berth_operator.engine import ledger
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
-from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import raw
 from engine import books
 from support import builders, clock, pictures, worlds
 
@@ -28,13 +25,6 @@ SIX_THOUSAND = {
     "resources": {"limits": {names.NVIDIA_GPU: "1", names.GPU: "6400", "koordinator.sh/gpu": "800"}},
 }
 ONE = builders.gpupod(main=[1])
-
-
-def held(book: ledger.Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
-    """Give the minors that a pod holds, and how many cards it withholds."""
-    hold = book.picture.hold(uid)
-    assert hold is not None
-    return [share.minor for share in hold.shares], hold.withheld
 
 
 # ---------------------------------------------------------------- any order
@@ -60,7 +50,7 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     for word in order:
         ARRIVALS[word](book)
 
-    assert held(book) == ([0, 1], 0)
+    assert books.held(book) == ([0, 1], 0)
     assert pictures.free_cards(book.picture) == 2
     assert pictures.leftovers(book.picture) == []
 
@@ -92,7 +82,7 @@ def test_what_was_named_is_taken_back(
 
     last(book)
 
-    assert held(book) == expected
+    assert books.held(book) == expected
 
 
 def test_a_readable_record_takes_nothing_from_a_gpupod() -> None:
@@ -100,12 +90,12 @@ def test_a_readable_record_takes_nothing_from_a_gpupod() -> None:
     book = books.of()
     books.named(book, BOTH)
     books.saw(book, READABLE)
-    before = held(book)
+    before = books.held(book)
     books.saw(book, NAMELESS)
-    after = held(book)
+    after = books.held(book)
     books.named(book, ONE)
 
-    assert before == after == held(book) == ([2, 3], 0)
+    assert before == after == books.held(book) == ([2, 3], 0)
 
 
 def test_a_record_that_becomes_readable_ends_it() -> None:
@@ -116,10 +106,10 @@ def test_a_record_that_becomes_readable_ends_it() -> None:
     books.saw(book, READABLE)
 
     books.named(book, ONE)
-    changed = held(book)
+    changed = books.held(book)
     book.gpupod_gone("ml/p")
 
-    assert changed == held(book) == ([2, 3], 0)
+    assert changed == books.held(book) == ([2, 3], 0)
 
 
 def test_a_pod_made_again_takes_nothing_from_the_old_gpupod() -> None:
@@ -131,11 +121,11 @@ def test_a_pod_made_again_takes_nothing_from_the_old_gpupod() -> None:
 
     books.saw(book, again)
     books.saw(book, None, "uid-p")  # However late it is told of.
-    before = held(book, "uid-again")
+    before = books.held(book, "uid-again")
     books.named(book, builders.gpupod(uid="uid-again", main=[1, 3]))
 
     assert before == ([], EVERY)
-    assert held(book, "uid-again") == ([1, 3], 0)
+    assert books.held(book, "uid-again") == ([1, 3], 0)
 
 
 def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
@@ -147,7 +137,7 @@ def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
 
     books.saw(book, builders.pod("p", gpus=1, nodeName="n1"))
 
-    assert held(book) == ([3], 0)
+    assert books.held(book) == ([3], 0)
     assert book.state("uid-p") is ledger.State.CONFIRMED
 
 
@@ -277,89 +267,3 @@ def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> No
 
     assert books.told(book) == books.told(fresh)
     assert pictures.leftovers(book.picture) == []
-
-
-# ---------------------------------------------------------------- pods that others bound
-
-FOREIGN = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Running")
-WITH_PLUGIN = builders.node("n1", extra={names.NVIDIA_GPU: 4})
-
-
-def bare(uid: str = "uid-p", at: str = "n1", **status: Any) -> wire.GpuPod:
-    """Give a GpuPod of a pod that runs, and to which the kubelet gave nothing."""
-    said = {"phase": "Running", "granted": (wire.Grant("main", (), "podresources"),)} | status
-    return msgspec.structs.replace(builders.gpupod(at=at, uid=uid), status=wire.GpuPodStatus(**said))
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["the node first", "the pod first"])
-@pytest.mark.parametrize(
-    ("node", "pod", "expected"),
-    [
-        pytest.param(WITH_PLUGIN, FOREIGN, 2, id="a device plugin serves what it asks for"),
-        pytest.param(builders.node("n1"), FOREIGN, 0, id="nothing on the node serves it"),
-        pytest.param(
-            WITH_PLUGIN,
-            builders.pod("p", nodeName="n1", schedulerName="other", containers=[SIX_THOUSAND]),
-            1,
-            id="one of its resources is served",
-        ),
-        pytest.param(
-            builders.node("n1"), builders.pod("p", gpus=2, nodeName="n1"), 2, id="Berth may have served it"
-        ),
-    ],
-)
-def test_a_pod_that_others_bound_has_what_its_node_offers(
-    node: facts.Node, pod: raw.Pod, expected: int, *, late: bool
-) -> None:
-    """Berth gave it nothing, and a device plugin gives only what the node says it has."""
-    book = books.of()
-    steps: list[Callable[[], None]] = [lambda: book.node_seen(node), lambda: books.saw(book, pod)]
-
-    for step in reversed(steps) if late else steps:
-        step()
-
-    assert held(book) == ([], expected)
-    assert pictures.free_cards(book.picture) == 4 - expected
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
-@pytest.mark.parametrize(
-    ("pod", "said", "expected"),
-    [
-        pytest.param(FOREIGN, bare(), 0, id="the kubelet gave it nothing"),
-        pytest.param(FOREIGN, bare(uid="uid-old"), 2, id="that is said of an earlier pod"),
-        pytest.param(FOREIGN, bare(at="n2"), 2, id="that is said of another node"),
-        pytest.param(FOREIGN, bare(phase="Pending"), 2, id="it does not run yet"),
-        pytest.param(FOREIGN, bare(granted=()), 2, id="nobody heard the kubelet"),
-        pytest.param(
-            FOREIGN,
-            bare(
-                granted=(
-                    wire.Grant("main", (), "podresources"),
-                    wire.Grant("main", ("GPU-n1-0",), "nvml"),
-                )
-            ),
-            2,
-            id="it is seen on a card",
-        ),
-        pytest.param(
-            builders.pod("p", gpus=2, nodeName="n1"),
-            bare(),
-            2,
-            id="Berth gives without the kubelet's knowing",
-        ),
-        pytest.param(NAMELESS, bare(), EVERY, id="it has a record, which is damaged"),
-    ],
-)
-def test_a_pod_to_which_the_kubelet_gave_nothing_withholds_nothing(
-    pod: raw.Pod, said: wire.GpuPod, expected: int, *, late: bool
-) -> None:
-    """That counts for that very pod, where it runs, and where Berth gave it nothing either."""
-    book = books.of()
-    book.node_seen(WITH_PLUGIN)
-    steps: list[Callable[[], None]] = [lambda: books.named(book, said), lambda: books.saw(book, pod)]
-
-    for step in reversed(steps) if late else steps:
-        step()
-
-    assert held(book) == ([], expected)

@@ -64,10 +64,11 @@ def device(
     *,
     failed: str = "",
     others: Sequence[devices.Card] = (),
+    heard: bool = False,
 ) -> devices.Device:
     """Give the cards of a node: so many plain ones, or these."""
     found = [card(minor, at=at) for minor in range(cards)] if isinstance(cards, int) else cards
-    return devices.Device(at, tuple(found), tuple(others), failed=failed)
+    return devices.Device(at, tuple(found), tuple(others), failed=failed, heard=heard)
 
 
 def share(minor: int = 0, *, at: str = "n1", core: int = 100, memory: int = MEMORY) -> decisions.Share:

@@ -118,6 +118,15 @@ def test_failed_source(conditions: dict[str, str], failed: str) -> None:
     assert devices.device(thing).failed == failed
 
 
+@pytest.mark.parametrize("status", ["True", "False"])
+def test_whether_the_kubelet_is_asked(status: str) -> None:
+    """The condition is there where the agent asks, whether or not the kubelet answers just now."""
+    asked = builders.published(conditions={"PodResourcesReady": status})
+    other = builders.published(conditions={"NVMLReady": status})
+
+    assert [devices.device(one).heard for one in (asked, other)] == [True, False]
+
+
 def test_failed_source_gives_its_reason() -> None:
     """Where the agent says why its source is down, that is passed on."""
     conditions = (wire.Condition("NVMLReady", "False", reason="DriverGone"),)

@@ -6,7 +6,10 @@ be read. It counts for that very pod on that very node alone, and only for devic
 the node's Device has; whatever it leaves open stays withheld.
 
 A pod that somebody else bound can have devices from a device plugin alone: for resources
-that its node offers, and not where the kubelet says that it has none. All of this is a
+that its node offers, and not where the kubelet says that it has none. Once it runs, it has
+them, and the agent of a node that asks the kubelet will say which: until it has, any card
+of the node may be among them, and all that nobody holds by name are kept back. Before it
+runs it may never be given any, so it keeps back no more than it asks for. All of this is a
 function of the pod, its GpuPod, the Node and the Device, so it does not matter which of
 them came first.
 """
@@ -15,7 +18,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.holds import Hold
 
@@ -43,12 +46,13 @@ class Nameless:
     `starts` has its containers in the order in which they start, and whether each keeps
     running; `fewest` counts the uuids of cards that a whole record of it has at least. Of a
     pod that somebody else bound, `plugged` says how many cards each resource that it asks for
-    may have brought it.
+    may have brought it. `runs` tells that its containers were started.
     """
 
     starts: tuple[tuple[str, bool], ...] = ()
     fewest: int = SURELY_ONE
     plugged: Mapping[str, int] | None = None
+    runs: bool = False
 
 
 def objection(hold: Hold, named: Named) -> str:
@@ -71,11 +75,13 @@ def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> H
 def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Device | None) -> Hold:
     """Say what a pod holds, given what it withholds while nobody names its devices."""
     if named is None or objection(hold, named):
-        return hold
+        return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:
         return dataclasses.replace(hold, withheld=0)
     if device is None:
         return hold
+    if not named.grants:
+        return _unspoken(hold, nameless, device)
     there = _there(named.grants, device)
     shares = allocator.held(in_turn(_known(named.grants, there), nameless.starts))
     marked = hold.marked - _words(shares) - _words(share for grant in named.grants for share in grant.shares)
@@ -85,6 +91,12 @@ def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Devi
     listed = _gpus(share for grant in named.grants for share in grant.shares)
     missing = max(nameless.fewest, len(listed)) - len(cards)
     return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)
+
+
+def _unspoken(hold: Hold, nameless: Nameless, device: facts.Device | None) -> Hold:
+    """Say what a pod withholds of which nobody says anything yet."""
+    soon = device is not None and device.heard and nameless.plugged is not None and nameless.runs
+    return dataclasses.replace(hold, withheld=holds.ALL_CARDS) if soon and hold.withheld else hold
 
 
 def in_turn(

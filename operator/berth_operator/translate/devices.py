@@ -19,6 +19,7 @@ NEARNESS: Final = {
     Scope.PCIE: boards.PCIE_WORTH[LinkKind.PCIE_SWITCH],
     Scope.NUMA: boards.PCIE_WORTH[LinkKind.NUMA],
 }
+KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
@@ -35,6 +36,7 @@ def device(thing: wire.Device) -> facts.Device:
         others=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon) for card in others),
         board=board(gpus, thing.spec.partitions),
         failed=failed_source(thing.status.conditions),
+        heard=any(one.type == KUBELET for one in thing.status.conditions),
     )
 
 

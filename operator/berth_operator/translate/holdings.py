@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from berth_crds import aliases, allocation, names, wire
-from berth_crds.vocabulary import DeviceType
+from berth_crds.vocabulary import DeviceType, PodPhase
 from berth_operator.scheduling import decisions, holds, naming
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.translate import asks, grammar, limits, quantities, raw, resources
@@ -182,6 +182,7 @@ def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
         starts(pod.spec),
         fewest_cards(wants.own) if wants.own else naming.SURELY_ONE,
         None if ours else _plugged(pod),
+        pod.status.phase == PodPhase.RUNNING,
     )
 
 

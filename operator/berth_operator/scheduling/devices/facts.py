@@ -52,7 +52,7 @@ class Card:
 class Device:
     """All devices of a node: GPUs in the order of their minors, the others by type and minor.
 
-    `failed` tells which source of the agent is down.
+    `failed` tells which source of the agent is down, `heard` that it asks the kubelet who holds what.
     """
 
     node: str
@@ -60,3 +60,4 @@ class Device:
     others: tuple[Card, ...] = ()
     board: boards.Board = boards.LOOSE
     failed: str = ""
+    heard: bool = False

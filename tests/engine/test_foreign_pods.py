@@ -1,0 +1,166 @@
+"""A pod that another scheduler bound holds what a device plugin of its node may have given it (I8, I9)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_crds import names, wire
+from berth_operator.scheduling import holds
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import raw
+from engine import books
+from support import builders, pictures
+
+EVERY = holds.ALL_CARDS
+NAMELESS = builders.pod("p", gpus=2, nodeName="n1", annotations={names.ALLOCATION: "{"})
+SIX_THOUSAND = {
+    "name": "main",
+    "resources": {"limits": {names.NVIDIA_GPU: "1", names.GPU: "6400", "koordinator.sh/gpu": "800"}},
+}
+FOREIGN = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Running")
+WITH_PLUGIN = builders.node("n1", extra={names.NVIDIA_GPU: 4})
+
+
+def bare(uid: str = "uid-p", at: str = "n1", **status: Any) -> wire.GpuPod:
+    """Give a GpuPod of a pod that runs, and to which the kubelet gave nothing."""
+    said = {"phase": "Running", "granted": (wire.Grant("main", (), "podresources"),)} | status
+    return msgspec.structs.replace(builders.gpupod(at=at, uid=uid), status=wire.GpuPodStatus(**said))
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the node first", "the pod first"])
+@pytest.mark.parametrize(
+    ("node", "pod", "expected"),
+    [
+        pytest.param(WITH_PLUGIN, FOREIGN, 2, id="a device plugin serves what it asks for"),
+        pytest.param(builders.node("n1"), FOREIGN, 0, id="nothing on the node serves it"),
+        pytest.param(
+            WITH_PLUGIN,
+            builders.pod("p", nodeName="n1", schedulerName="other", containers=[SIX_THOUSAND]),
+            1,
+            id="one of its resources is served",
+        ),
+        pytest.param(
+            builders.node("n1"), builders.pod("p", gpus=2, nodeName="n1"), 2, id="Berth may have served it"
+        ),
+    ],
+)
+def test_a_pod_that_others_bound_has_what_its_node_offers(
+    node: facts.Node, pod: raw.Pod, expected: int, *, late: bool
+) -> None:
+    """Berth gave it nothing, and a device plugin gives only what the node says it has."""
+    book = books.of()
+    steps: list[Callable[[], None]] = [lambda: book.node_seen(node), lambda: books.saw(book, pod)]
+
+    for step in reversed(steps) if late else steps:
+        step()
+
+    assert books.held(book) == ([], expected)
+    assert pictures.free_cards(book.picture) == 4 - expected
+
+
+STARTING = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Pending")
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "said", "expected"),
+    [
+        pytest.param(WITH_PLUGIN, FOREIGN, None, ([], EVERY), id="nobody has said anything yet"),
+        pytest.param(
+            WITH_PLUGIN, FOREIGN, builders.gpupod(main=[1, 2]), ([1, 2], 0), id="its agent names them"
+        ),
+        pytest.param(
+            WITH_PLUGIN, FOREIGN, builders.gpupod(at="n2", main=[1, 2]), ([], EVERY), id="another agent does"
+        ),
+        pytest.param(
+            WITH_PLUGIN, FOREIGN, builders.gpupod(), ([], EVERY), id="it has a GpuPod that says nothing"
+        ),
+        pytest.param(WITH_PLUGIN, FOREIGN, bare(), ([], 0), id="the kubelet gave it nothing"),
+        pytest.param(WITH_PLUGIN, STARTING, None, ([], 2), id="it does not run yet"),
+        pytest.param(builders.node("n1"), FOREIGN, None, ([], 0), id="nothing on the node serves it"),
+        pytest.param(
+            WITH_PLUGIN,
+            builders.pod("p", gpus=2, nodeName="n1", phase="Running"),
+            None,
+            ([], 2),
+            id="it is a pod of Berth's",
+        ),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1], ids=["the pod last", "the pod first"])
+def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
+    node: facts.Node, pod: raw.Pod, said: wire.GpuPod | None, expected: tuple[list[int], int], order: int
+) -> None:
+    """Where the agent asks the kubelet, it says soon which; until then one of them must not be given out."""
+    book = books.of()
+    steps: list[Callable[[], object]] = [
+        lambda: book.node_seen(node),
+        lambda: book.device_seen(builders.device("n1", heard=True)),
+        lambda: books.named(book, said) if said else None,
+        lambda: books.saw(book, pod),
+    ]
+
+    for step in steps[::order]:
+        step()
+
+    assert books.held(book) == expected
+    assert pictures.free_cards(book.picture) == max(0, 4 - len(expected[0]) - expected[1])
+
+
+def test_a_pod_that_starts_keeps_back_what_it_asks_for() -> None:
+    """It may never be given anything; once it runs, it has been; once it is named, the others are free."""
+    book = books.of()
+    book.node_seen(WITH_PLUGIN)
+    book.device_seen(builders.device("n1", heard=True))
+
+    books.saw(book, STARTING)
+    starts = books.held(book)
+    books.saw(book, FOREIGN)
+    runs = books.held(book)
+    books.named(book, builders.gpupod(main=[1, 2]))
+
+    assert (starts, runs, books.held(book)) == (([], 2), ([], EVERY), ([1, 2], 0))
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
+@pytest.mark.parametrize(
+    ("pod", "said", "expected"),
+    [
+        pytest.param(FOREIGN, bare(), 0, id="the kubelet gave it nothing"),
+        pytest.param(FOREIGN, bare(uid="uid-old"), 2, id="that is said of an earlier pod"),
+        pytest.param(FOREIGN, bare(at="n2"), 2, id="that is said of another node"),
+        pytest.param(FOREIGN, bare(phase="Pending"), 2, id="it does not run yet"),
+        pytest.param(FOREIGN, bare(granted=()), 2, id="nobody heard the kubelet"),
+        pytest.param(
+            FOREIGN,
+            bare(
+                granted=(
+                    wire.Grant("main", (), "podresources"),
+                    wire.Grant("main", ("GPU-n1-0",), "nvml"),
+                )
+            ),
+            2,
+            id="it is seen on a card",
+        ),
+        pytest.param(
+            builders.pod("p", gpus=2, nodeName="n1"),
+            bare(),
+            2,
+            id="Berth gives without the kubelet's knowing",
+        ),
+        pytest.param(NAMELESS, bare(), EVERY, id="it has a record, which is damaged"),
+    ],
+)
+def test_a_pod_to_which_the_kubelet_gave_nothing_withholds_nothing(
+    pod: raw.Pod, said: wire.GpuPod, expected: int, *, late: bool
+) -> None:
+    """That counts for that very pod, where it runs, and where Berth gave it nothing either."""
+    book = books.of()
+    book.node_seen(WITH_PLUGIN)
+    steps: list[Callable[[], None]] = [lambda: books.named(book, said), lambda: books.saw(book, pod)]
+
+    for step in reversed(steps) if late else steps:
+        step()
+
+    assert books.held(book) == ([], expected)
