@@ -112,15 +112,15 @@ async def test_a_revision_that_is_gone_means_a_new_list(scene: Scene, refusal: s
         await scene.until(lambda: scene.resumed_from()[-1:] == ["40"], "a watch from the new list on")
 
     assert scene.mirror.told[4:] == [
-        ("deleted", "gone", "uid-gone"),
         ("deleted", "again", "uid-again"),
         ("upserted", "again", "other"),
         ("upserted", "new", "uid-new"),
+        ("deleted", "gone", "uid-gone"),
     ]
 
 
 async def test_an_expired_page_token_means_a_whole_read(scene: Scene) -> None:
-    """When the history is gone between two pages, the half list is dropped and one read gets everything."""
+    """When the history is gone between two pages, one read gets everything, and says what is gone."""
     one, two = config_map("a", "1"), config_map("b", "2")
     paged = stub.by_query(
         "continue", {"": stub.page(one, version="10", more="next"), "next": stub.thing(GONE, code=410)}
@@ -132,7 +132,8 @@ async def test_an_expired_page_token_means_a_whole_read(scene: Scene) -> None:
     async with mirror.following(scene.informer):
         await scene.informer.wait_synced()
 
-    assert scene.mirror.names("upserted") == ["b"]
+    assert scene.mirror.names("upserted") == ["a", "b"]
+    assert scene.mirror.names("deleted") == ["a"]
 
 
 # ---------------------------------------------------------------- a server in trouble

@@ -50,8 +50,8 @@ async def test_a_list_of_an_earlier_state_is_believed(
 
     assert comparing.mirror.told == [
         ("restored", "", ""),
-        ("deleted", "b", "uid-b"),
         ("upserted", "a", "uid-a"),
+        ("deleted", "b", "uid-b"),
     ]
     assert comparing.mirror.versions() == {"a": ("uid-a", "5")}
     assert comparing.session.history.restores == 1

@@ -112,6 +112,20 @@ def page(*items: Thing, version: str, more: str = "") -> Answer:
     return thing({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": list(items)})
 
 
+def paged(items: Sequence[Thing], *, version: str) -> Answer:
+    """Answer with as many items as the limit says, as the API server does, or with their metadata alone."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        start, limit = int(request.query.get("continue") or 0), int(request.query.get("limit") or 0)
+        end = min(start + limit, len(items)) if limit else len(items)
+        found = items[start:end]
+        if "PartialObjectMetadata" in request.headers["Accept"]:
+            found = [{"metadata": one["metadata"]} for one in found]
+        return await page(*found, version=version, more=str(end) if end < len(items) else "")(request)
+
+    return answer
+
+
 def later(event: asyncio.Event, answer: Answer) -> Answer:
     """Answer when the event has happened."""
 

@@ -113,13 +113,23 @@ class Api:
                 headers["Authorization"] = header
             request = self._exchange.request(method, path, params, headers, body)
             return await self._exchanged(self._exchange, request, method, path, deadline=deadline)
-        timeout = aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
+        timeout = _timeout(deadline)
         async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
-            found = await beginning(answer.content, parser.LONGEST_BODY)
-            if len(found) > parser.LONGEST_BODY:
-                sentence = f"{path}: the answer has more than {parser.LONGEST_BODY} bytes"
-                raise errors.Unreachable(sentence, ambiguous=True)
-            return found
+            return await _whole(answer, path, parser.LONGEST_BODY)
+
+    async def read(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        most: int,
+        accept: str = JSON,
+        deadline: float = DEADLINE_SECONDS,
+    ) -> bytes:
+        """Return what may be long, and raise `TooLarge` where it has more than `most` bytes."""
+        timeout = _timeout(deadline)
+        async with self._answer("GET", path, params, accept=accept, timeout=timeout) as answer:
+            return await _whole(answer, path, most)
 
     async def _exchanged(
         self, way: exchange.Exchange, request: bytes, method: str, path: str, *, deadline: float
@@ -174,11 +184,14 @@ class Api:
         params: Mapping[str, str] | None,
         *,
         content: str = "",
+        accept: str = JSON,
         **rest: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Lend a successful answer of which nothing is read yet."""
         assert self._session is not None, "the Api is used inside `async with`"  # noqa: S101
-        headers = {"Authorization": header} if (header := await self.link.authorization()) else {}
+        headers = {"Accept": accept}
+        if header := await self.link.authorization():
+            headers["Authorization"] = header
         if rest.get("data") is not None:
             headers["Content-Type"] = content
         url = self.link.server + path
@@ -239,6 +252,18 @@ class Api:
             body=msgspec.json.encode(whole),
             content=APPLY,
         )
+
+
+def _timeout(deadline: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
+
+
+async def _whole(answer: aiohttp.ClientResponse, path: str, most: int) -> bytes:
+    """Read the body of an answer, or raise `TooLarge`."""
+    found = await beginning(answer.content, most)
+    if len(found) > most:
+        raise errors.TooLarge(f"{path}: the answer has more than {most} bytes")
+    return found
 
 
 async def _check(answer: aiohttp.ClientResponse, path: str) -> None:

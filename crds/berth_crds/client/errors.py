@@ -39,6 +39,13 @@ class Unreachable(ClientError):
         self.ambiguous = ambiguous
 
 
+class TooLarge(Unreachable):
+    """The answer is longer than is read, or says more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ambiguous=True)
+
+
 class ApiError(ClientError):
     """The server answered with an error."""
 

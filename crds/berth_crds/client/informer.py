@@ -1,8 +1,9 @@
 """A local view of a collection that never loses a delete.
 
-The informer lists, tells its sink what differs from what it knew, then watches. When the
-watch is too old (410, as an HTTP answer or inside the stream) or keeps failing, it lists
-again, and whatever vanished meanwhile is told as a delete. The sink is called between two
+The informer lists, tells its sink what differs from what it knew, page by page so that no
+list is held whole, then watches. When the watch is too old (410, as an HTTP answer or inside
+the stream), is too large to be read or keeps failing, it lists again, and whatever vanished
+meanwhile is told as a delete, last of all. The sink is called between two
 awaits and must not block; what it is told is always in the order of the revisions of each
 object.
 
@@ -38,7 +39,6 @@ PATIENCE: Final = 4  # Watches that fail in a row before the list is read again.
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
 OUTAGE_SECONDS: Final = 1.0  # Nobody restores etcd in less; a resumed watch is back much sooner.
-AT_A_TIME: Final = 250  # Objects of a list told to the sink before others have their turn.
 SOON_SECONDS: Final = 0.2  # Where events are frequent, the next one shows that the informer is up to date.
 CATCH_UP_SECONDS: Final = 10.0
 
@@ -62,6 +62,10 @@ class Outage(Exception):
     """The server was away for so long that a watch must not simply be resumed."""
 
 
+class Restored(Exception):
+    """A list turned out to be of a restored history when a part of it was told already."""
+
+
 class Informer(Generic[B]):
     """Follows one collection and feeds one sink."""
 
@@ -82,6 +86,7 @@ class Informer(Generic[B]):
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
         self._chance = chance
+        self._portions = watch.Portions(PAGE)
         self._version = ""
         self._lists = 0
         self._listed = asyncio.Condition()
@@ -243,38 +248,53 @@ class Informer(Generic[B]):
     # ------------------------------------------------------------ list
 
     async def _list(self) -> None:
-        collection = await self._collection()
-        if not self._restored and (evidence := self._evidence(collection)):
-            self._session.history.restored(evidence, by=self)
-            self._again = self._restored = True
-        if self._restored:
-            self._store.restored()
-        for count, _ in enumerate(self._store.replace(collection.items, again=self._again), 1):
-            if count % AT_A_TIME == 0:
-                await asyncio.sleep(0)  # A long list must not keep others from their work.
+        try:
+            version = await self._told(self._portions)
+        except errors.Gone:
+            # The continue token expired between two pages: one whole read cannot.
+            version = await self._told(0)
         self._again = self._restored = False
         self._left = asyncio.get_running_loop().time()
-        self._advance(collection.version)
+        self._advance(version)
         async with self._listed:
             self._lists += 1
             self._listed.notify_all()
 
-    async def _collection(self) -> watch.Collection[B]:
-        try:
-            return await watch.pages(
-                self._session, self._path, self._codec, selectors=self._selectors, size=PAGE
-            )
-        except errors.Gone:
-            # The continue token expired between two pages: one whole read cannot.
-            return await watch.pages(
-                self._session, self._path, self._codec, selectors=self._selectors, size=0
-            )
+    async def _told(self, size: int | watch.Portions) -> str:
+        """Tell the sink what differs from what it knows; return the revision of the list."""
+        while True:
+            with contextlib.suppress(Restored):
+                return await self._tell(size)
 
-    def _evidence(self, collection: watch.Collection[B]) -> str:
+    async def _tell(self, size: int | watch.Portions) -> str:
+        if self._restored:
+            self._store.restored()
+        seen: set[store.Key] = set()
+        version = ""
+        pages = watch.by_page(self._session, self._path, self._codec, selectors=self._selectors, size=size)
+        async with contextlib.aclosing(pages):
+            async for page in pages:
+                self._compare(page, first=not seen)
+                await store.in_turns(self._store.take(page.items, seen, again=self._again))
+                version = page.version
+        await store.in_turns(self._store.retain(seen))
+        return version
+
+    def _compare(self, page: watch.Collection[B], *, first: bool) -> None:
+        """Take note of a restore that a page proves; it must be known before anything is told."""
+        if self._restored or not (evidence := self._evidence(page)):
+            return
+        self._session.history.restored(evidence, by=self)
+        self._again = self._restored = True
+        if not first:
+            raise Restored
+        self._store.restored()
+
+    def _evidence(self, page: watch.Collection[B]) -> str:
         """Return what proves that the server's data were restored; nothing where all is as it was."""
-        if history.earlier(collection.version, self._version):
-            return f"{self._resource} are at revision {collection.version}, after {self._version}"
-        return self._store.contradiction(collection.items)
+        if history.earlier(page.version, self._version):
+            return f"{self._resource} are at revision {page.version}, after {self._version}"
+        return self._store.contradiction(page.items)
 
     # ------------------------------------------------------------ watch
 
@@ -291,6 +311,10 @@ class Informer(Generic[B]):
             except Outage:
                 log.info("%s: the server was away, listing again", self._resource)
                 self._again = True
+                return
+            except errors.TooLarge as error:
+                log.warning("%s: listing again, for the watch cannot be read: %s", self._resource, error)
+                await self._pause(1, error)
                 return
             except errors.ClientError as error:
                 failures += 1

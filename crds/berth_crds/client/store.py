@@ -5,9 +5,11 @@ of it. A delete is told with the identity alone. Objects that cannot be decoded 
 beside the others: to forget a holder of cards would give them out twice.
 """
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from berth_crds import wire
@@ -17,6 +19,7 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]  # Namespace, empty for the whole cluster's, and name.
 NAMELESS: Final = ("", "")
+AT_A_TIME: Final = 250  # Objects of a list told to the sink before others have their turn.
 
 
 class Bearer(Protocol):
@@ -107,16 +110,22 @@ class Store(Generic[B]):
 
     # ------------------------------------------------------------ changes
 
-    def replace(self, items: list[B | watch.Unreadable], *, again: bool) -> Iterator[None]:
-        """Take a whole list, an object for each turn; with `again` what seems unchanged is told as well."""
-        seen = {_key(thing.metadata) for thing in items}
+    def take(self, items: Iterable[B | watch.Unreadable], seen: set[Key], *, again: bool) -> Iterator[None]:
+        """Take a part of a list, an object for each turn, and note who was seen.
+
+        With `again` what seems unchanged is told as well.
+        """
+        for thing in items:
+            seen.add(_key(thing.metadata))
+            self.upsert(thing, again=again)
+            yield
+
+    def retain(self, seen: AbstractSet[Key]) -> Iterator[None]:
+        """Forget whom a whole list has not shown, one for each turn."""
         # An object of which not even the name can be read may be any of those that seem to be gone.
         self._nameless = NAMELESS in seen
         for key in sorted(set() if self._nameless else self._known.keys() - seen):
             self._forget(key)
-            yield
-        for thing in items:
-            self.upsert(thing, again=again)
             yield
 
     def upsert(self, thing: B | watch.Unreadable, *, again: bool = False) -> None:
@@ -159,6 +168,13 @@ class Store(Generic[B]):
             self._sink.deleted(meta)
         elif self._wary is not None:
             self._wary.odd_gone(meta)
+
+
+async def in_turns(steps: Iterable[None]) -> None:
+    """Take all steps, and let others have their turn now and then: a long list must not keep them."""
+    for count, _ in enumerate(steps, 1):
+        if count % AT_A_TIME == 0:
+            await asyncio.sleep(0)
 
 
 def _key(meta: wire.Meta) -> Key:

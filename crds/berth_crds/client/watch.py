@@ -3,27 +3,38 @@
 `pages` reads a whole collection by quorum read, `newest` only its revision; `opened`
 opens a watch, and its block reads what the watch says, in order, until the server ends it.
 All know nothing of what was seen before: that is the informer's part.
+
+Whoever may write objects says how long they are, and the server writes some letters as six
+bytes each. So a page has a most length, and one that is longer is asked for again with fewer
+objects in it, down to a single one. Of an object that alone is too large the metadata is
+read, and it is told as unreadable.
 """
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Final, Generic, Literal, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 import aiohttp
 import msgspec
 
 from berth_crds import text, wire
-from berth_crds.client import api, errors, reading
+from berth_crds.client import api, errors, parser, reading
 
 T = TypeVar("T")
 
 LIST_DEADLINE_SECONDS: Final = 60.0
-LONGEST_LIST: Final = 1 << 32  # All pages of it together, in bytes; they are not kept.
-# Of one page. The least objects take two bytes each, and many times that once they are read.
+# All pages of it together, in bytes; they are not kept. No etcd holds as much, even as the server writes it.
+LONGEST_LIST: Final = 1 << 36
+# Of one page, in bytes, of which the least objects take two each, and many times that once they are read.
+LONGEST_PAGE: Final = 1 << 24
+USUAL_PAGE: Final = 1 << 22
+SHRUNK: Final = 4  # A page that is too large is asked for again with so many times fewer objects.
 MOST_ITEMS: Final = 250_000
-MOST_COMMAS: Final = 1 << 23
-LONGEST_LINE: Final = 1 << 25  # Far more than any object may have in etcd.
+MOST_COMMAS: Final = 1 << 22  # More than an object can have bytes in etcd, those in words included.
+# One object, as the only one of a page or in a watch: as etcd takes it, and six bytes for each.
+LONGEST_LINE: Final = 1 << 25
+METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 SILENCE_SECONDS: Final = 75.0  # Bookmarks arrive about once a minute even when nothing happens.
 HEAD_SECONDS: Final = 15.0  # A server that only starts may accept a watch and never answer it.
 
@@ -123,14 +134,23 @@ class Codec(Generic[T]):
 
     def page(self, body: bytes) -> tuple[ListMeta, list[T | Unreadable]]:
         """Decode one page of a list."""
-        # A body that is not so long cannot have so many commas: no need to count.
-        if len(body) > 2 * MOST_COMMAS and body.count(b",") > MOST_COMMAS:
-            raise msgspec.ValidationError(f"it has more than {MOST_COMMAS} values")
+        meta, items = self._raw(body)
+        return meta, [self.thing(raw) for raw in items]
+
+    def identities(self, body: bytes, detail: str) -> tuple[ListMeta, list[T | Unreadable]]:
+        """Decode a page of objects of which there is only the metadata; the detail says why."""
+        meta, items = self._raw(body)
+        return meta, [Unreadable(self._metadata(raw), detail) for raw in items]
+
+    def _raw(self, body: bytes) -> tuple[ListMeta, Sequence[msgspec.Raw]]:
+        # A body that is not longer cannot have so many commas: no need to count.
+        if len(body) > MOST_COMMAS and body.count(b",") > MOST_COMMAS:
+            raise errors.TooLarge(f"it has more than {MOST_COMMAS} values")
         page = self._page.decode(body)
         items = page.items or ()
         if len(items) > MOST_ITEMS:
-            raise msgspec.ValidationError(f"it has more than {MOST_ITEMS} objects")
-        return page.metadata, [self.thing(raw) for raw in items]
+            raise errors.TooLarge(f"it has more than {MOST_ITEMS} objects")
+        return page.metadata, items
 
     def thing(self, raw: msgspec.Raw) -> T | Unreadable:
         """Decode one object, or tell why not."""
@@ -157,6 +177,42 @@ class Codec(Generic[T]):
         return wire.Meta()
 
 
+class Portions:
+    """How many objects are asked for at once: so many that a page has the usual length, and `most` at most.
+
+    With 0 the whole list is one page, however long it is.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.now = most
+
+    def __repr__(self) -> str:
+        """Show the number."""
+        return f"<Portions: {self.now} of {self._most}>"
+
+    @property
+    def longest(self) -> int:
+        """How many bytes a page may have."""
+        if self._most == 0:
+            return parser.LONGEST_BODY
+        return LONGEST_PAGE if self.now > 1 else LONGEST_LINE
+
+    @property
+    def least(self) -> bool:
+        """Whether fewer cannot be asked for."""
+        return self.now <= 1
+
+    def shrink(self) -> None:
+        """Ask for fewer from now on: a page was too large."""
+        self.now = max(1, self.now // SHRUNK)
+
+    def fit(self, count: int, length: int) -> None:
+        """Learn from a page of so many objects and bytes."""
+        wanted = count * USUAL_PAGE // max(1, length)
+        self.now = min(self._most, max(1, min(2 * self.now, wanted)))
+
+
 async def pages(
     session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int
 ) -> Collection[T]:
@@ -174,25 +230,69 @@ async def pages(
 
 
 async def by_page(
-    session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int
+    session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int | Portions
 ) -> AsyncGenerator[Collection[T]]:
     """Read a collection as `pages` does, for those who need not have all of it at once."""
-    params, length = {**selectors, "limit": str(size)}, 0
+    portions = size if isinstance(size, Portions) else Portions(size)
+    params, length = dict(selectors), 0
     while True:
-        body = await session.send("GET", path, params=params, deadline=LIST_DEADLINE_SECONDS)
-        length += len(body)
+        page = await _next(session, path, codec, params, portions)
+        length += page.length
         if length > LONGEST_LIST:
             raise errors.Unreachable(f"{path}: the list does not end", ambiguous=False)
-        meta, found = _readable(codec, body, path)
-        yield Collection(meta.resource_version, found)
-        if not meta.continue_:
+        yield Collection(page.meta.resource_version, page.items)
+        if not page.meta.continue_:
             return
-        params["continue"] = meta.continue_
+        params["continue"] = page.meta.continue_
 
 
-def _readable(codec: Codec[T], body: bytes, path: str) -> tuple[ListMeta, list[T | Unreadable]]:
+class _Read(NamedTuple, Generic[T]):
+    """A page that was read, and how many bytes it had."""
+
+    meta: ListMeta
+    items: list[T | Unreadable]
+    length: int
+
+
+async def _next(
+    session: api.Api, path: str, codec: Codec[T], params: dict[str, str], portions: Portions
+) -> _Read[T]:
+    """Read the next page, of as many objects as can be read at once."""
+    while True:
+        params["limit"] = str(portions.now)
+        try:
+            body = await session.read(
+                path, params=params, most=portions.longest, deadline=LIST_DEADLINE_SECONDS
+            )
+            page = _Read(*_readable(codec.page, body, path), len(body))
+        except errors.TooLarge as error:
+            if portions.now == 0:
+                raise
+            if portions.least:
+                return await _identified(session, path, codec, params, error)
+            portions.shrink()
+        else:
+            portions.fit(len(page.items), page.length)
+            return page
+
+
+async def _identified(
+    session: api.Api, path: str, codec: Codec[T], params: Mapping[str, str], error: errors.TooLarge
+) -> _Read[T]:
+    """Read the metadata alone of the one object that is next, which is too large to be read."""
+    body = await session.read(
+        path, params=params, most=LONGEST_LINE, accept=METADATA_ALONE, deadline=LIST_DEADLINE_SECONDS
+    )
+    return _Read(*_readable(lambda found: codec.identities(found, str(error)), body, path), len(body))
+
+
+def _readable(
+    decode: Callable[[bytes], tuple[ListMeta, list[T | Unreadable]]], body: bytes, path: str
+) -> tuple[ListMeta, list[T | Unreadable]]:
     try:
-        return codec.page(body)
+        return decode(body)
+    except errors.TooLarge as error:
+        raise errors.TooLarge(f"{path}: the answer is no list: {error}") from error
     except errors.ODD as error:
         raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
 
@@ -259,6 +359,4 @@ async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             begun.clear()
         begun += rest
         if len(begun) > LONGEST_LINE:
-            raise errors.Unreachable(
-                f"a watch sent a line of more than {LONGEST_LINE} bytes", ambiguous=False
-            )
+            raise errors.TooLarge(f"a watch sent a line of more than {LONGEST_LINE} bytes")
