@@ -47,6 +47,23 @@ def test_a_code_has_one_type(code: int, kind: type[errors.ApiError]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        pytest.param(500, "etcdserver: request is too large", id="a patch"),
+        pytest.param(
+            409, 'cannot be fulfilled on pods/binding "p": etcdserver: request is too large', id="a bind"
+        ),
+    ],
+)
+def test_what_etcd_does_not_take_is_no_trouble_of_the_server(code: int, message: str) -> None:
+    """It was surely not written, and will not be, whatever code comes with it."""
+    error = errors.from_answer(code, json.dumps(stub.failure(code, message)).encode())
+
+    assert type(error) is errors.Oversized
+    assert not errors.everybodys(error)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"404 page not found\n",

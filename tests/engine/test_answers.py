@@ -138,6 +138,42 @@ async def test_a_bind_refused_for_its_revision_is_sent_again_at_once() -> None:
     assert stage.teller.of("p") == ["placed on n1"]
 
 
+@pytest.mark.parametrize(
+    ("named", "found", "binds"),
+    [
+        pytest.param("7", "7", 1, id="of the revision that it named"),
+        pytest.param("7", "8", 2, id="of another one"),
+        pytest.param("", "7", 2, id="it named none"),
+    ],
+)
+@timeless.scenario
+async def test_a_bind_refused_in_the_same_revision_keeps_no_card(named: str, found: str, binds: int) -> None:
+    """What was refused and is as it was would be refused again: its cards are free at once."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(ports.Unknown("too large", open=False, version=named)), Reply(NO))
+    stage.writer.when_looked_at("p", Reply(ports.Unbound(version=found)))
+    stage.wait()
+
+    await stage.run(until=lambda: stage.teller.told)
+
+    assert len(stage.writer.binds) == binds
+    assert stage.state() is State.FREE
+    assert stage.teller.of("p") == ["failed: too large" if binds == 1 else "failed: no"]
+
+
+@timeless.scenario
+async def test_a_lost_bind_is_followed_though_the_revision_is_the_same() -> None:
+    """What is still on its way is good for just that revision."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(ports.Unknown("lost", version="7")), Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
+    stage.wait()
+
+    await stage.run(until=lambda: stage.teller.told)
+
+    assert stage.teller.of("p") == ["placed on n1"]
+
+
 @timeless.scenario
 async def test_a_pod_that_asks_for_something_else_is_decided_anew() -> None:
     """The bind is not sent again, and the cards are free for whoever comes first."""

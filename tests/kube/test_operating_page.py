@@ -76,6 +76,7 @@ def test_its_figures_are_those_of_the_code() -> None:
 
 
 LIMITS: Final = {
+    "bytes of the whole pod": (limits.OBJECT,),
     "models in one list": (limits.MODELS,),
     "uuids in one list": (limits.UUIDS,),
     "labels in one list": (limits.LABELS,),

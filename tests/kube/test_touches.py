@@ -1,6 +1,7 @@
 """After the touches of a new leader no bind of an earlier one can arrive, whatever came in between."""
 
 import asyncio
+import dataclasses
 import datetime as dt
 import json
 import time
@@ -14,6 +15,7 @@ from berth_operator.engine import declaration, ledger, ports
 from berth_operator.kube import tellers, touches, writer
 from berth_operator.scheduling import backlog
 from berth_operator.translate import pods as reading
+from berth_operator.translate import refusals
 from kube.conftest import Noted
 from support import builders, hands, pods, stub
 
@@ -210,6 +212,42 @@ async def test_a_pod_that_nobody_may_change_does_not_stop_all_others(
 
     assert version == "8"
     assert "ml/p cannot be changed, so a late bind may arrive" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("message", "patches"),
+    [
+        pytest.param("etcdserver: request is too large", 1, id="a bind would be too large as well"),
+        pytest.param("internal error", touches.TROUBLE_HEEDED + 1, id="trouble with this pod alone"),
+    ],
+)
+async def test_a_pod_that_the_server_fails_to_change_does_not_stop_all_others(
+    message: str, patches: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left in the end, with a warning, and the log does not keep silent about it until then."""
+    book = waiting(p="5", q="6")
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", PATH, stub.status(500, message))
+        server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
+
+        version = await asyncio.wait_for(touching(session, book).void(EVERYTHING), 30)
+
+    assert version == "8"
+    assert len([one for one in server.requests if one.path == PATH]) == patches
+    assert "ml/p cannot be changed, so a late bind may arrive" in caplog.text
+    assert caplog.text.count("ml/p is not changed yet") == patches // touches.LOGGED_EACH
+
+
+async def test_a_pod_with_a_fault_needs_no_change() -> None:
+    """No bind of it was ever sent."""
+    book = ledger.Ledger(time.monotonic)
+    fault = refusals.unsupported("too long")
+    one = dataclasses.replace(builders.candidate("p"), faults=(fault,))
+    book.pod_waiting(one, gated=False, version="5")
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        assert await touching(session, book).void(EVERYTHING) == ""
+        assert not server.requests
 
 
 def test_the_patch_is_good_for_one_revision() -> None:

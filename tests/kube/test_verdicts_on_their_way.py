@@ -69,6 +69,29 @@ async def test_what_is_said_again_while_its_write_fails_is_written(
     assert [said(body) for body in server.bodies] == ["A", "A"]
 
 
+async def test_a_verdict_that_makes_a_pod_too_large_is_not_written_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Etcd will not take it the next time either; what is said of others is written."""
+    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.01)
+    large, small = (backlog.Candidate(uid=f"u-{name}", namespace="ml", name=name) for name in ("l", "s"))
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        for one, answer in (
+            (large, stub.status(500, "etcdserver: request is too large")),
+            (small, stub.status(503, "later")),
+        ):
+            path = resources.PODS.path(one.name, namespace="ml", sub="status")
+            server.on("PATCH", path, answer)
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        async with timeless.beside(teller.run()):
+            for one in (large, small):
+                teller.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+                teller.refused(one, "A")
+            await until_sent(server, 5)
+
+    assert [one.path.split("/")[-2] for one in server.requests].count("l") == 1
+
+
 async def test_who_shows_nothing_yet_comes_first() -> None:
     """A crowd whose sentence changes keeps nobody from the first one, and the server gets them at a pace."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:

@@ -203,3 +203,21 @@ def test_only_what_may_come_later_is_open() -> None:
     assert writer.outcome(errors.Unreachable("gone", ambiguous=True)) == ports.Unknown("gone")
     assert writer.outcome(errors.Unreachable("gone", ambiguous=False)) == ports.Refused("gone")
     assert writer.outcome(errors.Unusable("no token")) == ports.Refused("no token")
+    assert writer.outcome(errors.Oversized(409, "too large")) == ports.Refused("too large")
+
+
+async def test_an_answer_that_only_the_pod_explains_tells_its_revision(made_up: stub.Stub) -> None:
+    """A look that finds the same revision shows that it was not refused for that."""
+    made_up.on("POST", f"{PATH}/binding", stub.status(409, "no"))
+    made_up.on("GET", PATH, stub.thing(pod_as(metadata={"resourceVersion": "7"})))
+    book = ledger.Ledger(clock.Clock())
+    book.pod_waiting(CANDIDATE, gated=False, version="7")
+
+    async with api.Api(made_up.link, agent="test") as session:
+        sender = writer.Writer(session, book, Lead(), term=TERM, clock=clock.Clock())
+        answer = await sender.bind(CANDIDATE, pods.placement("n", pods.CARD))
+        seen = await sender.look(CANDIDATE)
+
+    assert answer == ports.Unknown("no", open=False, version="7")
+    assert isinstance(seen, ports.Unbound)
+    assert seen.version == "7"

@@ -4,14 +4,16 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from berth_crds import aliases, names
+from berth_crds.client import watch
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, limits, pods
+from berth_operator.translate import demands, limits, pods, raw
 from translate import manifests
 
 CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
@@ -23,6 +25,39 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 def many(what: str, count: int) -> str:
     """Write a list of so many things."""
     return ",".join(f"{what}{at}" for at in range(count))
+
+
+# ---------------------------------------------------------------- the whole pod
+
+
+def measured(pod: dict[str, Any]) -> Any:
+    """Read a pod as it comes, in a list and in a watch."""
+    codec = watch.Codec(raw.Pod)
+    listed = codec.thing(msgspec.Raw(msgspec.json.encode(pod)))
+    event = {"type": "ADDED", "object": {"kind": "Pod", "apiVersion": "v1", **pod}}
+    watched = codec.event(msgspec.json.encode(event))
+    assert isinstance(watched, watch.Event)
+    assert watched.thing == listed
+    return listed
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [pytest.param(0, False, id="as long as it may be"), pytest.param(1, True, id="longer by one byte")],
+)
+def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) -> None:  # noqa: FBT001
+    """It is refused for its length as an object, which is the same however it comes, and nothing is kept."""
+    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [manifests.asking("c", CARD)]}
+    meta = {"name": "p", "namespace": "ml", "uid": "u", "annotations": {"a": ""}}
+    bare = sum(len(msgspec.json.encode(part)) for part in (spec, meta))
+    meta["annotations"] = {"a": "x" * (limits.OBJECT - bare + more)}
+
+    found = pods.candidate(measured({"metadata": meta, "spec": spec}))
+
+    assert bool(found.faults) is refused
+    assert (found.request == requests.NO_DEVICES) is refused
+    if refused:
+        assert found.faults[0].detail.startswith("the pod has more than 1048576 bytes as an object")
 
 
 # ---------------------------------------------------------------- annotations

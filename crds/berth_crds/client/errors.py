@@ -99,6 +99,10 @@ class Unavailable(ApiError):
     """The server failed or could not finish in time (5xx): it may have acted."""
 
 
+class Oversized(ApiError):
+    """The object would be longer than etcd takes: nothing was written."""
+
+
 def everybodys(error: ClientError) -> bool:
     """Tell whether other requests would fare no better now: the trouble is the server's, or our login's."""
     return isinstance(error, Unreachable | Throttled | Unauthorized | Unusable)
@@ -132,6 +136,9 @@ class Status(msgspec.Struct, gc=False):
 
 
 NOT_FOUND: Final = 404
+OVERSIZED: Final = (
+    "etcdserver: request is too large"  # Etcd's words, which servers pass on with a 500 or a 409.
+)
 _decoder = msgspec.json.Decoder(Status)
 
 
@@ -149,6 +156,8 @@ def from_status(status: Status, *, code: int = 0, retry_after: float | None = No
     code = code or status.code
     if code == NOT_FOUND and status.reason != "NotFound":
         return Astray(code, status.message or "no details given", reason=status.reason)
+    if OVERSIZED in status.message:
+        return Oversized(code, status.message, reason=status.reason)
     if retry_after is None and status.details is not None:
         retry_after = _bounded(status.details.retryAfterSeconds)
     kind = BY_CODE.get(code, Unavailable if code >= 500 or code == 0 else ApiError)  # noqa: PLR2004

@@ -34,6 +34,7 @@ MOST_ITEMS: Final = 250_000
 MOST_COMMAS: Final = 1 << 22  # More than an object can have bytes in etcd, those in words included.
 # One object, as the only one of a page or in a watch: as etcd takes it, and six bytes for each.
 LONGEST_LINE: Final = 1 << 25
+LARGE: Final = 1 << 19  # Shorter objects are not measured.
 METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 SILENCE_SECONDS: Final = 75.0  # Bookmarks arrive about once a minute even when nothing happens.
 HEAD_SECONDS: Final = 15.0  # A server that only starts may accept a watch and never answer it.
@@ -121,8 +122,12 @@ class Collection(Generic[T]):
 
 
 class Codec(Generic[T]):
-    """Decodes one kind, and never fails on a single odd object."""
+    """Decodes one kind, and never fails on a single odd object.
 
+    A kind with a field `length` is told there how many bytes a large object has.
+    """
+
+    _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
     _page = msgspec.json.Decoder(_Page)
     _frame = msgspec.json.Decoder(_Frame)
     _bearer = msgspec.json.Decoder(_Bearer)
@@ -131,6 +136,7 @@ class Codec(Generic[T]):
 
     def __init__(self, kind: type[T]) -> None:
         self._thing = msgspec.json.Decoder(kind)
+        self._measured = "length" in getattr(kind, "__struct_fields__", ())
 
     def page(self, body: bytes) -> tuple[ListMeta, list[T | Unreadable]]:
         """Decode one page of a list."""
@@ -155,9 +161,12 @@ class Codec(Generic[T]):
     def thing(self, raw: msgspec.Raw) -> T | Unreadable:
         """Decode one object, or tell why not."""
         try:
-            return reading.read(self._thing, raw)
+            thing = reading.read(self._thing, raw)
         except errors.ODD as error:
             return Unreadable(self._metadata(raw), text.line(str(error)), bytes(raw))
+        if self._measured and len(raw) > LARGE:
+            msgspec.structs.force_setattr(cast("msgspec.Struct", thing), "length", self._length(raw))
+        return thing
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
         """Decode one line of a watch; an ERROR line raises what it names."""
@@ -167,6 +176,11 @@ class Codec(Generic[T]):
         if frame.type == "BOOKMARK":
             return Bookmark(self._metadata(frame.object).resource_version)
         return Event(cast("Change", frame.type), self.thing(frame.object))
+
+    def _length(self, raw: msgspec.Raw) -> int:
+        """Return how long an object is, in a list as in a watch, where it names its kind."""
+        parts = self._parts.decode(raw).items()
+        return sum(len(part) for name, part in parts if name not in {"apiVersion", "kind"})
 
     def _metadata(self, raw: msgspec.Raw) -> wire.Meta:
         with contextlib.suppress(*errors.ODD):

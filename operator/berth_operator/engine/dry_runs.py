@@ -49,7 +49,7 @@ class DryRuns:
 
     def refused(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         """Remember a bind that was refused."""
-        self._refusals.refused(candidate, placement, self._clock())
+        self._refusals.bind_refused(candidate, placement, self._clock())
 
     def bound(self, uid: str) -> None:
         """Forget the refusals of a pod that was bound."""
@@ -105,7 +105,7 @@ class DryRuns:
             case ports.Bound():
                 self._accepted(candidate)
             case ports.Refused(message):
-                self.refused(candidate, placement)
+                self._refusals.refused(candidate, placement, self._clock())
                 self._book.waiting.demote(candidate.uid)
                 self._notes.dry_run_refused()
                 self._failed(candidate, message)

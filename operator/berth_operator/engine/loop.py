@@ -224,7 +224,7 @@ class Loop:
         if isinstance(outcome, ports.Unknown):
             level = logging.WARNING if outcome.open else logging.DEBUG
             log.log(level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message)
-            outcome = await self._follow(candidate, placement, lost=outcome.open)
+            outcome = await self._follow(candidate, placement, outcome)
         self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
         self._conclude(candidate, placement, outcome)
 
@@ -254,15 +254,17 @@ class Loop:
         await self._writer.permit(candidate.uid)
 
     async def _follow(
-        self, candidate: backlog.Candidate, placement: decisions.Placement, *, lost: bool
+        self, candidate: backlog.Candidate, placement: decisions.Placement, answer: ports.Outcome
     ) -> ports.Outcome:
-        """Find out what became of a bind whose answer is not clear, `lost` if it may still be on its way.
+        """Find out what became of a bind whose answer is not clear, or is lost: it may still be on its way.
 
         That the pod has no node proves nothing then: what is on its way may arrive at any time, and is valid
         for as long as we lead. So its cards are given to nobody else, and the same bind is sent again until
         the pod has its place, is somebody else's, or is gone: whichever copy arrives, these are its cards.
-        A bind that the server refused for the pod's revision alone is sent again at once, too.
+        A bind that the server refused for the pod's revision alone is sent again at once, too; where that is
+        what it was, the bind was refused for something else.
         """
+        lost = _may_arrive(answer)
         # The server counts from when the bind reached it, which may have been only just now.
         await asyncio.sleep(self._limits.bind_deadline if lost else 0.0)
         for attempt in itertools.count():
@@ -271,6 +273,8 @@ class Loop:
                 if not lost and not seen.same:
                     await asyncio.sleep(LOOK_SECONDS[0])  # The watch will soon tell what it asks for now.
                     return ports.Unsent()
+                if not lost and _of_same_revision(answer, seen):
+                    return _refusal(answer)
                 _, answer = await self._send(candidate, placement, again=True)
                 if isinstance(answer, ports.Bound | ports.Gone):
                     return answer
@@ -359,6 +363,11 @@ class Loop:
 def _may_arrive(answer: ports.Outcome) -> bool:
     """Whether a bind may yet be carried out, because nobody has answered it."""
     return isinstance(answer, ports.Unknown) and answer.open
+
+
+def _of_same_revision(answer: ports.Outcome, seen: ports.Unbound) -> bool:
+    """Whether a bind was answered for the very revision that the pod still has."""
+    return isinstance(answer, ports.Unknown) and bool(seen.version) and answer.version == seen.version
 
 
 def _refusal(answer: ports.Outcome) -> ports.Outcome:

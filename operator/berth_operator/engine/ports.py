@@ -39,10 +39,14 @@ class Gone:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unknown:
-    """Only the pod itself can tell; `open` says that the bind may yet happen before the server's deadline."""
+    """Only the pod itself can tell; `open` says that the bind may yet happen before the server's deadline.
+
+    `version` is the revision of the pod that the bind named, if it named one.
+    """
 
     message: str
     open: bool = True
+    version: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Unbound:
     """A look found the pod, and it has no node; `same` says that it still asks for what was decided."""
 
     same: bool = True
+    version: str = ""
 
 
 Seen = Bound | Refused | Gone | Unbound | Unknown

@@ -6,6 +6,10 @@ after all others, and is not bound any more before the server has accepted its b
 for which no card is kept. Dry runs come first, too, for every pod of a namespace in which
 several were refused just now.
 
+A server may accept a dry run and refuse the bind all the same: etcd, which has its own limits, hears
+of no dry run. Of a pod with which that happened nothing is asked any more. It is bound on trial, in
+pauses that grow to a minute, and comes after all others for good.
+
 Each second one refused pod of a namespace is asked about, of a crowd a thirtieth, whether there
 is a card for it or not. A few refused pods are also asked about whenever there is a card; a crowd
 has these turns alone, for a freed card must not make the server answer for hundreds of them
@@ -23,10 +27,13 @@ from berth_operator.scheduling import backlog, decisions
 SEVERAL: Final = 3
 RECENT_SECONDS: Final = 30.0
 ACCEPTED_SECONDS: Final = 5.0  # So long an accepted dry run counts: the pod is decided for in the next round.
+REMEMBERED_SECONDS: Final = 60.0  # So long after that it is known: the answer to the bind may take its time.
 RETRY_SECONDS: Final = 1.0
 FEW: Final = 16  # Of one namespace; more are a crowd.
 ALL_ASKED_SECONDS: Final = 30.0  # In which each of a crowd has its turn, unless all together are too many.
 MOST_A_RETRY: Final = 32
+LONGEST_TRIAL_SECONDS: Final = 50.0  # Less than a demoted pod pauses at most: it is due when that is over.
+FORGOTTEN_SECONDS: Final = 600.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,6 +45,14 @@ class RefusedBind:
     resting: bool = True  # Until another pod of its namespace is accepted.
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trial:
+    """A pod that only its bind itself tells about: how often that was refused, and when it may be next."""
+
+    refused: int
+    due: float
+
+
 class Refusals:
     """Which pods were refused, and in which namespaces."""
 
@@ -46,6 +61,7 @@ class Refusals:
         self._counts: collections.Counter[str] = collections.Counter()  # Of refused pods, by namespace.
         self._recent: dict[str, collections.deque[float]] = {}  # By namespace.
         self._accepted: dict[str, float] = {}  # By uid, until when that counts.
+        self._on_trial: dict[str, Trial] = {}  # By uid; whose bind was refused longest ago comes first.
         self._retried = 0.0
 
     def __repr__(self) -> str:
@@ -55,17 +71,36 @@ class Refusals:
     # ------------------------------------------------------------ what the server said
 
     def refused(self, candidate: backlog.Candidate, placement: decisions.Placement, now: float) -> None:
-        """Remember a bind or a dry run that the server refused."""
+        """Remember a dry run that the server refused, or a bind."""
         if not self._refused:
             self._retried = now
-        self.forget(candidate.uid)
+        self._drop(candidate.uid)
         self._refused[candidate.uid] = RefusedBind(candidate, placement)
         self._counts[candidate.namespace] += 1
         recent = self._recent.setdefault(candidate.namespace, collections.deque(maxlen=SEVERAL))
         recent.append(now)
 
+    def bind_refused(self, candidate: backlog.Candidate, placement: decisions.Placement, now: float) -> None:
+        """Remember a bind that the server refused, perhaps after it had accepted a dry run."""
+        uid = candidate.uid
+        known = self._on_trial.pop(uid, None)
+        accepted = uid in self._accepted
+        self.refused(candidate, placement, now)
+        if known is not None or accepted:
+            self._drop(uid)
+            times = known.refused + 1 if known is not None else 1
+            pause = min(LONGEST_TRIAL_SECONDS, RETRY_SECONDS * 2.0 ** min(times, 10))
+            self._on_trial[uid] = Trial(times, now + pause)
+        while self._on_trial and self._first_on_trial().due + FORGOTTEN_SECONDS < now:
+            del self._on_trial[next(iter(self._on_trial))]
+
+    def _first_on_trial(self) -> Trial:
+        return next(iter(self._on_trial.values()))
+
     def accepted(self, candidate: backlog.Candidate, now: float) -> list[str]:
         """Return the pods to reinstate after an accepted dry run: the namespace, if it was refused before."""
+        if candidate.uid in self._on_trial:
+            return []  # It was asked before that was known.
         self._accepted[candidate.uid] = now + ACCEPTED_SECONDS
         if candidate.uid not in self._refused:
             return [candidate.uid]
@@ -76,6 +111,10 @@ class Refusals:
 
     def forget(self, uid: str) -> None:
         """Forget what was said of a pod."""
+        self._on_trial.pop(uid, None)
+        self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
         self._accepted.pop(uid, None)
         if (one := self._refused.pop(uid, None)) is not None:
             self._counts[one.candidate.namespace] -= 1
@@ -83,7 +122,9 @@ class Refusals:
     # ------------------------------------------------------------ what follows
 
     def needs_dry_run(self, candidate: backlog.Candidate, now: float) -> bool:
-        """Whether the server must accept a dry run before this pod is bound."""
+        """Whether the server must accept a dry run before this pod is bound; on trial it must be due."""
+        if (trial := self._on_trial.get(candidate.uid)) is not None:
+            return now < trial.due
         if self._accepted.get(candidate.uid, now) > now:
             return False
         return candidate.uid in self._refused or self._several(candidate.namespace, now)
@@ -93,7 +134,13 @@ class Refusals:
         return recent is not None and len(recent) == SEVERAL and now - recent[0] < RECENT_SECONDS
 
     def rests(self, candidate: backlog.Candidate, placement: decisions.Placement) -> bool:
-        """Whether a pod of a crowd waits for its turn to be asked about; that will be for this placement."""
+        """Whether nothing is asked about a pod now.
+
+        One of a crowd waits for its turn, and that will be for this placement; one on trial is never asked
+        about.
+        """
+        if candidate.uid in self._on_trial:
+            return True
         one = self._refused.get(candidate.uid)
         if one is None or one.candidate != candidate or self._counts[candidate.namespace] <= FEW:
             return False
@@ -123,8 +170,9 @@ class Refusals:
     def _tidy(self, waiting: backlog.Backlog, now: float) -> None:
         """Forget pods that no longer wait, and namespaces without recent refusals."""
         self._refused = {uid: one for uid, one in self._refused.items() if uid in waiting}
+        kept = now - REMEMBERED_SECONDS
         self._counts = collections.Counter(one.candidate.namespace for one in self._refused.values())
-        self._accepted = {uid: until for uid, until in self._accepted.items() if until > now}
+        self._accepted = {uid: until for uid, until in self._accepted.items() if until > kept}
         self._recent = {
             namespace: moments
             for namespace, moments in self._recent.items()

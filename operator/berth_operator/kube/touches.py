@@ -11,6 +11,7 @@ import asyncio
 import datetime as dt
 import itertools
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ AT_ONCE: Final = 32
 PAUSE_SECONDS: Final = (0.1, 0.2, 0.5, 1.0)
 REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.Malformed)
 REFUSALS_HEEDED: Final = 20  # A pod that nobody may change must not keep all others from their cards.
+TROUBLE_HEEDED: Final = 60  # More than a Lease lasts in seconds: who still leads is heard by the server.
+LOGGED_EACH: Final = 10
 REASON: Final = "LeaderChanged"
 MESSAGE: Final = "A new leader of Berth has taken over and decides anew."
 
@@ -50,12 +53,16 @@ class Touches:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def void(self, declared: declaration.Declaration) -> str:
-        """Change all pods that wait and were declared; return the newest revision that came of it."""
+        """Change all pods that wait and were declared; return the newest revision that came of it.
+
+        Of a pod with a fault no bind was ever sent in the revision that it has.
+        """
         revisions = self._book.revisions
         due = [
             (entry.candidate, revisions[entry.candidate.uid].text)
             for entry in self._book.waiting.entries()
-            if declared.covers(entry.candidate.uid, revisions[entry.candidate.uid].number)
+            if not entry.candidate.faults
+            and declared.covers(entry.candidate.uid, revisions[entry.candidate.uid].number)
         ]
         if due:
             log.info(
@@ -66,7 +73,7 @@ class Touches:
         return max(versions, key=lambda one: history.revision(one) or 0, default="")
 
     async def _touch(self, candidate: backlog.Candidate, before: str) -> str:
-        """Change one pod, whatever it takes; return its revision then, nothing if it is gone."""
+        """Change one pod, whatever it takes within reason; return its revision then, nothing without one."""
         async with self._turns:
             for attempt in itertools.count():
                 pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
@@ -76,11 +83,13 @@ class Touches:
                         return version
                 except errors.ClientError as error:
                     pause = max(pause, getattr(error, "retry_after", None) or 0.0)
-                    if isinstance(error, REFUSALS) and attempt >= REFUSALS_HEEDED:
+                    if attempt >= _patience(error):
                         log.warning(
                             "%s cannot be changed, so a late bind may arrive: %s", candidate.title, error
                         )
                         return ""
+                    if attempt % LOGGED_EACH == LOGGED_EACH - 1:
+                        log.warning("%s is not changed yet (%d): %s", candidate.title, attempt + 1, error)
                 await asyncio.sleep(pause)
         raise AssertionError("counting does not end")
 
@@ -113,6 +122,19 @@ class Touches:
         if not version:
             raise errors.Unreachable(f"{path}: the answer names no revision", ambiguous=True)
         return version
+
+
+def _patience(error: errors.ClientError) -> float:
+    """Return after how many attempts in vain a pod is left as it is.
+
+    A bind makes a pod longer, too, so what etcd refuses to take is left at once. Trouble that is
+    everybody's is outlasted: either it ends, or the lead does.
+    """
+    if isinstance(error, errors.Oversized):
+        return 0
+    if isinstance(error, REFUSALS):
+        return REFUSALS_HEEDED
+    return math.inf if errors.everybodys(error) else TROUBLE_HEEDED
 
 
 def touch(

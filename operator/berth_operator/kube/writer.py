@@ -6,6 +6,7 @@ pod's uid and its revision are preconditions, which etcd itself compares: a bind
 arrives late, at a server whose copy of the Lease is old, is void once the pod has changed.
 """
 
+import dataclasses
 import logging
 import math
 from typing import Any, Final, Protocol
@@ -91,7 +92,7 @@ class Writer:
                 self._fenced()
             if isinstance(error, DOUBTFUL):
                 self._lead.doubt()
-            return outcome(error)
+            return _of_revision(outcome(error), version)
         self._fenced_since = None
         return ports.Bound()
 
@@ -133,7 +134,12 @@ class Writer:
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
         self._book.revised(pod.metadata.uid, pod.metadata.resource_version)
-        return ports.Unbound(same=pods.candidate(pod) == candidate)
+        same = pods.candidate(pod) == candidate
+        return ports.Unbound(same=same, version=pod.metadata.resource_version)
+
+
+def _of_revision(answer: ports.Answer, version: str) -> ports.Answer:
+    return dataclasses.replace(answer, version=version) if isinstance(answer, ports.Unknown) else answer
 
 
 def outcome(error: errors.ClientError) -> ports.Answer:
@@ -151,7 +157,13 @@ def outcome(error: errors.ClientError) -> ports.Answer:
             return ports.Refused(str(error))
         case errors.Unreachable() | errors.Unavailable():
             return ports.Unknown(str(error))
-        case errors.Malformed() | errors.Unauthorized() | errors.Forbidden() | errors.Invalid():
+        case (
+            errors.Malformed()
+            | errors.Unauthorized()
+            | errors.Forbidden()
+            | errors.Invalid()
+            | errors.Oversized()
+        ):
             return ports.Refused(error.message)
         case errors.ApiError():
             # No API server answers a bind like this; whoever stands between us may have passed it on.

@@ -14,6 +14,7 @@ from berth_crds import aliases
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.translate import raw, refusals
 
+OBJECT: Final = 1 << 20  # Bytes of a whole pod. Etcd takes half as much again, and a bind adds to the pod.
 TEXT: Final = 4 << 10  # Characters of an annotation that is no list.
 LIST: Final = 32 << 10  # Characters of one that is.
 WORD: Final = 128  # Characters of one thing in a list.
@@ -68,6 +69,15 @@ def told(faults: Iterable[Refusal]) -> tuple[Refusal, ...]:
 
 
 Counted = Iterator[tuple[str, int, int]]
+
+
+def too_long(length: int) -> Refusal | None:
+    """Return whether a pod is so long as an object that etcd may not take it with its bind."""
+    if length <= OBJECT:
+        return None
+    return refusals.unsupported(
+        f"the pod has more than {OBJECT} bytes as an object; Berth binds none that has"
+    )
 
 
 def exceeded(spec: raw.PodSpec) -> Refusal | None:

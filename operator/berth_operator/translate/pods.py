@@ -77,14 +77,19 @@ def wanted(pod: raw.Pod) -> Wanted:
     """Read what a waiting pod asks for; nothing is kept of one that says too much."""
     too_much = limits.exceeded(pod.spec)
     if too_much is not None:
-        return Wanted(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND, asks.priority(pod), asks.label(pod))
+        return _nothing(pod, too_much)
     request, faults = asks.request(pod)
     return Wanted(request, faults, demands.demand(pod.spec), asks.priority(pod), asks.label(pod))
 
 
+def _nothing(pod: raw.Pod, fault: decisions.Refusal) -> Wanted:
+    return Wanted(requests.NO_DEVICES, (fault,), facts.NO_DEMAND, asks.priority(pod), asks.label(pod))
+
+
 def candidate(pod: raw.Pod) -> backlog.Candidate:
     """Read a waiting pod."""
-    wants = _wanted(pod, recall.of_waiting(pod))
+    too_long = limits.too_long(pod.length)
+    wants = _nothing(pod, too_long) if too_long else _wanted(pod, recall.of_waiting(pod))
     return backlog.Candidate(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,

@@ -153,6 +153,7 @@ class Pod(wire.Struct, frozen=True):
     metadata: wire.Meta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+    length: int = 0  # Of the whole object in bytes, where that is large; the API knows no such field.
 
 
 class WhereOnly(wire.Struct, frozen=True):

@@ -1,0 +1,83 @@
+"""A server that accepts dry runs and refuses the binds has no cards kept for these pods but for moments."""
+
+from berth_operator.engine import ports, refusals
+from berth_operator.scheduling import decisions
+from engine.stages import Stage
+from support import builders, timeless
+from support.hands import Reply
+
+NO = ports.Refused("no")
+SOMEWHERE = decisions.Placement("n1")
+
+
+@timeless.scenario
+async def test_cards_are_not_kept_for_pods_of_which_only_dry_runs_are_accepted() -> None:
+    """However many such pods come before all others, the card is free nearly all of the time."""
+    stage = Stage(cards=1)
+    for number in range(12):
+        stage.writer.when_bound(f"bad{number}", Reply(NO, takes=0.02))
+        stage.writer.when_dry_run(f"bad{number}", Reply())
+        stage.wait(f"bad{number}", priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(60.0)
+        before = len(stage.writer.binds)
+        await timeless.at(180.0)
+
+    assert len(stage.writer.binds) - before <= 12 * 3
+
+
+@timeless.scenario
+async def test_an_accepted_dry_run_that_was_not_true_ends_no_demotion() -> None:
+    """The pod comes after all that were not refused, and stays there."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("bad", Reply(NO))
+    stage.writer.when_dry_run("bad", Reply())
+    stage.wait("bad", priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(10.0)
+
+    (entry,) = stage.book.waiting.entries()
+    assert entry.demoted
+
+
+@timeless.scenario
+async def test_an_edit_makes_no_trial_earlier() -> None:
+    """Who edits such a pod all the time has no card kept for it more often."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO))
+    stage.writer.when_dry_run("p", Reply())
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        for number in range(600):
+            await timeless.at(0.1 * (number + 1))
+            if "uid-p" in stage.book.waiting:
+                stage.wait(cards=1 + number % 2)
+
+    assert len(stage.writer.binds) <= 10
+
+
+@timeless.scenario
+async def test_who_is_on_trial_is_bound_when_the_trouble_is_over() -> None:
+    """Within the longest pause, for nothing else can tell."""
+    stage = Stage()
+    stage.writer.when_bound("p", *[Reply(NO)] * 5, Reply())
+    stage.writer.when_dry_run("p", Reply())
+    stage.wait()
+
+    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+
+    assert len(stage.writer.binds) == 6
+
+
+def test_trials_of_long_ago_are_forgotten() -> None:
+    """Nothing is kept of pods that are gone without a word."""
+    found = refusals.Refusals()
+    for number in range(50):
+        one, now = builders.candidate(f"p{number}"), 1000.0 * number
+        found.accepted(one, now)
+        found.bind_refused(one, SOMEWHERE, now)
+
+    assert len(found._on_trial) <= 2
