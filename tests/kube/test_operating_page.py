@@ -12,7 +12,7 @@ from berth_operator import app, metrics, settings
 from berth_operator.engine import loop, pace, reasons, stock
 from berth_operator.http_api import auth, views
 from berth_operator.kube import events, lag, misplaced
-from berth_operator.scheduling import backlog, columns, explain
+from berth_operator.scheduling import columns, entries, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
 from berth_operator.simulation import whys
@@ -113,7 +113,7 @@ def test_its_times_are_those_of_the_loop() -> None:
     """What it says of rounds, searches and pauses is what the loop does."""
     assert f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms" in PAGE
     assert f"why it waits after {reasons.LOOK_SECONDS * 1e3:g} ms" in PAGE
-    assert f"pauses of up to {backlog.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
+    assert f"pauses of up to {entries.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
     assert (
         f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}"
         in PAGE

@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import backlog, entries, lines
 from berth_operator.scheduling.decisions import Help, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from support import builders
@@ -184,7 +184,7 @@ def test_pause_alone() -> None:
 
 def test_pause_grows() -> None:
     """Each attempt doubles the pause, up to ten seconds and never beyond."""
-    found = [backlog.pause(attempts) for attempts in (0, 1, 2, 6, 7, 50, 10**6)]
+    found = [entries.pause(attempts) for attempts in (0, 1, 2, 6, 7, 50, 10**6)]
 
     assert found == [0.1, 0.2, 0.4, 6.4, 10.0, 10.0, 10.0]
 
@@ -247,11 +247,11 @@ def test_who_only_watches_does_not_grow() -> None:
     """Pods that come and go while nobody decides leave nothing behind, and who stays keeps its place."""
     waiting = backlog.Backlog()
     waiting.push(builders.candidate("stays"))
-    for at in range(3 * backlog.SPARE_PLACES):
+    for at in range(3 * lines.SPARE_PLACES):
         waiting.push(builders.candidate(f"p{at}"))
         waiting.remove(f"uid-p{at}")
 
-    assert len(waiting._line) <= backlog.SPARE_PLACES + 4
+    assert len(waiting._line) <= lines.SPARE_PLACES + 4
     assert [one.name for one in waiting.ready(0.0)] == ["stays"]
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import backlog, entries
 from berth_operator.scheduling.decisions import Help
 from scheduling.test_backlog import of, ready
 from support import builders
@@ -34,10 +34,10 @@ def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
 
 def test_who_is_demoted_pauses_for_longer() -> None:
     """Each attempt costs the others their time, so the attempts become rare."""
-    longest = [backlog.pause(30), backlog.pause(30, demoted=True)]
+    longest = [entries.pause(30), entries.pause(30, demoted=True)]
 
-    assert longest == [backlog.LONGEST_PAUSE_SECONDS, backlog.LONGEST_DEMOTED_SECONDS]
-    assert backlog.pause(1) == backlog.pause(1, demoted=True)
+    assert longest == [entries.LONGEST_PAUSE_SECONDS, entries.LONGEST_DEMOTED_SECONDS]
+    assert entries.pause(1) == entries.pause(1, demoted=True)
 
 
 def test_of_the_woken_the_demoted_are_tried_last() -> None:

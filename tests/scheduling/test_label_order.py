@@ -82,7 +82,7 @@ def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
     waiting.put_off("uid-b", now=1000.0, wants=FREED)
 
     assert ready(waiting) == "a"
-    assert waiting._raised == {}
+    assert len(waiting._raised) == 0
 
 
 def test_of_those_that_a_change_helps_the_raised_are_tried_first() -> None:

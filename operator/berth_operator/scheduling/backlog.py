@@ -10,116 +10,22 @@ little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 """
 
 import collections
-import dataclasses
-import enum
-import heapq
 from collections.abc import Collection, Iterable
-from typing import Final, TypeVar
+from typing import Final
 
-from berth_operator.scheduling import decisions, label_order
-from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling import decisions, entries, label_order, lines
 
-FIRST_PAUSE_SECONDS: Final = 0.1
-LONGEST_PAUSE_SECONDS: Final = 10.0
-LONGEST_DEMOTED_SECONDS: Final = 60.0
 # So many of the pods that a change may help are tried at once, the first in order, of each kind and of
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
 TRIED_OF_A_KIND: Final = 16
 TRIED_AT_ONCE: Final = 1024
 # Of a limited turn so many may need a search on single nodes: they must not crowd out those that need none.
 SEARCHED_AT_ONCE: Final = 64
-SPARE_PLACES: Final = 1024
 
-
-Order = label_order.Order
-Turn = tuple[bool, Order]  # The demoted come last.
-Place = tuple[Turn, int, str]
-Raised = tuple[label_order.LocalOrder, int, str]
-P = TypeVar("P", Turn, label_order.LocalOrder, float)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Candidate:
-    """A pod that asks to be placed; `faults` say why its request cannot be served at all.
-
-    `label` is the priority that its author has written on it, where no PriorityClass gives one.
-    """
-
-    uid: str
-    namespace: str
-    name: str
-    request: requests.Request = requests.NO_DEVICES
-    demand: facts.Demand = facts.NO_DEMAND
-    priority: int = 0
-    label: int = 0
-    created: str = ""
-    faults: tuple[decisions.Refusal, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Name the pod as people do."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def searched(self) -> bool:
-        """Whether nothing less than a search on single nodes tells whether the pod fits."""
-        return not self.faults and not self.request.need.simple
-
-    def order(self, allowed: int = 0) -> Order:
-        """Return the sort key, where labels count up to so much: the first comes first."""
-        counts = self.priority + min(self.label, allowed)
-        return -counts, self.created, self.namespace, self.name
-
-
-class Standing(enum.StrEnum):
-    """How a pod without a node stands; the gated and those with a bind under way are not in the backlog."""
-
-    READY = "ready"
-    BACKING_OFF = "backing-off"
-    NEEDS_CHANGE = "needs-change"
-    GATED = "gated"
-    BINDING = "binding"
-
-
-@dataclasses.dataclass(slots=True)
-class Entry:
-    """One waiting pod and what it waits for."""
-
-    candidate: Candidate
-    order: Order
-    attempts: int = 0
-    not_before: float = 0.0
-    wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
-    demoted: bool = False  # Until it is placed or edited.
-    kind: int = 0  # Pods that ask the same are of one kind; worked out when a pod does not fit.
-    ticket: int = 0  # Of the queue it stands in now; older ones are void.
-
-    @property
-    def group(self) -> label_order.Group:
-        """The pods with which it may exchange positions."""
-        return label_order.Group(self.demoted, -self.order[0], self.candidate.namespace)
-
-    @property
-    def local(self) -> label_order.LocalOrder:
-        """Sort key within its group."""
-        return -self.candidate.label, self.candidate.created, self.candidate.name
-
-    @property
-    def raised(self) -> bool:
-        """Whether its label ranks it higher in its namespace than between namespaces."""
-        return self.candidate.priority + self.candidate.label > -self.order[0]
-
-    @property
-    def turn(self) -> Turn:
-        """Sort key among all that are to be tried: the first comes first."""
-        return self.demoted, self.order
-
-    def standing(self, now: float) -> Standing:
-        """Tell what keeps the pod from being tried."""
-        if self.wants is not None:
-            return Standing.NEEDS_CHANGE
-        return Standing.READY if self.not_before <= now else Standing.BACKING_OFF
+Candidate = entries.Candidate
+Entry = entries.Entry
+Standing = entries.Standing
+Turn = entries.Turn
 
 
 class Backlog:
@@ -133,13 +39,15 @@ class Backlog:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._line: list[Place] = []
-        self._searched: list[Place] = []  # The part of the line that needs a search.
-        self._pausing: list[tuple[float, int, str]] = []
+        self._line = lines.Line[Turn](self._stands)
+        self._searched = lines.Line[Turn](self._stands)  # The part of the line that needs a search.
+        self._pausing = lines.Line[float](self._stands)
         self._wanting: dict[decisions.Help, dict[str, Entry]] = {change: {} for change in decisions.Help}
         self._woken: dict[str, Entry] = {}
-        self._behind: dict[int, list[Place]] = {}  # The woken that pause, by kind.
-        self._raised: dict[label_order.Group, list[Raised]] = {}  # Of those in line.
+        self._behind = lines.Lines[int, Turn](self._stands)  # The woken that pause, by kind.
+        self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](
+            self._stands
+        )  # Of those in line.
         self._allowed = 0
         self._tickets = 0
 
@@ -161,8 +69,8 @@ class Backlog:
 
     def each(self) -> Iterable[Entry]:
         """Go through all pods, in the order in which they would be taken."""
-        entries = sorted(self._entries.values(), key=lambda entry: entry.order)
-        return label_order.reordered(entries, lambda *_: ())
+        found = sorted(self._entries.values(), key=lambda entry: entry.order)
+        return label_order.reordered(found, lambda *_: ())
 
     def entries(self) -> Collection[Entry]:
         """Give all pods, in no order."""
@@ -229,7 +137,7 @@ class Backlog:
         if entry is not None:
             self._leave(entry)
             entry.demoted |= demoted
-            entry.not_before = now + pause(entry.attempts, demoted=entry.demoted)
+            entry.not_before = now + entries.pause(entry.attempts, demoted=entry.demoted)
             entry.attempts += 1
             entry.wants = wants
             entry.kind = entry.kind or hash((entry.candidate.request, entry.candidate.demand))
@@ -284,41 +192,24 @@ class Backlog:
     def ready(self, now: float, limit: int | None = None) -> list[Candidate]:
         """Name the pods to try now, in order, at most so many."""
         self._hurry()
-        while self._pausing and self._pausing[0][0] <= now:
-            _, ticket, uid = heapq.heappop(self._pausing)
-            if (entry := self._holder(uid, ticket)) is not None:
-                self._stand_in_line(entry)
+        while (place := self._pausing.first()) is not None and place[0] <= now:
+            self._stand_in_line(self._entries[place[2]])
         most = limit if limit is None else min(limit, SEARCHED_AT_ONCE)
-        turn = sorted([*self._next_of(self._line, limit), *self._next_of(self._searched, most)])
-        entries = [self._entries[uid] for _, _, uid in turn[:limit]]
-        if self._raised:
-            entries = label_order.reordered(entries, self._first_raised)
-        return [entry.candidate for entry in entries]
+        turn = sorted([*self._line.next_of(limit), *self._searched.next_of(most)])
+        found = [self._entries[uid] for _, _, uid in turn[:limit]]
+        if len(self._raised):
+            found = label_order.reordered(found, self._first_raised)
+        return [entry.candidate for entry in found]
 
     def _first_raised(self, group: label_order.Group, most: int) -> list[Entry]:
         """Return the first raised pods of a group that are in line."""
-        line = self._raised.get(group, [])
-        found = [self._entries[uid] for _, _, uid in self._next_of(line, most)]
-        if group in self._raised and not line:
-            del self._raised[group]
-        return found
-
-    def _next_of(self, line: list[tuple[P, int, str]], limit: int | None) -> list[tuple[P, int, str]]:
-        """Return the first places of a line, at most so many, and leave them there; void ones are dropped."""
-        turn: list[tuple[P, int, str]] = []
-        while line and (limit is None or len(turn) < limit):
-            place = heapq.heappop(line)
-            if self._holder(place[2], place[1]) is not None:
-                turn.append(place)
-        for place in turn:
-            heapq.heappush(line, place)
-        return turn
+        return [self._entries[uid] for _, _, uid in self._raised.next_of(group, most)]
 
     def next_due(self) -> float | None:
         """Tell when the next pod becomes ready by time alone."""
         self._hurry()
-        first = self._first(self._line) or self._first(self._searched) or self._first(self._pausing)
-        return first.not_before if first is not None else None
+        first = self._line.first() or self._searched.first() or self._pausing.first()
+        return self._entries[first[2]].not_before if first is not None else None
 
     def _hurry(self) -> None:
         """Let the first of those that were woken since the last time be tried at once."""
@@ -337,17 +228,13 @@ class Backlog:
                     self._stand_in_line(entry)
                 else:
                     self._pause(entry)
-                    place = turn, entry.ticket, entry.candidate.uid
-                    heapq.heappush(self._behind.setdefault(entry.kind, []), place)
+                    self._behind.push(entry.kind, turn, entry.ticket, entry.candidate.uid)
             self._woken.clear()
-            for kind in [kind for kind, queue in self._behind.items() if self._first(queue) is None]:
-                del self._behind[kind]
 
     def _follow(self, kind: int) -> None:
         """Let the next of a kind be tried at once, of those that were woken but pause."""
-        queue = self._behind.get(kind, [])
-        if (entry := self._first(queue)) is not None:
-            heapq.heappop(queue)
+        if (place := self._behind.pop(kind)) is not None:
+            entry = self._entries[place[2]]
             entry.not_before = 0.0
             self._stand_in_line(entry)
 
@@ -355,35 +242,22 @@ class Backlog:
 
     def _stand_in_line(self, entry: Entry) -> None:
         line = self._searched if entry.candidate.searched else self._line
-        if len(line) > 2 * len(self._entries) + SPARE_PLACES:
-            # Who only watches takes nobody out of the line, and void tickets would pile up in it.
-            line[:] = [place for place in line if self._holder(place[2], place[1]) is not None]
-            heapq.heapify(line)
         ticket, uid = self._ticket(entry), entry.candidate.uid
-        heapq.heappush(line, (entry.turn, ticket, uid))
+        line.push(entry.turn, ticket, uid)
         if entry.raised:
-            heapq.heappush(self._raised.setdefault(entry.group, []), (entry.local, ticket, uid))
+            self._raised.push(entry.group, entry.local, ticket, uid)
 
     def _pause(self, entry: Entry) -> None:
-        heapq.heappush(self._pausing, (entry.not_before, self._ticket(entry), entry.candidate.uid))
+        self._pausing.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
 
     def _ticket(self, entry: Entry) -> int:
         self._tickets += 1
         entry.ticket = self._tickets
         return self._tickets
 
-    def _first(self, queue: list[tuple[P, int, str]]) -> Entry | None:
-        """Give who comes first in a queue, throwing void tickets away."""
-        while queue:
-            _, ticket, uid = queue[0]
-            if (entry := self._holder(uid, ticket)) is not None:
-                return entry
-            heapq.heappop(queue)
-        return None
-
-    def _holder(self, uid: str, ticket: int) -> Entry | None:
+    def _stands(self, uid: str, ticket: int) -> bool:
         entry = self._entries.get(uid)
-        return entry if entry is not None and entry.ticket == ticket else None
+        return entry is not None and entry.ticket == ticket
 
     def _leave(self, entry: Entry) -> None:
         """Leave whatever queue the pod stands in."""
@@ -391,9 +265,3 @@ class Backlog:
         self._woken.pop(entry.candidate.uid, None)
         for change in entry.wants or ():
             self._wanting[change].pop(entry.candidate.uid, None)
-
-
-def pause(attempts: int, *, demoted: bool = False) -> float:
-    """Say how long to wait after so many attempts."""
-    longest = LONGEST_DEMOTED_SECONDS if demoted else LONGEST_PAUSE_SECONDS
-    return float(min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempts, 20)))

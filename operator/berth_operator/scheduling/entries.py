@@ -1,0 +1,108 @@
+"""A pod that asks to be placed, and what is known of it while it waits.
+
+The values alone: `backlog` knows who of them is to be tried, and when.
+"""
+
+import dataclasses
+import enum
+from typing import Final
+
+from berth_operator.scheduling import decisions, label_order
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 10.0
+LONGEST_DEMOTED_SECONDS: Final = 60.0
+
+Order = label_order.Order
+Turn = tuple[bool, Order]  # The demoted come last.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pod that asks to be placed; `faults` say why its request cannot be served at all.
+
+    `label` is the priority that its author has written on it, where no PriorityClass gives one.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    request: requests.Request = requests.NO_DEVICES
+    demand: facts.Demand = facts.NO_DEMAND
+    priority: int = 0
+    label: int = 0
+    created: str = ""
+    faults: tuple[decisions.Refusal, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Name the pod as people do."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def searched(self) -> bool:
+        """Whether nothing less than a search on single nodes tells whether the pod fits."""
+        return not self.faults and not self.request.need.simple
+
+    def order(self, allowed: int = 0) -> Order:
+        """Return the sort key, where labels count up to so much: the first comes first."""
+        counts = self.priority + min(self.label, allowed)
+        return -counts, self.created, self.namespace, self.name
+
+
+class Standing(enum.StrEnum):
+    """How a pod without a node stands; the gated and those with a bind under way are not in the backlog."""
+
+    READY = "ready"
+    BACKING_OFF = "backing-off"
+    NEEDS_CHANGE = "needs-change"
+    GATED = "gated"
+    BINDING = "binding"
+
+
+@dataclasses.dataclass(slots=True)
+class Entry:
+    """One waiting pod and what it waits for."""
+
+    candidate: Candidate
+    order: Order
+    attempts: int = 0
+    not_before: float = 0.0
+    wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
+    demoted: bool = False  # Until it is placed or edited.
+    kind: int = 0  # Pods that ask the same are of one kind; worked out when a pod does not fit.
+    ticket: int = 0  # Of the queue it stands in now; older ones are void.
+
+    @property
+    def group(self) -> label_order.Group:
+        """The pods with which it may exchange positions."""
+        return label_order.Group(self.demoted, -self.order[0], self.candidate.namespace)
+
+    @property
+    def local(self) -> label_order.LocalOrder:
+        """Sort key within its group."""
+        return -self.candidate.label, self.candidate.created, self.candidate.name
+
+    @property
+    def raised(self) -> bool:
+        """Whether its label ranks it higher in its namespace than between namespaces."""
+        return self.candidate.priority + self.candidate.label > -self.order[0]
+
+    @property
+    def turn(self) -> Turn:
+        """Sort key among all that are to be tried: the first comes first."""
+        return self.demoted, self.order
+
+    def standing(self, now: float) -> Standing:
+        """Tell what keeps the pod from being tried."""
+        if self.wants is not None:
+            return Standing.NEEDS_CHANGE
+        return Standing.READY if self.not_before <= now else Standing.BACKING_OFF
+
+
+def pause(attempts: int, *, demoted: bool = False) -> float:
+    """Say how long to wait after so many attempts."""
+    longest = LONGEST_DEMOTED_SECONDS if demoted else LONGEST_PAUSE_SECONDS
+    return float(min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempts, 20)))

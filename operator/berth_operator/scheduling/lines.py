@@ -1,0 +1,113 @@
+"""Lines of pods, each sorted by some key, in which places become void without being looked for.
+
+Whoever moves on leaves its place behind, which is void from then on, because the number on it is
+not the pod's number any more: so moving costs nothing, however long a line is. What is void is
+dropped when it comes first, and all of it when a line has grown to twice what was valid the last
+time: so no line takes more memory than the pods that stand in it need.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+SPARE_PLACES: Final = 64
+
+K = TypeVar("K", bound=tuple[Any, ...] | float)
+N = TypeVar("N")
+Place = tuple[K, int, str]
+Valid = Callable[[str, int], bool]
+
+
+class Line(Generic[K]):
+    """One line; `valid` tells of a uid and a number whether that place is still held."""
+
+    def __init__(self, valid: Valid) -> None:
+        self._valid = valid
+        self._places: list[Place[K]] = []
+        self._most = SPARE_PLACES
+
+    def __len__(self) -> int:
+        """Count the places, void ones included."""
+        return len(self._places)
+
+    def push(self, key: K, number: int, uid: str) -> None:
+        """Give a pod a place."""
+        if len(self._places) >= self._most:
+            self._places = [place for place in self._places if self._valid(place[2], place[1])]
+            heapq.heapify(self._places)
+            self._most = 2 * len(self._places) + SPARE_PLACES
+        heapq.heappush(self._places, (key, number, uid))
+
+    def first(self) -> Place[K] | None:
+        """Return the first place that is valid."""
+        while self._places and not self._valid(self._places[0][2], self._places[0][1]):
+            heapq.heappop(self._places)
+        return self._places[0] if self._places else None
+
+    def pop(self) -> Place[K] | None:
+        """Take the first valid place out, and return it."""
+        return heapq.heappop(self._places) if self.first() is not None else None
+
+    def next_of(self, limit: int | None = None) -> list[Place[K]]:
+        """Return the first valid places, at most so many, and leave them there."""
+        turn: list[Place[K]] = []
+        while (limit is None or len(turn) < limit) and (place := self.pop()) is not None:
+            turn.append(place)
+        for place in turn:
+            heapq.heappush(self._places, place)
+        return turn
+
+
+class Lines(Generic[N, K]):
+    """Lines by name; those in which nobody stands are dropped by the same rule as void places."""
+
+    def __init__(self, valid: Valid) -> None:
+        self._valid = valid
+        self._lines: dict[N, Line[K]] = {}
+        self._most = SPARE_PLACES
+
+    def __len__(self) -> int:
+        """Count the lines."""
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[N]:
+        """Name the lines, the one that was moved back last at the end."""
+        return iter(list(self._lines))
+
+    @property
+    def places(self) -> int:
+        """Count the places of all lines, void ones included."""
+        return sum(map(len, self._lines.values()))
+
+    def push(self, name: N, key: K, number: int, uid: str) -> None:
+        """Give a pod a place in a line."""
+        line = self._lines.get(name)
+        if line is None:
+            self._make_room()
+            line = self._lines[name] = Line(self._valid)
+        line.push(key, number, uid)
+
+    def _make_room(self) -> None:
+        if len(self._lines) >= self._most:
+            self._lines = {name: line for name, line in self._lines.items() if line.first() is not None}
+            self._most = 2 * len(self._lines) + SPARE_PLACES
+
+    def first(self, name: N) -> Place[K] | None:
+        """Return the first valid place of a line."""
+        line = self._lines.get(name)
+        place = line.first() if line is not None else None
+        if line is not None and place is None:
+            del self._lines[name]
+        return place
+
+    def pop(self, name: N) -> Place[K] | None:
+        """Take the first valid place of a line out, and return it."""
+        return self._lines[name].pop() if self.first(name) is not None else None
+
+    def next_of(self, name: N, limit: int) -> list[Place[K]]:
+        """Return the first valid places of a line, at most so many, and leave them there."""
+        return self._lines[name].next_of(limit) if self.first(name) is not None else []
+
+    def move_back(self, name: N) -> None:
+        """Name a line last from now on."""
+        self._lines[name] = self._lines.pop(name)

@@ -1,0 +1,67 @@
+"""However often pods move from one line to another, the lines take no more memory than the pods need."""
+
+import pytest
+
+from berth_operator.scheduling import backlog, lines
+from berth_operator.scheduling.decisions import Help
+from support import builders
+
+FREED = frozenset({Help.CAPACITY_FREED})
+MANY = 20 * lines.SPARE_PLACES
+
+
+def places(waiting: backlog.Backlog) -> int:
+    """Count all places in all lines, void ones included."""
+    own = [value for value in vars(waiting).values() if isinstance(value, lines.Line)]
+    named = [value for value in vars(waiting).values() if isinstance(value, lines.Lines)]
+    return sum(map(len, own)) + sum(one.places + len(one) for one in named)
+
+
+@pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
+def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool) -> None:  # noqa: FBT001  a column of the table
+    """Each edit gives the pod a new place, and the void ones are dropped."""
+    waiting = backlog.Backlog()
+
+    for at in range(MANY):
+        waiting.push(builders.candidate(label=at + 1))
+        for pod in waiting.ready(float(at), 256) if decides else ():
+            waiting.put_off(pod.uid, now=float(at), wants=FREED)
+
+    assert places(waiting) <= 8 * lines.SPARE_PLACES
+
+
+def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
+    """A pod that was woken but pauses behind its kind has one place there, not one for each wake."""
+    waiting = backlog.Backlog()
+    crowd = [builders.candidate(f"p{at:02}") for at in range(3 * backlog.TRIED_OF_A_KIND)]
+    for pod in crowd:
+        waiting.push(pod)
+
+    for at in range(MANY):
+        for pod in waiting.ready(20.0 * at):
+            waiting.put_off(pod.uid, now=20.0 * at, wants=FREED)
+        waiting.helped([Help.CAPACITY_FREED])
+
+    assert places(waiting) <= 8 * (len(crowd) + lines.SPARE_PLACES)
+
+
+def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
+    """A namespace in which nobody waits any more needs no line."""
+    waiting = backlog.Backlog()
+
+    for at in range(MANY):
+        waiting.push(builders.candidate(priority=at, label=1))
+
+    assert places(waiting) <= 8 * lines.SPARE_PLACES
+
+
+def test_what_is_valid_is_kept_in_order() -> None:
+    """Void places are dropped, however many there are, and nobody else's."""
+    live = set(range(0, 1000, 10))
+    line = lines.Line[float](lambda uid, number: number in live and uid == str(number))
+
+    for number in reversed(range(1000)):
+        line.push(float(number), number, str(number))
+
+    assert len(line) <= 2 * len(live) + lines.SPARE_PLACES
+    assert [number for _, number, _ in line.next_of()] == sorted(live)
