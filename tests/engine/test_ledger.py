@@ -241,7 +241,7 @@ def test_bound_elsewhere_than_assumed() -> None:
     book = books.of(2)
     books.wait(book)
     books.assume(book)
-    books.wait(book, "b", cards=9)
+    books.wait(book, "b", cards=4)
     books.asleep(book, "b", Help.CAPACITY_FREED)
 
     book.pod_bound(dataclasses.replace(builders.hold("p", "n2", (2,)), amounts=HELD.amounts))

@@ -6,8 +6,9 @@ import pytest
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ledger, summaries
-from berth_operator.scheduling import policy
+from berth_operator.scheduling import backlog, policy
 from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.devices import facts as devices
 from engine import books
 from support import builders
 
@@ -28,24 +29,32 @@ def comes_and_ends(book: ledger.Ledger) -> None:
     book.pod_over("uid-p")
 
 
-NEWS: dict[str, tuple[Callable[[ledger.Ledger], object], Help]] = {
-    "a new node": (lambda book: book.node_seen(builders.node("n9")), Help.NODE_CHANGED),
-    "a changed node": (lambda book: book.node_seen(builders.node(cpu=1)), Help.NODE_CHANGED),
-    "new cards": (lambda book: book.device_seen(builders.device("n9")), Help.DEVICE_CHANGED),
-    "changed cards": (lambda book: book.device_seen(builders.device(cards=5)), Help.DEVICE_CHANGED),
-    "an agent that speaks again": (falls_silent_and_speaks, Help.DEVICE_CHANGED),
-    "another policy": (lambda book: book.policy_seen(SPREAD), Help.POLICY_CHANGED),
+def shows_cards(book: ledger.Ledger) -> None:
+    """Have a node that had none publish cards."""
+    book.device_seen(builders.device("n9"))
+    book.agent_silent("n9", silent=False)
+
+
+# What happens, what that is, and for how many cards a pod waits that it helps.
+NEWS: dict[str, tuple[Callable[[ledger.Ledger], object], Help, int]] = {
+    "a new node": (lambda book: book.node_seen(builders.node("n10")), Help.NODE_CHANGED, 0),
+    "a changed node": (lambda book: book.node_seen(builders.node(cpu=9000)), Help.NODE_CHANGED, 1),
+    "new cards": (shows_cards, Help.DEVICE_CHANGED, 1),
+    "changed cards": (lambda book: book.device_seen(builders.device(cards=5)), Help.DEVICE_CHANGED, 5),
+    "an agent that speaks again": (falls_silent_and_speaks, Help.DEVICE_CHANGED, 4),
+    "another policy": (lambda book: book.policy_seen(SPREAD), Help.POLICY_CHANGED, 9),
 }
 
 
-@pytest.mark.parametrize(("happen", "change"), NEWS.values(), ids=NEWS.keys())
+@pytest.mark.parametrize(("happen", "change", "cards"), NEWS.values(), ids=NEWS.keys())
 @pytest.mark.parametrize("wanted", list(Help))
 def test_news_wake_who_waits_for_them(
-    happen: Callable[[ledger.Ledger], object], change: Help, wanted: Help
+    happen: Callable[[ledger.Ledger], object], change: Help, cards: int, wanted: Help
 ) -> None:
     """A change wakes exactly the pods that it could help."""
     book = books.of()
-    books.wait(book)
+    book.node_seen(builders.node("n9"))
+    books.wait(book, cards=cards)
     books.asleep(book, "p", wanted)
     book.wake.clear()
 
@@ -53,6 +62,12 @@ def test_news_wake_who_waits_for_them(
 
     assert books.awake(book) == (["p"] if wanted is change else [])
     assert book.wake.is_set()
+
+
+def smaller(at: str) -> devices.Device:
+    """Give the usual cards of a node, each with a byte less."""
+    memory = builders.MEMORY - 1
+    return builders.device(at, [builders.card(minor, at=at, memory=memory) for minor in range(4)])
 
 
 NO_NEWS: dict[str, Callable[[ledger.Ledger], object]] = {
@@ -65,6 +80,8 @@ NO_NEWS: dict[str, Callable[[ledger.Ledger], object]] = {
     "a node that goes": lambda book: book.node_gone("n1"),
     "cards that go": lambda book: book.device_gone("n1"),
     "the end of a pod that had nothing": lambda book: book.pod_over("uid-x"),
+    "a node that offers less": lambda book: book.node_seen(builders.node(cpu=1)),
+    "cards that have become smaller": lambda book: book.device_seen(smaller("n1")),
 }
 
 
@@ -80,6 +97,66 @@ def test_no_news_wakes_nobody(happen: Callable[[ledger.Ledger], object]) -> None
 
     assert books.awake(book) == []
     assert not book.wake.is_set()
+
+
+# What happens, and how many cards a pod asks for whom it cannot help; it has room for all else.
+OF_NO_USE: dict[str, tuple[Callable[[ledger.Ledger], object], int]] = {
+    "a free card, where two are asked for": (lambda book: book.pod_over("uid-p"), 2),
+    "the end of a pod without cards": (lambda book: book.pod_over("uid-bare"), 1),
+    "cards that have grown, too few of them": (lambda book: book.device_seen(builders.device("n1", 4)), 2),
+    "a new node without cards": (lambda book: book.node_seen(builders.node("n9")), 1),
+    "a card of a node that is not there": (lambda book: book.device_seen(builders.device("n9")), 5),
+}
+
+
+@pytest.mark.parametrize(("happen", "cards"), OF_NO_USE.values(), ids=OF_NO_USE.keys())
+def test_who_could_not_use_what_is_offered_sleeps_on(
+    happen: Callable[[ledger.Ledger], object], cards: int
+) -> None:
+    """A node that has become better wakes only those whom it might take."""
+    book = books.of(cards=0)
+    book.device_seen(smaller("n1"))
+    for minor in range(4):
+        book.pod_bound(builders.hold("p" if not minor else f"h{minor}", minors=(minor,)))
+    book.pod_bound(builders.hold("bare", amounts=(("cpu", 100),)))
+    books.wait(book, "waits", cards=cards)
+    books.asleep(book, "waits", *Help)
+
+    happen(book)
+
+    assert books.awake(book) == []
+
+
+def test_who_is_not_helped_by_one_change_waits_for_any() -> None:
+    """What kept a pod from a node is gone, and something else does: only that change helps now."""
+    book = books.of(cards=1)
+    book.pod_bound(builders.hold("holder", minors=(0,)))
+    book.node_seen(builders.node("n2"))
+    books.wait(book)
+    books.asleep(book, "p", Help.NODE_CHANGED)
+
+    book.node_seen(builders.node("n2", cpu=9000))
+    before = books.awake(book)
+    book.device_seen(builders.device("n2", 1))
+    book.agent_silent("n2", silent=False)
+
+    assert (before, books.awake(book)) == ([], ["p"])
+
+
+def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two rounds so many kinds are held against what has changed; then all are woken."""
+    monkeypatch.setattr(backlog, "MOST_JUDGED", 3)
+    book = books.of(cards=1)
+    books.wait(book, cards=9)
+    books.asleep(book, "p", *Help)
+    found = []
+
+    for at in range(4):
+        book.pod_bound(builders.hold(f"h{at}", minors=(0,)))
+        book.pod_over(f"uid-h{at}")
+        found.append("uid-p" in book.waiting._woken)
+
+    assert found == [False, False, False, True]
 
 
 TOUCHING: dict[str, Callable[[ledger.Ledger], object]] = {

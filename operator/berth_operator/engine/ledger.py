@@ -18,7 +18,7 @@ import asyncio
 import dataclasses
 import enum
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from berth_operator.engine import ports, register, revisions
@@ -29,6 +29,7 @@ from berth_operator.scheduling import (
     holds,
     inventory,
     naming,
+    offers,
     policy,
     search,
     workload,
@@ -39,6 +40,7 @@ from berth_operator.scheduling.nodes import facts
 
 # A bind that is lost is followed until its end is certain, which a server that works tells soon.
 OPEN_SECONDS: Final = 60.0
+UNKNOWN: Final[Mapping[str, offers.Cards]] = {}
 
 
 class State(enum.Enum):
@@ -187,12 +189,17 @@ class Ledger:
         self._devices_changed(self.picture.take_affected())
 
     def _release(self, uid: str) -> None:
-        self.touched.add(self.picture.release(uid).node)
+        held = self.picture.hold(uid)
+        before = offers.left(self.picture, held.node) if held is not None and not held.devices else None
+        hold = self.picture.release(uid)
+        self.touched.add(hold.node)
         self._devices_changed(self.picture.take_affected())
-        self._help(Help.CAPACITY_FREED)
+        if hold.devices or hold.amounts:
+            self._offer(hold.node, Help.CAPACITY_FREED, before)
 
-    def _help(self, change: Help) -> None:
-        self.waiting.helped((change,))
+    def _offer(self, node: str, change: Help, before: offers.Left | None = None) -> None:
+        """Wake those whom a node that has changed might take; with `before` only its resources have."""
+        self.waiting.offered(change, offers.judge(self.picture, node, before))
         self.wake.set()
 
     # ------------------------------------------------------------ what events say of pods
@@ -325,9 +332,11 @@ class Ledger:
         """A node is new or changed."""
         row = self.picture.row(node.name)
         if row is None or row.node != node:
+            before = row.node if row is not None else None
             self.picture.put_node(node)
             self._unsettle(node.name)
-            self._help(Help.NODE_CHANGED)
+            if offers.better_node(before, node):
+                self._offer(node.name, Help.NODE_CHANGED)
             self._revise_node(node.name)
 
     def node_gone(self, name: str) -> None:
@@ -343,8 +352,9 @@ class Ledger:
         row = self.picture.row(device.node)
         changed = row is None or row.published != device
         if changed or self.picture.claims.recorded(device.node, recorded):
+            before = {device.node: offers.cards(row)}
             affected = self.picture.put_device(device, recorded, disputed)
-            self._devices_changed(affected if changed else affected - {device.node})
+            self._devices_changed(affected if changed else affected - {device.node}, before)
             self._revise_node(device.node)
 
     def device_gone(self, node: str) -> None:
@@ -355,13 +365,13 @@ class Ledger:
         self._revise_node(node)
         self.touched.discard(node)
 
-    def _devices_changed(self, nodes: Collection[str]) -> None:
-        """React to a change of the cards that some nodes can give out."""
+    def _devices_changed(self, nodes: Collection[str], before: Mapping[str, offers.Cards] = UNKNOWN) -> None:
+        """React to a change of the cards that some nodes can give out; of some it is known what they were."""
+        self.touched.update(nodes)
         for name in nodes:
             self._unsettle(name, devices_alone=True)
-        self.touched.update(nodes)
-        if nodes:
-            self._help(Help.DEVICE_CHANGED)
+            if name not in before or offers.better_cards(before[name], offers.cards(self.picture.row(name))):
+                self._offer(name, Help.DEVICE_CHANGED)
 
     def devices_known(self) -> None:
         """All Devices have been read once: what is published from now on is published later."""
@@ -376,11 +386,12 @@ class Ledger:
         self._unsettle(node, devices_alone=True)
         self.touched.add(node)
         if not silent:
-            self._help(Help.DEVICE_CHANGED)
+            self._offer(node, Help.DEVICE_CHANGED)
 
     def policy_seen(self, rules: policy.Policy) -> None:
         """A policy is in force."""
         if rules != self.rules:
             self.rules = rules
             self.waiting.allow(rules.label_priority)
-            self._help(Help.POLICY_CHANGED)
+            self.waiting.helped((Help.POLICY_CHANGED,))
+            self.wake.set()

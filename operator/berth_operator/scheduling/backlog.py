@@ -10,7 +10,7 @@ little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 """
 
 import collections
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from berth_operator.scheduling import decisions, entries, label_order, lines
@@ -19,6 +19,8 @@ from berth_operator.scheduling import decisions, entries, label_order, lines
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
 TRIED_OF_A_KIND: Final = 16
 TRIED_AT_ONCE: Final = 1024
+# So many kinds are held against nodes that have changed between two rounds; then whoever waits is woken.
+MOST_JUDGED: Final = 4096
 # Of a limited turn so many may need a search on single nodes: they must not crowd out those that need none.
 SEARCHED_AT_ONCE: Final = 64
 
@@ -26,6 +28,9 @@ Candidate = entries.Candidate
 Entry = entries.Entry
 Standing = entries.Standing
 Turn = entries.Turn
+Wants = frozenset[decisions.Help]
+Sleep = tuple[int, Wants]  # The kind of the pods, and what they wait for.
+ANYTHING: Final[Wants] = frozenset(decisions.Help)
 
 
 class Backlog:
@@ -42,7 +47,8 @@ class Backlog:
         self._line = lines.Line[Turn](self._stands)
         self._searched = lines.Line[Turn](self._stands)  # The part of the line that needs a search.
         self._pausing = lines.Line[float](self._stands)
-        self._wanting: dict[decisions.Help, dict[str, Entry]] = {change: {} for change in decisions.Help}
+        self._sleeping: dict[Sleep, dict[str, Entry]] = {}
+        self._judged = 0  # How often a kind was held against a node since the last round.
         self._woken: dict[str, Entry] = {}
         self._behind = lines.Lines[int, Turn](self._stands)  # The woken that pause, by kind.
         self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](
@@ -143,8 +149,8 @@ class Backlog:
             entry.kind = entry.kind or hash((entry.candidate.request, entry.candidate.demand))
             if wants is None:
                 self._pause(entry)
-            for change in wants or ():
-                self._wanting[change][uid] = entry
+            else:
+                self._sleep(entry, wants)
 
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
@@ -181,16 +187,37 @@ class Backlog:
 
     def helped(self, changes: Iterable[decisions.Help]) -> None:
         """Wake the pods that one of these changes could help."""
-        for change in changes:
-            for uid, entry in list(self._wanting[change].items()):
-                self._leave(entry)
-                entry.wants = None
-                self._woken[uid] = entry
+        for (_, wants), group in list(self._sleeping.items()):
+            if not wants.isdisjoint(changes):
+                self._wake(group)
+
+    def offered(self, change: decisions.Help, able: Callable[[Candidate], bool]) -> None:
+        """Wake the pods that such a change of one node could help, if `able` says that it might take them.
+
+        To the others the node may now say no for another reason, so that any change may help them.
+        """
+        for (kind, wants), group in list(self._sleeping.items()):
+            if change not in wants:
+                continue
+            self._judged += 1
+            if self._judged > MOST_JUDGED or able(next(iter(group.values())).candidate):
+                self._wake(group)
+            elif wants != ANYTHING:
+                del self._sleeping[kind, wants]
+                for entry in group.values():
+                    self._sleep(entry, ANYTHING)
+
+    def _wake(self, group: dict[str, Entry]) -> None:
+        for uid, entry in list(group.items()):
+            self._leave(entry)
+            entry.wants = None
+            self._woken[uid] = entry
 
     # ------------------------------------------------------------ whose turn it is
 
     def ready(self, now: float, limit: int | None = None) -> list[Candidate]:
         """Name the pods to try now, in order, at most so many."""
+        self._judged = 0
         self._hurry()
         while (place := self._pausing.first()) is not None and place[0] <= now:
             self._stand_in_line(self._entries[place[2]])
@@ -250,6 +277,10 @@ class Backlog:
     def _pause(self, entry: Entry) -> None:
         self._pausing.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
 
+    def _sleep(self, entry: Entry, wants: Wants) -> None:
+        entry.wants = wants
+        self._sleeping.setdefault((entry.kind, wants), {})[entry.candidate.uid] = entry
+
     def _ticket(self, entry: Entry) -> int:
         self._tickets += 1
         entry.ticket = self._tickets
@@ -263,5 +294,8 @@ class Backlog:
         """Leave whatever queue the pod stands in."""
         entry.ticket = 0
         self._woken.pop(entry.candidate.uid, None)
-        for change in entry.wants or ():
-            self._wanting[change].pop(entry.candidate.uid, None)
+        if entry.wants is not None:
+            sleep = entry.kind, entry.wants
+            self._sleeping[sleep].pop(entry.candidate.uid, None)
+            if not self._sleeping[sleep]:
+                del self._sleeping[sleep]

@@ -29,3 +29,8 @@ class Hold:
     shares: tuple[decisions.Share, ...] = ()
     withheld: int = 0
     marked: frozenset[str | int] = frozenset()
+
+    @property
+    def devices(self) -> bool:
+        """Whether it keeps any device from others, by name or not."""
+        return bool(self.shares or self.withheld or self.marked)
