@@ -57,6 +57,12 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
         builders.picture(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
         Summary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
     ),
+    "types of devices beyond the limit": (
+        builders.picture(
+            builders.device(others=[devices.Card(f"o{at}", at, type=f"t{at}") for at in range(514)])
+        ),
+        Summary("n1", 4, 0, 4, silent=False, reason="2 MIG profiles or types too many of all nodes"),
+    ),
     "a pod without a readable allocation": (
         builders.picture(*PLAIN, builders.hold("a", withheld=3)),
         Summary("n1", 1, 0, 4, silent=False, reason="1 pod without a readable allocation"),

@@ -106,7 +106,8 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
     labels, taints, resources = limits.NODE_LABELS, limits.NODE_TAINTS, limits.NODE_RESOURCES
 
     assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
-    assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count." in PAGE
+    kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
+    assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
 
 
 def test_its_times_are_those_of_the_loop() -> None:

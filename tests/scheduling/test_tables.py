@@ -124,12 +124,25 @@ def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
     """After a thousand names new ones are nobody's, and what was known before stays."""
     picture = builders.picture(builders.node(extra={"example.com/licence": 3}))
 
+    for turn in range(2, 32):
+        picture.put_node(builders.node(f"n{turn}", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
+
+    assert len(picture.columns.resources) == columns.MOST_RESOURCES
+    assert room(picture, builders.demand(extra={"example.com/licence": 3})) == [True, *[False] * 30]
+    assert not any(room(picture, builders.demand(extra={"example.com/31-49": 1})))
+
+
+def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
+    """A node that names others at each write takes no more room than once, and gives what it names now."""
+    picture = builders.picture(builders.node(extra={"example.com/licence": 3}))
+
     for turn in range(30):
         picture.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
 
-    assert len(picture.columns.resources) == columns.MOST_RESOURCES
+    assert len(picture.columns.resources) == len(columns.BASE) + 1 + 50
     assert room(picture, builders.demand(extra={"example.com/licence": 3})) == [True, False]
-    assert room(picture, builders.demand(extra={"example.com/29-49": 1})) == [False, False]
+    assert room(picture, builders.demand(extra={"example.com/29-49": 1})) == [False, True]
+    assert room(picture, builders.demand(extra={"example.com/28-49": 1})) == [False, False]
 
 
 def test_resource_unknown_to_all_nodes_has_no_room() -> None:

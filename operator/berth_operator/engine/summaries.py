@@ -91,11 +91,17 @@ def reason(row: rows.Row) -> str:
     if row.device is not None:
         troubles = collections.Counter(card.trouble for card in row.device.cards if card.trouble)
         parts += [f"{_cards(count)} {TROUBLE_WORDS[what]}" for what, count in sorted(troubles.items())]
+    if row.uncounted:
+        parts.append(f"{row.uncounted} {_kinds(row.uncounted)} too many of all nodes")
     if withheld := sum(1 for hold in row.holds.values() if hold.withheld):
         parts.append(f"{withheld} {'pod' if withheld == 1 else 'pods'} without a readable allocation")
     if wrong := sum(1 for _ in audits.findings(row)):
         parts.append(f"{wrong} {'device' if wrong == 1 else 'devices'} not as promised to pods")
     return "; ".join(parts)
+
+
+def _kinds(count: int) -> str:
+    return "MIG profile or type" if count == 1 else "MIG profiles or types"
 
 
 def _cards(count: int) -> str:

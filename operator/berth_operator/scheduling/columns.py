@@ -3,9 +3,13 @@
 Numpy tables that grow by doubling and keep a log of which rows changed, so that whoever
 worked something out over all rows can bring it up to date by looking at a few. A row's
 numbers are always written as a whole, by the inventory; nothing here knows what they
-mean to a decision.
+mean to a decision. A name of which no row has anything any more gives its column to the
+next one, so that nobody fills the tables with names that come and go.
 """
 
+import collections
+import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +25,9 @@ Rows = Numbers | slice  # Some rows by number, or all of them, which costs no co
 
 ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
 BASE: Final = (facts.CPU, facts.MEMORY, facts.PODS)
-MOST_RESOURCES: Final = 1024  # Of all nodes together; what a node had once keeps its column.
+# Of all nodes together at one time; what a node has beyond that is as if it had it not.
+MOST_RESOURCES: Final = 1024
+MOST_KINDS: Final = 512  # Of MIG profiles, and of types of other devices.
 ROWS: Final = 16
 SLOTS: Final = 8
 LOG_KEPT: Final = 1 << 16
@@ -31,6 +37,7 @@ PILES: Final = ("", "_well", "_in_all", "_trouble")
 REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in PILES)
 INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PILES)
 OTHER_TABLES: Final = tuple(f"others{one}" for one in PILES)
+RESOURCE_TABLES: Final = ("allocatable", "left")
 CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whole", "trouble")
 
 
@@ -63,6 +70,62 @@ class Names:
     def add(self, name: str) -> int:
         """Look a name up, or give it the next number."""
         return self.of.setdefault(name, len(self.of))
+
+
+class Used(Names):
+    """Numbers for the names that rows have now, so many at most; those known at first stay."""
+
+    def __init__(self, *known: str, most: int = sys.maxsize) -> None:
+        super().__init__(*known)
+        self._most = most
+        self._users = collections.Counter(known)  # One use of each that never ends.
+        self._had: dict[int, frozenset[str]] = {}  # By row.
+        self._vacant: list[int] = []
+        self._listed: tuple[str, ...] | None = None
+
+    @property
+    def width(self) -> int:
+        """One more than the highest number that was ever given."""
+        return len(self.of) + len(self._vacant)
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """All names by their numbers; nothing at those that nobody has now."""
+        if self._listed is None:
+            names = [""] * self.width
+            for name, at in self.of.items():
+                names[at] = name
+            self._listed = tuple(names)
+        return self._listed
+
+    def use(self, row: int, names: Iterable[str]) -> bool:
+        """Record all names that a row has now, instead of those it had; return whether that is any news.
+
+        The row's numbers under the names that it had must have been emptied before.
+        """
+        before, now = self._had.pop(row, frozenset()), frozenset(names)
+        for name in sorted(before - now):
+            self._leave(name)
+        had = before & now | {name for name in sorted(now - before) if self._take(name)}
+        if had:
+            self._had[row] = had
+        return had != before
+
+    def _take(self, name: str) -> bool:
+        if name not in self.of:
+            if len(self.of) >= self._most:
+                return False
+            self.of[name] = self._vacant.pop() if self._vacant else len(self.of)
+            self._listed = None
+        self._users[name] += 1
+        return True
+
+    def _leave(self, name: str) -> None:
+        self._users[name] -= 1
+        if not self._users[name]:
+            del self._users[name]
+            self._vacant.append(self.of.pop(name))
+            self._listed = None
 
 
 # Matrices are laid out slot by slot: a sum over the few cards of each of many nodes then is a
@@ -115,10 +178,10 @@ class Columns:
     """All tables, and the log of changes."""
 
     def __init__(self) -> None:
-        self.resources = Names(*BASE)
-        self.models = Names()
-        self.profiles = Names()
-        self.types = Names()
+        self.resources = Used(*BASE, most=MOST_RESOURCES)
+        self.models = Used()
+        self.profiles = Used(most=MOST_KINDS)
+        self.types = Used(most=MOST_KINDS)
         # Of each node: what it can give and what is left of that, by resource; less than nothing may be.
         self.known: Mask = np.zeros(ROWS, dtype=np.bool_)
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
@@ -193,33 +256,25 @@ class Columns:
                 setattr(self, name, _grown(getattr(self, name), slots=more))
             self.model = _grown(self.model, slots=more, fill=ABSENT)
 
-    def resource(self, name: str) -> int | None:
-        """Find a resource's column, or make one; None for what nobody has after too many others had been."""
-        if len(self.resources) >= MOST_RESOURCES and self.resources.get(name) is None:
-            return None
-        at = self.resources.add(name)
-        if at >= self.left.shape[1]:
-            self.left = _grown(self.left, slots=1, fill=ABSENT)
-            self.allocatable = _grown(self.allocatable, slots=1, fill=ABSENT)
-        return at
+    def use_resources(self, at: int, names: Iterable[str]) -> None:
+        """Make columns for all resources that a row has now; too many others may leave none for some."""
+        if self.resources.use(at, names):
+            self._widen(RESOURCE_TABLES, self.resources.width, fill=ABSENT)
 
-    def profile(self, name: str) -> int:
-        """Find a MIG profile's column, or make one."""
-        at = self.profiles.add(name)
-        if at >= self.instances.shape[1]:
-            self._widen(INSTANCE_TABLES)
-        return at
+    def use_kinds(self, at: int, *, profiles: Iterable[str], types: Iterable[str]) -> None:
+        """Likewise for the MIG profiles and the types of other devices that a row has now."""
+        if self.profiles.use(at, profiles):
+            self._widen(INSTANCE_TABLES, self.profiles.width)
+        if self.types.use(at, types):
+            self._widen(OTHER_TABLES, self.types.width)
 
-    def type(self, name: str) -> int:
-        """Find another device type's column, or make one."""
-        at = self.types.add(name)
-        if at >= self.others.shape[1]:
-            self._widen(OTHER_TABLES)
-        return at
-
-    def _widen(self, tables: tuple[str, ...]) -> None:
+    def _widen(self, tables: tuple[str, ...], count: int, *, fill: int = 0) -> None:
+        """Make room for so many columns; all that are made at once are made for many."""
         for name in tables:
-            setattr(self, name, _grown(getattr(self, name), slots=1))
+            table = getattr(self, name)
+            wide = table.shape[1]
+            if count > wide:
+                setattr(self, name, _grown(table, slots=max(count - wide, wide), fill=fill))
 
     # ------------------------------------------------------------ emptying
 

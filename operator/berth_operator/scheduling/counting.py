@@ -53,6 +53,7 @@ def recount(table: columns.Columns, row: Row) -> None:
     at, view = row.at, row.view()
     cards = view.device.cards
     row.slots = {card.uuid: slot for slot, card in enumerate(cards) if shared(card)}
+    row.uncounted = 0
     row.plain = len(row.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
     table.state[at] = _state(row)
@@ -129,10 +130,20 @@ def _recount_rest(table: columns.Columns, row: Row, view: views.View) -> None:
     for other in view.device.others:
         others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
     _write_pile(table, columns.REPLICA_TABLES, row.at, replicas)
-    for profile, pile in instances.items():
-        _write_pile(table, columns.INSTANCE_TABLES, (row.at, table.profile(profile)), pile)
-    for kind, pile in others.items():
-        _write_pile(table, columns.OTHER_TABLES, (row.at, table.type(kind)), pile)
+    _write_piles(table, columns.INSTANCE_TABLES, row, table.profiles, instances)
+    _write_piles(table, columns.OTHER_TABLES, row, table.types, others)
+
+
+def _write_piles(
+    table: columns.Columns, tables: tuple[str, ...], row: Row, names: columns.Names, piles: dict[str, _Pile]
+) -> None:
+    """Write what there is under each name; what has no column, because there are too many, is not given."""
+    for name, pile in piles.items():
+        at = names.get(name)
+        if at is not None:
+            _write_pile(table, tables, (row.at, at), pile)
+        else:
+            row.uncounted += 1
 
 
 def _write_pile(

@@ -204,8 +204,10 @@ class Inventory:
         table = self.columns
         table.reserve_slots(len(device.cards))
         table.clear_cards(row.at)
+        models = [catalog.model_key(card.model) for card in device.cards]
+        _use(table, row.at, device, models)
         for slot, card in enumerate(device.cards):
-            table.model[row.at, slot] = table.models.add(catalog.model_key(card.model))
+            table.model[row.at, slot] = table.models.of[models[slot]]
             table.total[row.at, slot] = card.memory
         self._rescale()
         counting.recount(self.columns, row)
@@ -224,6 +226,7 @@ class Inventory:
         affected = self.claims.withdraw(node, withholding.held(row.holds.values()))
         self._settle_all(affected)
         self.columns.clear_cards(row.at)
+        _use(self.columns, row.at, row.view().device)
         self._rescale()
         counting.recount(self.columns, row)
         self._vacate_if_idle(row)
@@ -277,9 +280,10 @@ class Inventory:
     def _give(self, row: rows.Row, allocatable: facts.Amounts) -> None:
         """Note all that a node can give."""
         table = self.columns
-        found = [(table.resource(name), amount) for name, amount in allocatable]
         table.allocatable[row.at] = table.left[row.at] = columns.ABSENT
-        for column, amount in found:
+        table.use_resources(row.at, (name for name, _ in allocatable))
+        for name, amount in allocatable:
+            column = table.resources.get(name)
             if column is not None:
                 table.allocatable[row.at, column] = table.left[row.at, column] = amount
         for name in row.amounts:
@@ -343,6 +347,13 @@ class Inventory:
         before, self._scale = self._scale, None
         if before is not None and self.scale() != before:
             self.layout += 1
+
+
+def _use(table: columns.Columns, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
+    """Make columns for what the devices of a row are, and leave those for what it has no more."""
+    table.models.use(at, models)
+    profiles = (one.profile for card in device.cards for one in card.instances)
+    table.use_kinds(at, profiles=profiles, types=(one.type for one in device.others))
 
 
 def _place(node: facts.Node) -> tuple[object, ...]:

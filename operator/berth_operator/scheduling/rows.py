@@ -28,6 +28,7 @@ class Row:
     owned: devices.Device | None = None  # Without the cards that belong to another node.
     device: devices.Device | None = None  # Without those, too, that damaged records name: as it counts.
     unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
+    uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     silent: bool = True
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -274,7 +274,7 @@ def matching_cards(
     matching: columns.Mask = table.open[rows] if among is None else among
     kinds = asked.of_models
     if kinds != requests.ANY_MODEL:
-        good = _good_models(tuple(table.models.of), kinds)
+        good = _good_models(table.models.listed, kinds)
         matching = matching & columns.gather(good, table.model[rows])
     if asked.memory_at_least:
         matching = matching & (table.total[rows] >= asked.memory_at_least)

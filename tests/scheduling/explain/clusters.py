@@ -158,19 +158,9 @@ def node(dice: Dice, name: str) -> nodes.Node:
 LABELS: Final = {"zone": "aab", "size": "55"}
 
 
-def empty() -> inventory.Inventory:
-    """Make an inventory that has heard of every profile and type."""
-    made = inventory.Inventory()
-    for profile in (*PROFILES, ABSENT_PROFILE):
-        made.columns.profile(profile)
-    for kind in OTHER_TYPES:
-        made.columns.type(kind)
-    return made
-
-
 def picture(dice: Dice) -> inventory.Inventory:
     """Make a cluster in use: most pods sit where a search put them, some hold odd things."""
-    made = empty()
+    made = inventory.Inventory()
     for name in dice.sample(NAMES, dice.choice((0, 1, 2, 3, 4, 4))):
         if not dice.once_in(15):
             made.put_node(node(dice, name))
@@ -318,7 +308,7 @@ def candidates() -> st.SearchStrategy[backlog.Candidate]:
 
 def alone(picture: inventory.Inventory, name: str) -> inventory.Inventory:
     """Make an inventory of one of the nodes."""
-    row, made = picture.row(name), empty()
+    row, made = picture.row(name), inventory.Inventory()
     assert row is not None
     if row.node is not None:
         made.put_node(row.node)

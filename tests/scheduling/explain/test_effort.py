@@ -9,7 +9,7 @@ from berth_operator.scheduling import backlog, explain, inventory, policy, searc
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import findings
-from scheduling.explain import clusters, scenes
+from scheduling.explain import scenes
 
 NODES = 60
 LITTLE = 200  # Steps, enough for a few of the nodes.
@@ -17,7 +17,7 @@ LITTLE = 200  # Steps, enough for a few of the nodes.
 
 def crowd(core: int) -> inventory.Inventory:
     """Make nodes on each of whose cards so much is used."""
-    picture = clusters.empty()
+    picture = inventory.Inventory()
     for at in range(NODES):
         name = f"n{at}"
         picture.put_node(scenes.node(name))

@@ -113,7 +113,7 @@ def test_what_never_fits_is_not_full(picture: inventory.Inventory, pod: backlog.
 
 
 def _emptied(picture: inventory.Inventory, name: str) -> inventory.Inventory:
-    row, made = picture.row(name), clusters.empty()
+    row, made = picture.row(name), inventory.Inventory()
     assert row is not None
     assert row.node is not None
     made.put_node(row.node)
@@ -270,7 +270,7 @@ def test_inventory_stays_as_it_is(
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
 def test_equal_clusters_give_equal_words(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
     """The order in which nodes and pods became known makes no difference (I11)."""
-    again = clusters.empty()
+    again = inventory.Inventory()
     for row in reversed(list(picture.each())):
         for hold in reversed(row.holds.values()):
             again.charge(hold)

@@ -37,11 +37,6 @@ def built(
 ) -> inventory.Inventory:
     """Make an inventory of one node."""
     copy = inventory.Inventory()
-    # Profiles and types that the inventory has heard of, so that the copy knows them by the same numbers.
-    for profile in heard.picture.columns.profiles.of:
-        copy.columns.profile(profile)
-    for kind in heard.picture.columns.types.of:
-        copy.columns.type(kind)
     if node is not None:
         copy.put_node(node)
     if device is not None:

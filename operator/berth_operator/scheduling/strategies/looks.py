@@ -107,7 +107,7 @@ class Look:
         """What each node's cards are worth: 1, or less for a model of which there is too much."""
         if not self.lesson.surplus:
             return 1.0
-        worth = _worth_of_models(tuple(self.table.models.of), self.lesson.surplus)
+        worth = _worth_of_models(self.table.models.listed, self.lesson.surplus)
         found: columns.Scores = worth[self.table.model[:, 0][self.rows]]
         return found
 
