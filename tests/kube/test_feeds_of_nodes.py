@@ -1,12 +1,12 @@
-"""Nodes that say too much on their way from the watch to the ledger."""
+"""Nodes and Devices that say too much on their way from the watch to the ledger."""
 
 import pytest
 
 from berth_crds import wire
-from berth_operator.engine import ledger
+from berth_operator.engine import ledger, summaries, watchdog
 from berth_operator.kube import feeds
 from berth_operator.translate import raw
-from support import clock
+from support import builders, clock
 
 
 def node(labels: int) -> raw.Node:
@@ -27,3 +27,21 @@ def test_a_node_that_says_too_much_takes_no_pod(caplog: pytest.LogCaptureFixture
 
     assert known == [True, False, False, True]
     assert len([one for one in caplog.messages if "node n1 takes no pod: it has 5000 labels" in one]) == 1
+
+
+def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told once in the log, in the summary while it lasts, and read again as soon as it says less."""
+    book = ledger.Ledger(clock.Clock())
+    sink = feeds.DeviceSink(book, watchdog.Watchdog(book, clock=clock.Clock()))
+    known = []
+
+    for labels in (5, 5000, 6000, 5):
+        said = {"labels": dict.fromkeys(map(str, range(labels)), "")}
+        sink.upserted(builders.published(cards=[said]))
+        book.agent_silent("n1", silent=False)
+        (found,) = summaries.take(book.picture, {"n1"})
+        known.append((found.free, found.reason, len(found.claims)))
+
+    assert known == [(1, "", 1), (0, "more than 4096 labels", 1), (0, "more than 4096 labels", 1), (1, "", 1)]
+    said_once = "Device n1 gets no pod: it has more than 4096 labels"
+    assert [one for one in caplog.messages if "Device" in one] == [said_once]

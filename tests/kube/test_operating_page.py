@@ -16,7 +16,7 @@ from berth_operator.scheduling import columns, entries, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
 from berth_operator.simulation import whys
-from berth_operator.translate import limits
+from berth_operator.translate import excess, limits
 from engine import books
 from support import builders
 
@@ -102,10 +102,19 @@ def test_its_limits_are_those_of_the_code(what: str, most: tuple[int, ...]) -> N
 
 
 def test_its_limits_of_nodes_are_those_of_the_code() -> None:
-    """What it says a Node may say is what is read."""
+    """What it says a Node or a Device may say is what is read."""
     labels, taints, resources = limits.NODE_LABELS, limits.NODE_TAINTS, limits.NODE_RESOURCES
 
     assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
+    device = PAGE.split("A Device has limits", maxsplit=1)[1].split("One that says more", maxsplit=1)[0]
+    assert set(map(int, re.findall(r"\d+", device))) == {
+        excess.UUIDS,
+        excess.PROFILES,
+        excess.FUNCTIONS,
+        excess.LABELS,
+        excess.FUNCTION_LABELS,
+        excess.TEXT,
+    }
     kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
     assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
 

@@ -14,7 +14,7 @@ from berth_crds.client import api, informer, lease, resources, watch
 from berth_operator.engine import ledger, watchdog
 from berth_operator.kube import lag, misplaced
 from berth_operator.scheduling import naming
-from berth_operator.translate import devices, gpupods, nodes, pods, policies, raw
+from berth_operator.translate import devices, excess, gpupods, nodes, pods, policies, raw
 
 log = logging.getLogger(__name__)
 
@@ -155,17 +155,28 @@ class NodeSink:
 class DeviceSink:
     """Devices: the cards, and whether their agent was found silent before."""
 
-    def __init__(self, book: ledger.Ledger, dog: watchdog.Watchdog) -> None:
+    def __init__(self, book: ledger.Ledger, dog: watchdog.Watchdog, voice: logging.Logger = log) -> None:
         self._book = book
         self._dog = dog
+        self._voice = voice
+        self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: wire.Device) -> None:
-        """Take what an agent published."""
+        """Take what an agent published; of one that says too much no pod gets anything."""
+        self._report(thing.metadata.name, excess.of(thing.spec))
         self._book.device_seen(devices.device(thing), thing.status.claims, thing.status.disputed)
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
+    def _report(self, name: str, fault: str) -> None:
+        if not fault:
+            self._faulty.pop(name, None)
+        elif self._faulty.get(name) != fault:
+            self._voice.warning("Device %s gets no pod: it has %s", name, fault)
+            self._faulty[name] = fault
+
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
+        self._faulty.pop(meta.name, None)
         self._dog.device_gone(meta.name)
         self._book.device_gone(meta.name)
 
@@ -249,7 +260,7 @@ class Feeds:
         # GpuPods too: nor one whose cards somebody names, without that name.
         self._all: tuple[informer.Informer[Any], ...] = (
             follow(session, resources.NODES, raw.Node, NodeSink(book, voice)),
-            follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog)),
+            follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog, voice)),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
             follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),

@@ -13,6 +13,7 @@ from berth_crds import catalog, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import boards, facts
+from berth_operator.translate import excess
 
 # A source that is not configured has no condition; only one that says so is down.
 NEARNESS: Final = {
@@ -24,18 +25,20 @@ FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
 def device(thing: wire.Device) -> facts.Device:
-    """Read what an agent published."""
+    """Read what an agent published; cards of which it says too much are closed."""
+    fault = excess.of(thing.spec)
+    spec = excess.bare(thing.spec) if fault else thing.spec
     verdicts = {one.uuid: one for one in thing.status.devices}
-    twice = _twice(thing.spec.devices)
-    ordered = sorted(thing.spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
+    twice = _twice(spec.devices)
+    ordered = sorted(spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
     others = [card for card in ordered if card.type != vocabulary.DeviceType.GPU]
     return facts.Device(
         node=thing.metadata.name,
-        cards=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon, twice) for card in gpus),
-        others=tuple(_card(card, verdicts.get(card.uuid), thing.spec.cordon) for card in others),
-        board=board(gpus, thing.spec.partitions),
-        failed=failed_source(thing.status.conditions),
+        cards=tuple(_card(card, verdicts.get(card.uuid), spec.cordon, twice) for card in gpus),
+        others=tuple(_card(card, verdicts.get(card.uuid), spec.cordon) for card in others),
+        board=board(gpus, spec.partitions),
+        failed=fault or failed_source(thing.status.conditions),
         heard=any(one.type == KUBELET for one in thing.status.conditions),
     )
 
@@ -89,10 +92,10 @@ def _instances(mig: wire.Mig | None) -> tuple[facts.Instance, ...]:
 
 
 def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
+    """Return the virtual functions that can be given out: one without an address cannot."""
+    labelled = ((group.vfs, tuple(sorted(group.labels.items()))) for group in card.vf_groups)
     found = (
-        facts.Function(one.bus_id, one.minor, tuple(sorted(group.labels.items())))
-        for group in card.vf_groups
-        for one in group.vfs
+        facts.Function(one.bus_id, one.minor, labels) for vfs, labels in labelled for one in vfs if one.bus_id
     )
     return tuple(sorted(found, key=lambda one: one.bus))
 

@@ -1,0 +1,56 @@
+"""How much a Device may say, all its cards together.
+
+An agent writes the Device of its own node, and the schema bounds each list of it, but not
+what they are together: sixty-four groups of functions on each of sixty-four devices are a
+million. A Device that says more than these limits gets no pod and says why; of its cards
+nothing but what they are is kept. The limits are far above what any node has.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from berth_crds import wire
+
+UUIDS: Final = 1024  # Of cards and MIG instances: as many claims as the Device can record.
+PROFILES: Final = 64
+FUNCTIONS: Final = 4096
+LABELS: Final = 4096  # Of devices, and of groups of functions.
+FUNCTION_LABELS: Final = 16384  # Those of each function counted for itself: they are compared one by one.
+TEXT: Final = 128 << 10
+
+Counted = Iterator[tuple[str, int, int]]
+
+
+def of(spec: wire.DeviceSpec) -> str:
+    """Return what a Device says too much of, always in the same words; nothing where it can be read."""
+    found = (f"more than {most} {what}" for what, most, count in _counted(spec) if count > most)
+    return next(found, "")
+
+
+def bare(spec: wire.DeviceSpec) -> wire.DeviceSpec:
+    """Return the cards of a Device without all that may be said of them at length."""
+    return msgspec.structs.replace(spec, devices=tuple(map(_bare, spec.devices)), partitions=())
+
+
+def _bare(card: wire.Card) -> wire.Card:
+    mig = wire.Mig(card.mig.enabled) if card.mig else None
+    return msgspec.structs.replace(card, links=(), mig=mig, vf_groups=(), labels={})
+
+
+def _counted(spec: wire.DeviceSpec) -> Counted:
+    """Count one thing after the other, each only where there is not too much of those before."""
+    cards = spec.devices
+    instances = [one for card in cards if card.mig for one in card.mig.instances]
+    yield "uuids of cards and MIG instances", UUIDS, len(cards) + len(instances)
+    yield "MIG profiles", PROFILES, len({one.profile for one in instances})
+    groups = [group for card in cards for group in card.vf_groups]
+    yield "virtual functions", FUNCTIONS, sum(len(group.vfs) for group in groups)
+    labels = [*(card.labels for card in cards), *(group.labels for group in groups)]
+    yield "labels", LABELS, sum(map(len, labels))
+    each = sum(len(group.vfs) * len(group.labels) for group in groups)
+    yield "labels of virtual functions, counted for each of them", FUNCTION_LABELS, each
+    texts = itertools.chain.from_iterable(pair for one in labels for pair in one.items())
+    yield "characters in labels", TEXT, sum(map(len, texts))
