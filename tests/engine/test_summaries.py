@@ -8,6 +8,7 @@ from berth_operator.engine import summaries
 from berth_operator.engine.summaries import Summary
 from berth_operator.scheduling import inventory
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import boards
 from berth_operator.scheduling.devices import facts as devices
 from support import builders
 
@@ -41,6 +42,12 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
     "the source failed": (
         builders.picture(builders.device(failed="NVMLDown")),
         Summary("n1", 0, 0, 4, silent=False, reason="NVMLDown"),
+    ),
+    "links that no hardware has": (
+        builders.picture(
+            dataclasses.replace(builders.device(), board=dataclasses.replace(boards.LOOSE, tangled=True))
+        ),
+        Summary("n1", 4, 0, 4, silent=False, reason=summaries.TANGLED),
     ),
     "one card of each trouble": (
         builders.picture(troubled(Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, None)),

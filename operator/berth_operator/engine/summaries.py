@@ -13,6 +13,7 @@ from berth_operator.scheduling.decisions import Reason
 
 MOST_NAMED: Final = 4  # Nodes that publish the same cards.
 MOST_DISPUTED: Final = 1024  # As many as a Device takes.
+TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
 TROUBLE_WORDS: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
@@ -90,6 +91,8 @@ def reason(row: rows.Row) -> str:
         parts.append(row.device.failed)
     if row.device is not None:
         troubles = collections.Counter(card.trouble for card in row.device.cards if card.trouble)
+        if row.device.board.tangled:
+            parts.append(TANGLED)
         parts += [f"{_cards(count)} {TROUBLE_WORDS[what]}" for what, count in sorted(troubles.items())]
     if row.uncounted:
         parts.append(f"{row.uncounted} {_kinds(row.uncounted)} too many of all nodes")

@@ -1,18 +1,21 @@
 """Devices as the core knows them: cards in the order of their minors, each with its trouble, and the board.
 
 The board is made of the links and partitions that the agent published. Equal boards are
-one object, because what the core works out for a board it remembers by it.
+one object, because what the core works out for a board it remembers by it. An agent may
+publish what no hardware has: of a board with too many rings, links and partitions are left out.
 """
 
 import collections
-import functools
+import dataclasses
+import itertools
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth_crds import catalog, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import boards, facts
+from berth_operator.scheduling.devices import boards, facts, rings
 from berth_operator.translate import excess
 
 # A source that is not configured has no condition; only one that says so is down.
@@ -125,32 +128,48 @@ def failed_source(conditions: tuple[wire.Condition, ...]) -> str:
 
 # ---------------------------------------------------------------- the board
 
+Worths = tuple[tuple[tuple[int, int], ...], ...]
+Groups = tuple[tuple[Scope, tuple[int, ...]], ...]
+
 
 def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> boards.Board:
     """Make the board of a node's cards, given in the order of their slots."""
     slot = {card.uuid: at for at, card in enumerate(gpus)}
-    return _shared_board(
-        len(gpus),
+    key = (
         tuple(tuple(_worths(card, slot)) for card in gpus),
         tuple(_groups(gpus)),
-        tuple(_partition(one, slot) for one in partitions if set(one.members) <= set(slot)),
+        tuple(_partition(one, slot) for one in partitions if all(uuid in slot for uuid in one.members)),
     )
+    found = _BOARDS.get(key)
+    if found is None:
+        found = _BOARDS[key] = _untangled(*key)
+    return found
 
 
-@functools.lru_cache(maxsize=4096)
-def _shared_board(
-    size: int,
-    worths: tuple[tuple[tuple[int, int], ...], ...],
-    groups: tuple[tuple[Scope, tuple[int, ...]], ...],
-    partitions: tuple[boards.Partition, ...],
-) -> boards.Board:
+# A board is forgotten with the last Device that has it.
+_BOARDS: Final = weakref.WeakValueDictionary[
+    tuple[Worths, Groups, tuple[boards.Partition, ...]], boards.Board
+]()
+
+
+def _untangled(worths: Worths, groups: Groups, partitions: tuple[boards.Partition, ...]) -> boards.Board:
+    """Make a board; where it has more rings than any hardware, only places count."""
+    made = _board(worths, groups, partitions)
+    if rings.find(made) is not None:
+        return made
+    return dataclasses.replace(_board(((),) * len(worths), groups, ()), tangled=True)
+
+
+def _board(worths: Worths, groups: Groups, partitions: tuple[boards.Partition, ...]) -> boards.Board:
+    size = len(worths)
     links = [[0] * size for _ in range(size)]
     for a, row in enumerate(worths):
         for b, worth in row:
             # Either end may have told of the link; the better word counts.
             links[a][b] = links[b][a] = max(links[a][b], worth)
+    near = _nearness(size, groups)
     matrix = tuple(
-        tuple(_pair(link, _nearness(groups, a, b)) if a != b else 0 for b, link in enumerate(row))
+        tuple(_pair(link, near[a][b]) if a != b else 0 for b, link in enumerate(row))
         for a, row in enumerate(links)
     )
     return boards.Board(size, matrix, groups, partitions)
@@ -161,13 +180,15 @@ def _pair(link: int, nearness: int) -> int:
     return link + nearness if link >= boards.NVLINK_WORTH else max(link, nearness)
 
 
-def _nearness(groups: tuple[tuple[Scope, tuple[int, ...]], ...], a: int, b: int) -> int:
-    """Say what the places of two cards are worth, of whose path through PCIe nobody may have told."""
-    both = 1 << a | 1 << b
-    return max(
-        (NEARNESS.get(scope, 0) for scope, masks in groups if any(mask & both == both for mask in masks)),
-        default=0,
-    )
+def _nearness(size: int, groups: Groups) -> list[list[int]]:
+    """Say what the places of each two cards are worth, of whose path through PCIe nobody may have told."""
+    near = [[0] * size for _ in range(size)]
+    for scope, masks in groups:
+        worth = NEARNESS.get(scope, 0)
+        for mask in masks:
+            for a, b in itertools.product(boards.slots(mask), repeat=2):
+                near[a][b] = max(near[a][b], worth)
+    return near
 
 
 def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int]]:

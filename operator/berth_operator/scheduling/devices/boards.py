@@ -4,13 +4,15 @@ Cards are spoken of by slot, their place in the order of minors. A Board says fo
 pair of slots how well they are connected, which slots share a scope, and which groups
 form a partition of the NVLink fabric. It says nothing of who holds what: that comes in
 as a mask of slots. Boards are values, so five thousand equal nodes share one, and what
-was worked out for one of them serves all.
+was worked out for one of them serves all. What is remembered of a board (`remembered`)
+does not keep it in memory: a board lasts as long as a Device that has it.
 """
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Final
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final, ParamSpec, TypeVar, cast
 
 from berth_crds.vocabulary import LinkKind, Scope
 
@@ -40,12 +42,17 @@ class Partition:
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-    """How the cards of a node are wired: worth of each pair, groups of each scope, partitions."""
+    """How the cards of a node are wired: worth of each pair, groups of each scope, partitions.
+
+    `tangled` tells that links and partitions were published and are left out, because no
+    hardware is wired like that (see `rings`).
+    """
 
     size: int
     worth: tuple[tuple[int, ...], ...]
     groups: tuple[tuple[Scope, tuple[int, ...]], ...] = ()
     partitions: tuple[Partition, ...] = ()
+    tangled: bool = False
 
     def __hash__(self) -> int:
         """Answer from memory: boards are keys of every table of remembered choices."""
@@ -71,12 +78,14 @@ class Board:
         """The sizes of set for which the partition table has an opinion."""
         return frozenset(part.size for part in self.partitions)
 
-    def nvlinked(self, a: int, b: int) -> bool:
-        """Tell whether two slots are surely joined by NVLink: by a link, or because one ring holds both."""
-        if max(a, b) < self.size and self.worth[a][b] >= NVLINK_WORTH:
-            return True
-        pair = 1 << a | 1 << b
-        return any(part.mask & pair == pair for part in self.partitions)
+    @functools.cached_property
+    def peers(self) -> tuple[int, ...]:
+        """For each slot, those surely joined to it by NVLink: by a link, or because one ring holds both."""
+        joined = [mask_of(b for b, worth in enumerate(row) if worth >= NVLINK_WORTH) for row in self.worth]
+        for part in self.partitions:
+            for at in slots(part.mask & (1 << self.size) - 1):
+                joined[at] |= part.mask
+        return tuple(mask & ~(1 << at) for at, mask in enumerate(joined))
 
     def within(self, mask: int) -> int:
         """Add up the worth of all pairs inside a set; slots of which nothing is known add nothing."""
@@ -88,6 +97,15 @@ class Board:
         if self.partitions:
             return sum(value for part, value in self._values if part & mask == part)
         return self.within(mask)
+
+    @functools.cached_property
+    def ranks(self) -> tuple[tuple[Partition, ...], ...]:
+        """The partitions of more than one card, by size: one of a rank outweighs all of the later ranks."""
+        found: dict[int, list[Partition]] = {}
+        for part in self.partitions:
+            if part.size > 1:
+                found.setdefault(part.size.bit_length(), []).append(part)
+        return tuple(tuple(found[rank]) for rank in sorted(found, reverse=True))
 
     @functools.cached_property
     def _values(self) -> tuple[tuple[int, int], ...]:
@@ -112,3 +130,29 @@ def slots(mask: int) -> tuple[int, ...]:
 def mask_of(chosen: Iterable[int]) -> int:
     """Make a mask of slots."""
     return functools.reduce(lambda mask, at: mask | 1 << at, chosen, 0)
+
+
+# ---------------------------------------------------------------- what is remembered of boards
+
+Asked = ParamSpec("Asked")
+Told = TypeVar("Told")
+
+
+def remembered(most: int) -> Callable[[Callable[Asked, Told]], Callable[Asked, Told]]:
+    """Return what remembers so many answers of a function whose first argument is a board.
+
+    It holds the board weakly: whoever publishes one odd board after the other fills no memory with them.
+    """
+
+    def wrap(function: Callable[Asked, Told]) -> Callable[Asked, Told]:
+        @functools.lru_cache(maxsize=most)
+        def known(board: weakref.ref[Board], *others: Hashable) -> Told:
+            return cast("Callable[..., Told]", function)(board(), *others)
+
+        @functools.wraps(function)
+        def asked(board: Board, *others: Hashable) -> Told:
+            return known(weakref.ref(board), *others)
+
+        return cast("Callable[Asked, Told]", asked)
+
+    return wrap

@@ -53,7 +53,7 @@ def find(
         return None
     ask = simple.ask_of(request)
     if ask is not None:
-        return simple.find(view, request, ask, prefer=prefer, first=first)
+        return simple.find(view, request, ask, effort=effort, prefer=prefer, first=first)
     return search(view, request, effort, prefer=prefer)
 
 
@@ -124,7 +124,7 @@ class _Table:
         # What any cards of a group would allow, asked when the first set of the group has failed.
         spare: dict[int, grants.Solved | None] = {}
         able = {group for group in _groups(self.desk, scope) if (group & field.pool).bit_count() >= count}
-        for choice in _choices(self.desk, scope):
+        for choice in _choices(self.desk, scope, self.effort):
             hopeless = choice.group in spare and spare[choice.group] is None
             found = None if hopeless else self.attempt(choice, scope)
             if found is not None:
@@ -140,14 +140,14 @@ class _Table:
         return next((one for one in spare.values() if one is not None), None)
 
 
-def _choices(desk: puzzles.Desk, scope: Scope) -> Iterator[scopes.Choice]:
+def _choices(desk: puzzles.Desk, scope: Scope, effort: packing.Effort) -> Iterator[scopes.Choice]:
     """Walk over the sets of whole cards and the groups to keep to, the best first."""
     field, count = desk.field, desk.request.need.whole
     if not count:
         return (scopes.Choice(0, group) for group in _groups(desk, scope))
     if field.free.bit_count() - desk.view.withheld < count:
         return iter(())
-    return scopes.choices(field, scope, count)
+    return scopes.choices(field, scope, count, effort)
 
 
 def _groups(desk: puzzles.Desk, scope: Scope) -> list[int]:

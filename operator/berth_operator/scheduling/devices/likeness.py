@@ -6,18 +6,22 @@ devices, their wiring and their use, apart from the names of nodes, devices and 
 pods that name single devices no two nodes are alike.
 """
 
+import weakref
 from collections.abc import Hashable
 
 from berth_operator.scheduling.devices import facts, requests, views
 
 
 def of(view: views.View, request: requests.Request) -> Hashable:
-    """Return all that the answer of a node to a request depends on; None where it is like no other."""
+    """Return all that the answer of a node to a request depends on; None where it is like no other.
+
+    A board is meant, not kept: it would stay in memory as long as the answer.
+    """
     if request.conditions.uuids or request.conditions.avoid_uuids:
         return None
     device = view.device
     devices = tuple(_device(view, one) for one in (*device.cards, *device.others))
-    return view.open, view.withheld, device.failed, device.board, devices
+    return view.open, view.withheld, device.failed, weakref.ref(device.board), devices
 
 
 def _device(view: views.View, card: facts.Card) -> Hashable:

@@ -75,7 +75,8 @@ class Item:
 
     `leads` marks what sits on PCIe roots that others must follow, `follows` what must be
     beside it: on the roots of its owner's leading devices, on each of them at least one.
-    `recalls` tells that the preference depends on what the same owner took before.
+    `recalls` tells that the preference depends on what the same owner took before. `price` says
+    how many steps it costs to put so many spots in order, where that is more than sorting.
     """
 
     owner: int
@@ -87,6 +88,7 @@ class Item:
     leads: bool = False
     follows: bool = False
     recalls: bool = False
+    price: Callable[[int], int] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ class _Search:
         if roots:
             able = [at for at in able if self.puzzle.spots[at].root & roots]
         mine = self._taken_by(item.owner, state) if item.recalls else ()
+        if item.price is not None:
+            self.effort.spend(item.price(len(able)))
         order = item.arrange(state, mine, able)
         if roots:
             order = joint.in_rounds(order, [self.puzzle.spots[at].root for at in order])

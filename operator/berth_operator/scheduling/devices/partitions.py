@@ -5,12 +5,10 @@ loss breaks up the fewest larger ones; between equals the better score wins, the
 lowest slots. A board without a table, or with none of that size, has no opinion.
 """
 
-import functools
-
 from berth_operator.scheduling.devices import boards
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@boards.remembered(1 << 14)
 def able(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
     """Give the partitions of that size that lie in the pool, best first; `free` is what others might use."""
     found = [part for part in board.partitions if part.size == count and part.mask & pool == part.mask]

@@ -12,7 +12,7 @@ and each init container adds one.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from berth_operator.scheduling.devices import (
@@ -23,6 +23,7 @@ from berth_operator.scheduling.devices import (
     requests,
     scopes,
     slices,
+    topology,
     verdicts,
     views,
 )
@@ -245,9 +246,9 @@ def _items_of(desk: Desk, owner: int, number: int, ask: requests.Ask) -> Iterato
     elif isinstance(ask, requests.Parts) and ask.every:
         yield dataclasses.replace(whole, count=_count_of_every(desk, ask))
     else:
-        yield dataclasses.replace(
-            whole, leads=kind == desk.roles.leader, follows=kind in desk.roles.followers
-        )
+        price = _price(ask)
+        leads, follows = kind == desk.roles.leader, kind in desk.roles.followers
+        yield dataclasses.replace(whole, leads=leads, follows=follows, price=price)
 
 
 def _needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
@@ -310,6 +311,13 @@ def _arrange(
         case requests.Replicas():
             return orders.replicas(taste, ask.count, spread=desk.request.manner.spread_replicas)
     return orders.shares(taste, needs)
+
+
+def _price(ask: requests.Ask) -> Callable[[int], int] | None:
+    """Say what it costs to order cards for an ask, by their number: whole ones are chosen as a set."""
+    if not isinstance(ask, requests.Gpus) or not ask.whole:
+        return None
+    return functools.partial(topology.price, count=ask.count)
 
 
 def _slices_in_use(desk: Desk) -> dict[int, int]:

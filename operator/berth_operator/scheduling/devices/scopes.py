@@ -10,18 +10,16 @@ meets a scope that is required. A scope that is only preferred is tried first an
 given up step by step, NVLink to PCIe to NUMA to the whole node.
 """
 
-import functools
 import heapq
-import itertools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling.devices import boards, partitions, requests, topology
+from berth_operator.scheduling.devices import boards, packing, partitions, requests, rings, topology
 
 NARROWEST_FIRST: Final = (Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
-# Real boards have a handful; only a contrived graph of links has more, and then some are overlooked.
-MOST_RINGS: Final = 4096
+# A walk is begun in each group; so many of those cost a step.
+GROUPS_IN_A_STEP: Final = 8
 
 
 class Choice(NamedTuple):
@@ -58,31 +56,8 @@ def groups(board: boards.Board, scope: Scope, everything: int) -> tuple[int, ...
     if scope is Scope.NODE:
         return (everything,)
     if scope is Scope.NVLINK:
-        return rings(board)
+        return rings.find(board) or ()
     return board.scope(scope)
-
-
-@functools.lru_cache(maxsize=1 << 10)
-def rings(board: boards.Board) -> tuple[int, ...]:
-    """Find the largest sets of slots in which every pair is joined by NVLink."""
-    peers = tuple(
-        boards.mask_of(b for b in range(board.size) if a != b and board.nvlinked(a, b))
-        for a in range(board.size)
-    )
-    found = itertools.islice(_cliques(peers, 0, (1 << board.size) - 1, 0), MOST_RINGS)
-    return tuple(sorted(mask for mask in found if mask))
-
-
-def _cliques(peers: tuple[int, ...], chosen: int, able: int, done: int) -> Iterator[int]:
-    """Walk over the maximal cliques of a graph, after Bron and Kerbosch, with a pivot."""
-    if not able and not done:
-        yield chosen
-        return
-    pivot = max(boards.slots(able | done), key=lambda at: (peers[at] & able).bit_count())
-    for at in boards.slots(able & ~peers[pivot]):
-        yield from _cliques(peers, chosen | 1 << at, able & peers[at], done & peers[at])
-        able &= ~(1 << at)
-        done |= 1 << at
 
 
 def bound_to_table(board: boards.Board, scope: Scope, count: int) -> bool:
@@ -90,31 +65,43 @@ def bound_to_table(board: boards.Board, scope: Scope, count: int) -> bool:
     return scope is Scope.NVLINK and count in board.sizes
 
 
-def best(field: Field, scope: Scope, count: int) -> int | None:
-    """Choose the best set of whole cards within a scope."""
+def best(field: Field, scope: Scope, count: int, effort: packing.Effort) -> int | None:
+    """Choose the best set of whole cards within a scope; None as well where the effort is spent."""
     if scope is not Scope.NODE:
-        choice = next(choices(field, scope, count), None)
+        choice = next(choices(field, scope, count, effort), None)
         return None if choice is None else choice.whole
     table = field.board.partitions and partitions.able(field.board, field.free, count, field.pool)
-    return table[0] if table else topology.best_set(field.board, field.free, count, field.pool)
+    return table[0] if table else topology.best_set(field.board, field.free, count, field.pool, effort=effort)
 
 
-def choices(field: Field, scope: Scope, count: int) -> Iterator[Choice]:
-    """Walk over all sets of whole cards that a scope allows, best first: partitions, then by links."""
+def choices(field: Field, scope: Scope, count: int, effort: packing.Effort) -> Iterator[Choice]:
+    """Walk over all sets of whole cards that a scope allows, best first: partitions, then by links.
+
+    Where the effort is spent, the walk ends.
+    """
     around = groups(field.board, scope, field.everything)
     table = partitions.able(field.board, field.free, count, field.pool)
     for whole in table:
         yield from (Choice(whole, group) for group in around if whole & group == whole)
     if bound_to_table(field.board, scope, count):
         return
-    walks = [_in_group(field, group, count) for group in around]
+    able = [group for group in around if (field.pool & group).bit_count() >= count]
+    effort.spend(len(able) // GROUPS_IN_A_STEP)
+    walks = [_in_group(field, group, count, effort, among=len(able)) for group in able]
     for _, choice in walks[0] if len(walks) == 1 else heapq.merge(*walks):
+        if effort.spent:
+            return
         if choice.whole not in table:
             yield choice
 
 
-def _in_group(field: Field, group: int, count: int) -> Iterator[tuple[tuple[int, ...], Choice]]:
+def _in_group(
+    field: Field, group: int, count: int, effort: packing.Effort, *, among: int
+) -> Iterator[tuple[tuple[int, ...], Choice]]:
     """Walk over the sets within one group, each with a key by which groups can be merged."""
-    for whole in topology.each(field.board, field.free, count, field.pool & group):
+    pool = field.pool & group
+    for whole in topology.each(field.board, field.free, count, pool, effort=effort, among=among):
+        if effort.spent:
+            return
         worth, wholeness, order = topology.quality(field.board, field.free, whole)
         yield (-worth, -wholeness, -order), Choice(whole, group)

@@ -11,6 +11,7 @@ from berth_operator.scheduling.devices import (
     boards,
     facts,
     orders,
+    packing,
     puzzles,
     requests,
     scopes,
@@ -35,13 +36,14 @@ def find(
     request: requests.Request,
     ask: requests.Gpus,
     *,
+    effort: packing.Effort,
     prefer: orders.Prefer,
     first: int | None,
 ) -> tuple[decisions.Grant, ...] | None:
-    """Find cards for a simple request."""
+    """Find cards for a simple request; `effort` tells whether a None was cut short."""
     cards = puzzles.in_order(view.device.cards)
     if ask.whole:
-        chosen = _whole_cards(view, cards, request, ask.count)
+        chosen = _whole_cards(view, cards, request, ask.count, effort)
     else:
         chosen = _card_for_share(view, cards, request, ask, prefer=prefer, first=first)
     if chosen is None:
@@ -57,12 +59,16 @@ def _share(view: views.View, card: facts.Card, ask: requests.Gpus) -> decisions.
 
 
 def _whole_cards(
-    view: views.View, cards: tuple[facts.Card, ...], request: requests.Request, count: int
+    view: views.View,
+    cards: tuple[facts.Card, ...],
+    request: requests.Request,
+    count: int,
+    effort: packing.Effort,
 ) -> int | None:
     field = puzzles.read_field(view, cards, request.conditions)
     if field.free.bit_count() - view.withheld < count:
         return None
-    found = (scopes.best(field, scope, count) for scope in scopes.ladder(request.manner))
+    found = (scopes.best(field, scope, count, effort) for scope in scopes.ladder(request.manner))
     return next((chosen for chosen in found if chosen is not None), None)
 
 

@@ -5,100 +5,164 @@ those who come later; then the lowest slots win, so that equal boards give equal
 The slots that may be chosen (the pool) can be fewer than those that are free: a card
 that does not suit this pod still counts for what is left to the next one. Results are
 remembered for each board, because thousands of nodes share a few of them.
+
+Sets are compared in numpy, and where they are too many, a few cards are swapped as long as
+that helps. Both have an end, however a board is wired: so many sets and rounds for all
+groups of cards among which one question looks (`among`), and what they take is charged in
+steps, the same whether it was remembered or not. Boards of eight cards cost none.
 """
 
 import functools
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from berth_operator.scheduling.devices import boards
+from berth_operator.scheduling.devices import boards, packing
 
 # Above this many sets, a search that improves step by step takes over from comparing all.
 MOST_COMPARED: Final = 20_000
+# In all groups of one question together: sets that are compared, and rounds of swaps.
+COMPARED_TOGETHER: Final = 26_000
+ROUNDS_TOGETHER: Final = 48
+# What a step of the search is worth of this.
+COMPARED_IN_A_STEP: Final = 500
+RANKED_IN_A_STEP: Final = 150
+STEPS_A_ROUND: Final = 2
+# A Device lists no more; beyond these, the lowest slots are chosen from.
+MOST_SLOTS: Final = 64
 
 Quality = tuple[int, int, int]
+Numbers = npt.NDArray[np.int64]
+Masks = npt.NDArray[np.uint64]
 
 
-@functools.lru_cache(maxsize=1 << 15)
-def best_set(board: boards.Board, free: int, count: int, pool: int | None = None) -> int | None:
+class Found(NamedTuple):
+    """The best set, and the steps it took to find it."""
+
+    chosen: int
+    steps: int = 0
+
+
+class Sets(NamedTuple):
+    """Some sets: what their pairs are worth, what they take from the free cards, and their masks by place."""
+
+    inside: Numbers
+    degrees: Numbers
+    masks: Masks
+
+
+def best_set(
+    board: boards.Board,
+    free: int,
+    count: int,
+    pool: int | None = None,
+    *,
+    effort: packing.Effort | None = None,
+    among: int = 1,
+) -> int | None:
     """Choose `count` slots of the pool (of all free ones, if none is given); None where there are too few."""
-    pool = free if pool is None else pool
+    found = _best(board, free, count, free if pool is None else pool, among)
+    if found is None:
+        return None
+    if effort is not None and found.steps:
+        effort.spend(found.steps)
+    return found.chosen
+
+
+@boards.remembered(1 << 15)
+def _best(board: boards.Board, free: int, count: int, pool: int, among: int) -> Found | None:
     available = boards.slots(pool)
     if count > len(available):
         return None
     if count == len(available):
-        return pool
+        return Found(pool)
     known = not board.size or pool.bit_length() <= board.size
     if known and board.uniform and not board.partitions:
-        return boards.mask_of(available[:count])
-    if math.comb(len(available), count) > MOST_COMPARED:
-        return _improved(board, free, count, pool)
-    return _best_of_all(board, free, count, pool)
+        return Found(boards.mask_of(available[:count]))
+    if count > MOST_SLOTS:
+        return Found(boards.mask_of(available[:count]))
+    field = _Field(board, free, available[:MOST_SLOTS])
+    number = math.comb(len(field.available), count)
+    if number > most_compared(among):
+        return field.improved(count, max(1, ROUNDS_TOGETHER // among))
+    sets = field.all_sets(count)
+    return Found(field.mask(sets.masks[field.first(sets)]), number // COMPARED_IN_A_STEP)
 
 
-@functools.lru_cache(maxsize=32)
-def ranked(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
-    """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
-    sets, inside, degrees = _all_sets(board, free, count, pool)
-    if board.partitions:
-        left = [board.wholeness(free & ~chosen) for chosen in sets]
-    else:
-        # What is left loses the links of the chosen cards; those between them were counted twice.
-        left = (inside - degrees).tolist()
-    graded = sorted(zip((-inside).tolist(), (-one for one in left), sets, strict=True))
-    return tuple(chosen for _, _, chosen in graded)
+def most_compared(among: int) -> int:
+    """Return how many sets of one group may be compared, where a question looks among so many groups."""
+    return min(MOST_COMPARED, COMPARED_TOGETHER // among)
 
 
-def each(board: boards.Board, free: int, count: int, pool: int) -> Iterator[int]:
+def price(available: int, count: int) -> int:
+    """Return how many steps it costs at most to choose so many of the slots that are available."""
+    if count >= available:
+        return 0
+    number = math.comb(available, count)
+    if number > most_compared(1):
+        return STEPS_A_ROUND * ROUNDS_TOGETHER
+    return number // COMPARED_IN_A_STEP
+
+
+def each(
+    board: boards.Board, free: int, count: int, pool: int, *, effort: packing.Effort, among: int = 1
+) -> Iterator[int]:
     """Walk over all sets, the best first; where they are too many to compare, the others in plain order."""
-    best = best_set(board, free, count, pool)
+    best = best_set(board, free, count, pool, effort=effort, among=among)
     if best is None:
         return
     yield best
     available = boards.slots(pool)
-    if math.comb(len(available), count) <= MOST_COMPARED:
-        others: Iterator[int] = iter(ranked(board, free, count, pool))
+    number = math.comb(len(available), count)
+    if len(available) <= MOST_SLOTS and number <= most_compared(among):
+        effort.spend(number // RANKED_IN_A_STEP)
+        others: Iterator[int] = iter(()) if effort.spent else _ranked_masks(board, free, count, pool)
     else:
         others = map(boards.mask_of, itertools.combinations(available, count))
     yield from (chosen for chosen in others if chosen != best)
 
 
+def _ranked_masks(board: boards.Board, free: int, count: int, pool: int) -> Iterator[int]:
+    field = _Field(board, free, boards.slots(pool))
+    return map(field.mask, _ranked(board, free, count, pool))
+
+
+@boards.remembered(32)
+def _ranked(board: boards.Board, free: int, count: int, pool: int) -> Masks:
+    """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
+    field = _Field(board, free, boards.slots(pool))
+    sets = field.all_sets(count)
+    if board.partitions:
+        left = [-field.left_whole(rank, sets.masks) for rank in board.ranks]
+    else:
+        # What is left loses the links of the chosen cards; those between them were counted twice.
+        left = [sets.degrees - sets.inside]
+    ranked: Masks = sets.masks[np.lexsort((sets.masks, *reversed(left), -sets.inside))]
+    return ranked
+
+
 def quality(board: boards.Board, free: int, chosen: int) -> Quality:
     """Grade a set: the higher the better, and no two sets are equal."""
-    return board.within(chosen), board.wholeness(free & ~chosen), -chosen
+    inside = board.within(chosen)
+    if board.partitions or chosen & ~free:
+        return inside, board.wholeness(free & ~chosen), -chosen
+    whole, degrees = _free_links(board, free)
+    return inside, whole - sum(degrees[at] for at in boards.slots(chosen)) + inside, -chosen
 
 
-def _best_of_all(board: boards.Board, free: int, count: int, pool: int) -> int:
-    sets, inside, degrees = _all_sets(board, free, count, pool)
-    best = inside == inside.max()
-    if not board.partitions:
-        best &= degrees == degrees[best].min()
-    equals = [sets[at] for at in np.flatnonzero(best).tolist()]
-    # The lowest slots win the last comparison: their mask is the smallest number.
-    return max(equals, key=lambda chosen: (board.wholeness(free & ~chosen), -chosen))
+@boards.remembered(1 << 12)
+def _free_links(board: boards.Board, free: int) -> tuple[int, tuple[int, ...]]:
+    """Say what all pairs of free cards are worth, and the links of each slot to free ones."""
+    links = _matrix(board, free.bit_length())[:, list(boards.slots(free))].sum(axis=1).tolist()
+    return sum(links[at] for at in boards.slots(free)) // 2, tuple(links)
 
 
-def _all_sets(
-    board: boards.Board, free: int, count: int, pool: int
-) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """List all sets, what their pairs are worth, and what all links of their cards to free ones are worth."""
-    chosen = list(itertools.combinations(boards.slots(pool), count))
-    worth = _matrix(board, free.bit_length())
-    columns = np.array(chosen, dtype=np.int64).reshape(len(chosen), count).T
-    inside = np.zeros(len(chosen), dtype=np.int64)
-    for a, b in itertools.combinations(range(count), 2):
-        inside += worth[columns[a], columns[b]]
-    degrees = worth[:, list(boards.slots(free))].sum(axis=1)[columns].sum(axis=0)
-    return [boards.mask_of(one) for one in chosen], inside, degrees
-
-
-@functools.lru_cache(maxsize=1 << 10)
-def _matrix(board: boards.Board, slots: int) -> npt.NDArray[np.int64]:
+@boards.remembered(256)
+def _matrix(board: boards.Board, slots: int) -> Numbers:
     """Give the worth of all pairs; slots beyond the board are worth nothing to anybody."""
     size = max(slots, board.size)
     worth = np.zeros((size, size), dtype=np.int64)
@@ -107,14 +171,98 @@ def _matrix(board: boards.Board, slots: int) -> npt.NDArray[np.int64]:
     return worth
 
 
-def _improved(board: boards.Board, free: int, count: int, pool: int) -> int:
-    """Start from the lowest slots and swap pairs while that helps."""
-    best = boards.mask_of(boards.slots(pool)[:count])
-    while True:
-        swaps = (
-            best & ~(1 << out) | 1 << new for out in boards.slots(best) for new in boards.slots(pool & ~best)
-        )
-        better = max(swaps, key=lambda chosen: quality(board, free, chosen))
-        if quality(board, free, better) <= quality(board, free, best):
-            return best
-        best = better
+# They are as many as there are numbers of cards: each is listed once.
+@functools.lru_cache(maxsize=1 << 10)
+def _combinations(size: int, count: int) -> npt.NDArray[np.uint8]:
+    """List all sets of so many places: a row for each member, a column for each set."""
+    flat = itertools.chain.from_iterable(itertools.combinations(range(size), count))
+    number = math.comb(size, count)
+    listed = np.fromiter(flat, dtype=np.uint8, count=number * count)
+    return np.ascontiguousarray(listed.reshape(number, count).T)
+
+
+class _Field:
+    """What sets of some slots are compared by; a place is the number of a slot among those."""
+
+    def __init__(self, board: boards.Board, free: int, available: tuple[int, ...]) -> None:
+        self.board = board
+        self.free = free
+        self.available = available
+        self.full = (1 << len(available)) - 1
+        at = list(available)
+        matrix = _matrix(board, max(free.bit_length(), at[-1] + 1))
+        self.worth: Numbers = matrix[np.ix_(at, at)]
+        self.degrees: Numbers = matrix[:, list(boards.slots(free))].sum(axis=1)[at]
+        self.bits: Masks = np.left_shift(np.uint64(1), np.arange(len(at), dtype=np.uint64))
+
+    def mask(self, places: np.uint64) -> int:
+        """Make a mask of slots from one of places."""
+        return boards.mask_of(self.available[at] for at in boards.slots(int(places)))
+
+    def all_sets(self, count: int) -> Sets:
+        """Return all sets of so many places; of large ones, those that are left out are counted."""
+        size = len(self.available)
+        inverse = count > size - count
+        rows = _combinations(size, size - count if inverse else count)
+        number = math.comb(size, count)
+        inside, degrees = np.zeros(number, dtype=np.int64), np.zeros(number, dtype=np.int64)
+        masks = np.zeros(number, dtype=np.uint64)
+        for a, b in itertools.combinations(rows, 2):
+            inside += self.worth[a, b]
+        for row in rows:
+            degrees += self.degrees[row]
+            masks |= self.bits[row]
+        if inverse:
+            links = self.worth.sum(axis=1)
+            for row in rows:
+                inside -= links[row]
+            inside += links.sum() // 2
+            degrees = self.degrees.sum() - degrees
+            masks = np.uint64(self.full) ^ masks
+        return Sets(inside, degrees, masks)
+
+    def improved(self, count: int, rounds: int) -> Found:
+        """Start from the lowest places and swap pairs while that helps, for so many rounds at most."""
+        best = (1 << count) - 1
+        for done in range(rounds):
+            swaps = self._swaps(best)
+            better = int(swaps.masks[self.first(swaps)])
+            if better == best:
+                return Found(self.mask(np.uint64(best)), STEPS_A_ROUND * (done + 1))
+            best = better
+        return Found(self.mask(np.uint64(best)), STEPS_A_ROUND * rounds)
+
+    def _swaps(self, best: int) -> Sets:
+        """Return all sets that one swap makes of a set, and the set itself."""
+        ins = np.array(boards.slots(best))
+        outs = np.array(boards.slots(self.full & ~best))
+        links = self.worth[:, ins].sum(axis=1)
+        inside = links[outs][None, :] - links[ins][:, None] - self.worth[np.ix_(ins, outs)]
+        degrees = self.degrees[outs][None, :] - self.degrees[ins][:, None]
+        masks = np.uint64(best) ^ (self.bits[ins][:, None] | self.bits[outs][None, :])
+        itself = np.array([best], dtype=np.uint64)
+        return Sets(np.append(inside, 0), np.append(degrees, 0), np.concatenate((masks.ravel(), itself)))
+
+    def first(self, sets: Sets) -> int:
+        """Return which of some sets is the best."""
+        able = np.flatnonzero(sets.inside == sets.inside.max())
+        if not self.board.partitions:
+            taken = sets.degrees[able]
+            able = able[taken == taken.min()]
+        for rank in self.board.ranks:
+            left = self.left_whole(rank, sets.masks[able])
+            able = able[left == left.max()]
+        # The lowest slots win the last comparison: their mask is the smallest number.
+        return int(able[sets.masks[able].argmin()])
+
+    def left_whole(self, rank: tuple[boards.Partition, ...], masks: Masks) -> Numbers:
+        """Say what the partitions of a rank are worth that each set leaves whole."""
+        left = np.zeros(len(masks), dtype=np.int64)
+        for part in rank:
+            if part.mask & self.free == part.mask:
+                left += ((masks & self._places(part.mask)) == 0) * (1 + part.score)
+        return left
+
+    def _places(self, mask: int) -> np.uint64:
+        inside = (1 << at for at, slot in enumerate(self.available) if mask >> slot & 1)
+        return np.uint64(sum(inside))
