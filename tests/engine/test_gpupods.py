@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import names
-from berth_operator.engine import ledger
+from berth_operator.engine import ledger, register
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
 from engine import books
@@ -185,11 +185,66 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         book.gpupod_gone(f"ml/{name}")
     books.saw(book, None, "uid-b")
 
-    register = book._register
-    kept = register._named, register._nameless, register._uids, register._said
+    kept = book._register
 
-    assert kept == ({}, {}, {}, {})
-    assert repr(register) == "<Register: 0 nameless pods, 0 GpuPods>"
+    assert (kept._named, kept._of, kept._shares) == ({}, {}, {})
+    assert (kept._nameless, kept._uids, kept._said) == ({}, {}, {})
+    assert repr(kept) == "<Register: 0 nameless pods, 0 GpuPods>"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
+def test_nothing_is_kept_of_what_is_said_of_a_pod_with_a_readable_record(*, late: bool) -> None:
+    """It takes nothing from there, so a large GpuPod of it, of whatever node, takes no memory."""
+    book = books.of(2)
+    steps: list[Callable[[], object]] = [
+        lambda: books.named(book, builders.gpupod(main=[0, 1])),
+        lambda: books.named(book, builders.gpupod("other", "n2", uid="uid-p", main=[0, 1])),
+        lambda: books.saw(book, READABLE),
+    ]
+
+    for step in reversed(steps) if late else steps:
+        step()
+
+    assert (book._register._named, book._register._of) == ({}, {})
+
+
+def test_what_gpupods_of_one_node_list_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that nobody knows may yet come, but not without end; other nodes have room of their own."""
+    monkeypatch.setattr(register, "MOST_SHARES", 4)
+    book = books.of(2)
+
+    for at in range(10):
+        books.named(book, builders.gpupod(f"many{at}", "n2", uid=f"u{at}", main=[0, 1]))
+    many = list(book._register._named)
+    books.named(book, BOTH)
+    books.saw(book, NAMELESS)
+    book.gpupod_gone("ml/many0")
+    books.named(book, builders.gpupod("many9", "n2", uid="u9", main=[0, 1]))
+
+    assert many == ["ml/many0", "ml/many1"]
+    assert books.held(book) == ([0, 1], 0)
+    assert list(book._register._named) == ["ml/many1", "ml/p", "ml/many9"]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the other one first", "the true one first"])
+def test_a_gpupod_speaks_for_its_pod_whatever_its_name_is(*, late: bool) -> None:
+    """The name may be another node's; only the agent of the pod's node can have written this one."""
+    book = books.of(2)
+    books.saw(book, NAMELESS)
+    steps: list[Callable[[], object]] = [
+        lambda: books.named(book, builders.gpupod("p", "n2", main=[2, 3])),
+        lambda: books.named(book, builders.gpupod("of-n1", uid="uid-p", main=[0, 1])),
+    ]
+
+    for step in reversed(steps) if late else steps:
+        step()
+    found = books.held(book)
+    book.gpupod_gone("ml/p")
+    still = books.held(book)
+    book.gpupod_gone("ml/of-n1")
+
+    assert found == still == ([0, 1], 0)
+    assert books.held(book) == ([], EVERY)
 
 
 # ---------------------------------------------------------------- whatever happens

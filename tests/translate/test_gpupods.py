@@ -74,6 +74,10 @@ FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
         "containers.main.gpu[0].uuid: not a well-formed name: ''",
     ),
     "a device named twice": (of(held(CARD, CARD)), "containers.main.gpu: a device is named twice"),
+    "more devices than a pod can have": (
+        of(*(held(*[CARD] * 8, name=f"c{at}") for at in range(65))),
+        "it lists 520 devices; 512 are the most",
+    ),
     "a container named twice": (of(held(CARD), held(CARD)), "container main is given twice"),
     "no node": (
         wire.GpuPod(wire.Meta("p", "ml"), wire.GpuPodSpec("", "uid-p", (held(CARD),))),

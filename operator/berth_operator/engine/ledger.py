@@ -261,6 +261,7 @@ class Ledger:
             hold = self._held(hold)
         else:
             self._register.go(hold.uid)
+            self._register.needless(hold.uid)
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
@@ -294,16 +295,19 @@ class Ledger:
     # ------------------------------------------------------------ what events say of GpuPods
 
     def gpupod_seen(self, named: naming.Named) -> None:
-        """A GpuPod is new or changed: it counts if its pod's own record cannot be read."""
-        self._revise(self._register.named(named))
+        """A GpuPod is new or changed: it counts, and is kept, if its pod's own record cannot be read."""
+        needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self._register
+        for uid in self._register.named(named) if needed else self._register.unnamed(named.title):
+            self._revise(uid)
 
     def gpupod_gone(self, title: str) -> None:
         """A GpuPod is gone, or cannot be read any more: it names nothing."""
-        self._revise(self._register.unnamed(title))
+        for uid in self._register.unnamed(title):
+            self._revise(uid)
 
-    def _revise(self, uid: str | None) -> None:
+    def _revise(self, uid: str) -> None:
         """Charge anew what a nameless pod holds, where that has changed."""
-        known = self.picture.hold(uid) if uid is not None else None
+        known = self.picture.hold(uid)
         if known is None:
             return
         hold = self._held(known)

@@ -1,13 +1,17 @@
 """Pods whose own record cannot be read, and the GpuPods that may name their devices.
 
-The ledger asks here what such a pod holds now. GpuPods are kept by the name that they
-share with their pod, each until it is gone; of pods with a readable record nothing is
-kept, for they take nothing from their GpuPod. People are told when a GpuPod speaks for
-its pod, when one is ignored, and when nobody names a pod's cards any more.
+The ledger asks here what such a pod holds now. A GpuPod speaks for the pod of its uid on its
+node, whatever its name is: only the agent of that node can have written it. It is kept until
+it is gone, or until its pod is known and needs nobody to speak for it: of pods with a readable
+record nothing is kept. How much all that are kept of one node may list is limited, too, for
+whoever has the token of its agent can write as many as he likes. People are told when a GpuPod
+speaks for its pod, when one is ignored, and when nobody names a pod's cards any more.
 """
 
+import collections
 import logging
 from collections.abc import Collection
+from typing import Final
 
 from berth_operator.scheduling import naming
 from berth_operator.scheduling.devices import facts
@@ -15,14 +19,18 @@ from berth_operator.scheduling.holds import Hold
 
 log = logging.getLogger(__name__)
 
+MOST_SHARES: Final = 8192  # Of all GpuPods of a node together: each of 64 cards a hundred times over.
+
 
 class Register:
     """Who withholds, and who may speak for whom."""
 
     def __init__(self, voice: logging.Logger = log) -> None:
         self._voice = voice
-        self._named: dict[str, naming.Named] = {}  # By the title of the pod.
+        self._named: dict[str, naming.Named] = {}  # By the title of the GpuPod.
+        self._of: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
         self._nameless: dict[str, tuple[Hold, naming.Nameless]] = {}  # By uid.
+        self._shares: collections.Counter[str] = collections.Counter()  # Listed by all these, by node.
         self._uids: dict[str, str] = {}  # Of the nameless, by title.
         self._said: dict[str, str] = {}  # By uid.
 
@@ -34,17 +42,47 @@ class Register:
         """Tell whether the own record of a pod cannot be read."""
         return uid in self._nameless
 
-    def named(self, named: naming.Named) -> str | None:
-        """Take what a GpuPod says; give the uid of the nameless pod to which it may be news."""
-        if self._named.get(named.title) == named:
-            return None
-        self._named[named.title] = named
-        return self._uids.get(named.title)
+    def named(self, named: naming.Named) -> set[str]:
+        """Take what a GpuPod says; give the uids of the nameless pods to which it may be news."""
+        before = self._named.get(named.title)
+        if before == named:
+            return set()
+        self._drop(named.title)
+        if self._shares[named.node] + named.size <= MOST_SHARES:
+            self._named[named.title] = named
+            self._of.setdefault(named.uid, {})[named.title] = None
+            self._shares[named.node] += named.size
+        return self._concerned(named.title, named, before)
 
-    def unnamed(self, title: str) -> str | None:
-        """Forget a GpuPod; give the uid of the nameless pod to which it may be news."""
-        known = self._named.pop(title, None)
-        return self._uids.get(title) if known is not None else None
+    def unnamed(self, title: str) -> set[str]:
+        """Forget a GpuPod; give the uids of the nameless pods to which it may be news."""
+        before = self._drop(title)
+        return self._concerned(title, before) if before is not None else set()
+
+    def _drop(self, title: str) -> naming.Named | None:
+        before = self._named.pop(title, None)
+        if before is not None:
+            titles = self._of[before.uid]
+            del titles[title]
+            if not titles:
+                del self._of[before.uid]
+            self._shares[before.node] -= before.size
+            if not self._shares[before.node]:
+                del self._shares[before.node]
+        return before
+
+    def _concerned(self, title: str, *said: naming.Named | None) -> set[str]:
+        """Return the nameless pods of this name, or of the uids that are named."""
+        uids = {one.uid for one in said if one is not None} | {self._uids.get(title, "")}
+        return uids & self._nameless.keys()
+
+    def _speaker(self, hold: Hold) -> naming.Named | None:
+        """Return the GpuPod that speaks for a pod; else the one of its name, which does not."""
+        said = [self._named[title] for title in self._of.get(hold.uid, ())]
+        speak = [one for one in said if not naming.objection(hold, one)]
+        if speak:
+            return max(speak, key=lambda one: (bool(one.grants), one.title == hold.title))
+        return self._named.get(hold.title)
 
     def come(self, hold: Hold, nameless: naming.Nameless) -> None:
         """Take a pod whose own record cannot be read, and what it withholds if nobody speaks for it."""
@@ -58,11 +96,16 @@ class Register:
         if hold is not None and self._uids.get(hold.title) == uid:
             del self._uids[hold.title]
 
+    def needless(self, uid: str) -> None:
+        """Forget what was said of a pod whose own record can be read."""
+        for title in list(self._of.get(uid, ())):
+            self._drop(title)
+
     def held(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
         """Return what a nameless pod holds now, given the devices of its node and the resources it offers."""
         hold, nameless = self._nameless[uid]
         hold = naming.offered(hold, nameless, offers)
-        named = self._named.get(hold.title)
+        named = self._speaker(hold)
         found = naming.held(hold, nameless, named, device)
         self._say(hold, found, naming.objection(hold, named) if named is not None else "")
         return found

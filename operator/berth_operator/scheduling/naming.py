@@ -38,6 +38,11 @@ class Named:
     grants: tuple[decisions.Grant, ...] = ()
     bare: bool = False
 
+    @property
+    def size(self) -> int:
+        """How many devices it lists."""
+        return sum(len(grant.shares) for grant in self.grants)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nameless:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from berth_crds import allocation, wire
 from berth_crds.vocabulary import GrantSource, PodPhase
 from berth_operator.scheduling import naming
-from berth_operator.translate import holdings
+from berth_operator.translate import holdings, limits
 
 KUBELET = GrantSource.POD_RESOURCES
 
@@ -24,6 +24,8 @@ def title(meta: wire.Meta) -> str:
 def named(thing: wire.GpuPod) -> naming.Named | str:
     """Read which devices a GpuPod names, or say why it names nothing."""
     spec = thing.spec
+    if (count := sum(len(one.devices) for one in spec.containers)) > limits.SHARES:
+        return f"it lists {count} devices; {limits.SHARES} are the most"
     if twice := next(_twice(spec), ""):
         return f"container {twice} is given twice"
     if not any(one.devices for one in spec.containers):
