@@ -9,12 +9,13 @@ owned by its pod, by uid: a pod that is deleted and made again is a new record.
 The docstrings are the manual: `kubectl explain gpupod.spec` prints them.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import pydantic
 
 from berth_crds import shapes, vocabulary
 
+MOST_DEVICES: Final = 1024  # Of a pod: 16 cards that each of 64 containers has a share of.
 ContainerName = Annotated[str, shapes.text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 
 
@@ -58,6 +59,16 @@ class HoldingContainer(shapes.Model):
 
 class GpuPodSpec(shapes.Model):
     """What the pod was given, by its allocation or else by the kubelet. The agent of its node writes it."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                "!has(self.containers) || self.containers.map(container, "
+                f"has(container.devices) ? container.devices.size() : 0).sum() <= {MOST_DEVICES}",
+                f"all containers together have {MOST_DEVICES} devices at most",
+            )
+        )
+    )
 
     node: Annotated[
         shapes.NodeName,

@@ -18,6 +18,12 @@ def twin_minor(made: shelves.Object) -> None:
     shelves.cards(made)[1]["minor"] = shelves.cards(made)[0]["minor"]
 
 
+def crowd(made: shelves.Object, count: int = 17) -> None:
+    """Give so many containers as many devices as one may have."""
+    held = shelves.spec(made)["containers"][0]["devices"][0]
+    shelves.spec(made)["containers"] = [{"name": f"c{at}", "devices": [held] * 64} for at in range(count)]
+
+
 REFUSED: list[tuple[str, str, Change, str]] = [
     (
         "a Device of another node",
@@ -166,6 +172,12 @@ REFUSED: list[tuple[str, str, Change, str]] = [
         "gpupod",
         lambda made: shelves.spec(made)["containers"].append({"name": "main"}),
         "spec.containers[2]: Duplicate value",
+    ),
+    (
+        "more devices than any pod has",
+        "gpupod",
+        crowd,
+        "all containers together have 1024 devices at most",
     ),
     (
         "more than a whole card",

@@ -149,11 +149,12 @@ def device(which: str, **spec: object) -> dict[str, Any]:
     return named("Device", which, spec=told | spec)
 
 
-def gpupod(which: str, node: str = "", *, uid: str = "u", owner: str = "") -> dict[str, Any]:
+def gpupod(which: str, node: str = "", *, uid: str = "u", owner: str = "", **meta: object) -> dict[str, Any]:
     """Make a GpuPod that holds nothing, of a pod with this uid, owned by one with that uid."""
     made = named("GpuPod", which, spec={"node": f"<{node or which}>", "podUID": uid, "containers": []})
     if owner:
         made["metadata"]["ownerReferences"] = [POD_OWNER | {"name": f"<{which}>", "uid": owner}]
+    made["metadata"] |= meta
     return made
 
 

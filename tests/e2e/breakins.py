@@ -11,6 +11,7 @@ from e2e.attempts import (
     APPLY,
     JSON_PATCH,
     NVML,
+    POD_OWNER,
     READY,
     SUMMARY,
     Attempt,
@@ -42,6 +43,7 @@ DISPUTED: Final = "status.disputed of a Device is the operator's"
 COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
+WORDS: Final = "labels and annotations of a GpuPod are not an agent's"
 LEASE: Final = "may write only the Lease of its own node"
 SICK: Final = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
 
@@ -160,6 +162,19 @@ REFUSED: Final = {
     ),
     "a GpuPod of one pod, owned by another": Attempt(
         G, "fresh", gpupod("fresh", "mine", uid="u", owner="v"), verb="POST", words="owned by its Pod"
+    ),
+    "a GpuPod owned by many Pods": Attempt(
+        G,
+        "mine",
+        owned(*(POD_OWNER | {"name": "<mine>", "uid": f"u{at}"} for at in range(2))),
+        words="owned by one Pod",
+    ),
+    "an annotation of its GpuPod": Attempt(
+        G, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=WORDS
+    ),
+    "a label of its GpuPod": Attempt(G, "mine", {"metadata": {"labels": {"note": "x"}}}, words=WORDS),
+    "a new GpuPod with an annotation": Attempt(
+        G, "fresh", gpupod("fresh", "mine", owner="u", annotations={"note": "x"}), verb="POST", words=WORDS
     ),
     "a GpuPod owned by a Node": Attempt(
         G,

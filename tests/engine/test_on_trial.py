@@ -28,21 +28,6 @@ async def test_cards_are_not_kept_for_pods_of_which_only_dry_runs_are_accepted()
 
 
 @timeless.scenario
-async def test_an_accepted_dry_run_that_was_not_true_ends_no_demotion() -> None:
-    """The pod comes after all that were not refused, and stays there."""
-    stage = Stage(cards=1)
-    stage.writer.when_bound("bad", Reply(NO))
-    stage.writer.when_dry_run("bad", Reply())
-    stage.wait("bad", priority=5)
-
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(10.0)
-
-    (entry,) = stage.book.waiting.entries()
-    assert entry.demoted
-
-
-@timeless.scenario
 async def test_an_edit_makes_no_trial_earlier() -> None:
     """Who edits such a pod all the time has no card kept for it more often."""
     stage = Stage()
@@ -81,3 +66,18 @@ def test_trials_of_long_ago_are_forgotten() -> None:
         found.bind_refused(one, SOMEWHERE, now)
 
     assert len(found._on_trial) <= 2
+
+
+def test_an_accepted_dry_run_that_was_not_true_brings_nobody_forward() -> None:
+    """From then on the pod is bound when its trial is due, and nothing is asked about it."""
+    found, one, other = refusals.Refusals(), builders.candidate("a"), builders.candidate("b")
+    found.bind_refused(one, SOMEWHERE, 100.0)
+    found.bind_refused(other, SOMEWHERE, 100.0)
+
+    first = found.accepted(one, 101.0)
+    found.bind_refused(one, SOMEWHERE, 101.1)
+    second = found.accepted(one, 102.0)
+
+    assert (first, second) == (["uid-a", "uid-b"], [])
+    assert (found.needs_dry_run(one, 102.0), found.rests(one, SOMEWHERE)) == (True, True)
+    assert not found.needs_dry_run(one, 103.2)
