@@ -56,8 +56,8 @@ async def test_pages_grow_again_behind_large_objects() -> None:
     """After large objects a page holds as many small ones as make the usual length."""
     server, _ = await listed(crowd(400, {0: 5000}), size=16)
 
-    assert limits(server)[:3] == [16, 4, 1]
-    assert max(limits(server)[3:]) > 8
+    assert limits(server)[:2] == [16, 1]
+    assert max(limits(server)[2:]) > 8
     assert max(limits(server)) == 16
 
 
@@ -135,7 +135,7 @@ async def test_an_informer_remembers_how_much_fits(scene: Scene, monkeypatch: py
         await scene.informer.refresh()
 
     sizes = [int(one.query["limit"]) for one in scene.server.requests if "limit" in one.query]
-    assert sizes[:4] == [64, 16, 4, 1]
+    assert sizes[:3] == [64, 4, 1]
     assert set(sizes[before:]) == {1}
     assert len(scene.mirror.told) == 4
 

@@ -88,6 +88,7 @@ class Informer(Generic[B]):
         self._chance = chance
         self._portions = watch.Portions(PAGE)
         self._version = ""
+        self._short_list = True  # Whether the last list was one page.
         self._lists = 0
         self._listed = asyncio.Condition()
         self._round: asyncio.Task[None] | None = None
@@ -166,7 +167,7 @@ class Informer(Generic[B]):
 
     async def catch_up(self) -> None:
         """Wait until all that was committed before this call has been told."""
-        if len(self._store) < PAGE:
+        if self._short_list and len(self._store) < PAGE:
             await self.refresh()
             return
         try:
@@ -270,13 +271,14 @@ class Informer(Generic[B]):
         if self._restored:
             self._store.restored()
         seen: set[store.Key] = set()
-        version = ""
+        version, count = "", 0
         pages = watch.by_page(self._session, self._path, self._codec, selectors=self._selectors, size=size)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._compare(page, first=not seen)
                 await store.in_turns(self._store.take(page.items, seen, again=self._again))
-                version = page.version
+                version, count = page.version, count + 1
+        self._short_list = count == 1
         await store.in_turns(self._store.retain(seen))
         return version
 

@@ -29,7 +29,7 @@ LONGEST_LIST: Final = 1 << 36
 # Of one page, in bytes, of which the least objects take two each, and many times that once they are read.
 LONGEST_PAGE: Final = 1 << 24
 USUAL_PAGE: Final = 1 << 22
-SHRUNK: Final = 4  # A page that is too large is asked for again with so many times fewer objects.
+SHRUNK: Final = 16  # A page that is too large is asked for again with so many times fewer objects.
 MOST_ITEMS: Final = 250_000
 MOST_COMMAS: Final = 1 << 22  # More than an object can have bytes in etcd, those in words included.
 # One object, as the only one of a page or in a watch: as etcd takes it, and six bytes for each.
@@ -355,7 +355,13 @@ async def _events(
 
 async def newest(session: api.Api, path: str) -> str:
     """Return a revision that no change of the collection, committed so far, is later than."""
-    body = await session.send("GET", path, params={"limit": "1"}, deadline=LIST_DEADLINE_SECONDS)
+    body = await session.read(
+        path,
+        params={"limit": "1"},
+        most=LONGEST_LINE,
+        accept=METADATA_ALONE,
+        deadline=LIST_DEADLINE_SECONDS,
+    )
     try:
         return _head.decode(body).metadata.resource_version
     except errors.ODD as error:
