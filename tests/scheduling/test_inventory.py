@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import inventory, search
+from berth_operator.scheduling import inventory, resources, search
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
@@ -20,7 +20,7 @@ def free(picture: inventory.Inventory, node: str = "n1") -> list[object]:
 
 def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
     """Tell which rows have the resources left."""
-    found: list[bool] = search.room(picture, np.arange(picture.size), demand).tolist()
+    found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
     return found
 
 

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import columns, inventory, search
+from berth_operator.scheduling import columns, inventory, resources
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -15,7 +15,7 @@ from support import builders, pictures, worlds
 
 def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
     """Tell which rows have the resources left."""
-    found: list[bool] = search.room(picture, np.arange(picture.size), demand).tolist()
+    found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
     return found
 
 

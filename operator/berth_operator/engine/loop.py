@@ -28,6 +28,7 @@ REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried 
 # decides for the first part, and looks closely at why pods wait for the rest. What is left comes next time.
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
+IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; the rest is for all in turns.
 ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
 TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
@@ -89,7 +90,9 @@ class Loop:
         self._dry_runs.retry()
         made: list[records.Made] = []
         version = book.picture.columns.version
-        time = cycle.Time(self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS)
+        time = cycle.Time(
+            self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
+        )
         for answer in cycle.each(book.places, book.waiting, started, book.rules, time=time):
             made.append(records.Made(answer, version))
             if isinstance(answer, decisions.Bind):

@@ -10,10 +10,10 @@ little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 """
 
 import collections
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import decisions, entries, label_order, lines
+from berth_operator.scheduling import decisions, entries, label_order, lines, turns
 
 # So many of the pods that a change may help are tried at once, the first in order, of each kind and of
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
@@ -54,6 +54,7 @@ class Backlog:
         self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](
             self._stands
         )  # Of those in line.
+        self._turns = turns.Turns(self._stands)
         self._allowed = 0
         self._tickets = 0
 
@@ -141,22 +142,25 @@ class Backlog:
         """
         entry = self._entries.get(uid)
         if entry is not None:
-            self._leave(entry)
-            entry.demoted |= demoted
-            entry.not_before = now + entries.pause(entry.attempts, demoted=entry.demoted)
-            entry.attempts += 1
-            entry.wants = wants
-            entry.kind = entry.kind or hash((entry.candidate.request, entry.candidate.demand))
-            if wants is None:
-                self._pause(entry)
-            else:
-                self._sleep(entry, wants)
+            self._turns.claims.tried(entry.kind)
+            self._set_aside(entry, now=now, wants=wants, demoted=demoted)
+
+    def _set_aside(self, entry: Entry, *, now: float, wants: Wants | None, demoted: bool = False) -> None:
+        self._leave(entry)
+        entry.demoted |= demoted
+        entry.not_before = now + entries.pause(entry.attempts, demoted=entry.demoted)
+        entry.attempts += 1
+        entry.wants = wants
+        entry.kind = entry.kind or hash((entry.candidate.request, entry.candidate.demand))
+        if wants is None:
+            self._pause(entry)
+        else:
+            self._sleep(entry, wants)
 
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
         self.remove(candidate.uid)
-        self._entered(candidate, attempts)
-        self.put_off(candidate.uid, now=now, wants=None, demoted=True)
+        self._set_aside(self._entered(candidate, attempts), now=now, wants=None, demoted=True)
 
     def give_back(self, candidate: Candidate, *, attempts: int) -> None:
         """Put a pod back whose bind nobody looked at: it is tried at once, for the fault is not its own."""
@@ -165,9 +169,15 @@ class Backlog:
 
     def skip(self, uid: str, *, now: float) -> None:
         """Let a pod pause that has a place but may not be bound yet; the next of its kind is tried."""
-        self.put_off(uid, now=now, wants=None)
         if (entry := self._entries.get(uid)) is not None:
+            self._set_aside(entry, now=now, wants=None)
             self._follow(entry.kind)
+
+    def keep_back(self, uid: str, *, now: float) -> None:
+        """Leave a pod in line that might fit, but only where others before it claim the place."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.kept_back is None:
+            entry.kept_back = now
 
     def demote(self, uid: str) -> None:
         """Put a pod behind all others from its next attempt on, until it is reinstated or edited."""
@@ -189,29 +199,32 @@ class Backlog:
         """Wake the pods that one of these changes could help."""
         for (_, wants), group in list(self._sleeping.items()):
             if not wants.isdisjoint(changes):
-                self._wake(group)
+                self._wake(group, None)
 
-    def offered(self, change: decisions.Help, able: Callable[[Candidate], bool]) -> None:
-        """Wake the pods that such a change of one node could help, if `able` says that it might take them.
+    def offered(self, node: str, change: decisions.Help, able: Callable[[Candidate], bool]) -> None:
+        """Wake the pods that such a change of a node could help, if `able` says that it might take them.
 
         To the others the node may now say no for another reason, so that any change may help them.
         """
+        self._judged += len(self._turns.claims)
+        self._turns.claims.offered(node, able if self._judged <= MOST_JUDGED else _anybody)
         for (kind, wants), group in list(self._sleeping.items()):
             if change not in wants:
                 continue
             self._judged += 1
             if self._judged > MOST_JUDGED or able(next(iter(group.values())).candidate):
-                self._wake(group)
+                self._wake(group, node)
             elif wants != ANYTHING:
                 del self._sleeping[kind, wants]
                 for entry in group.values():
                     self._sleep(entry, ANYTHING)
 
-    def _wake(self, group: dict[str, Entry]) -> None:
+    def _wake(self, group: dict[str, Entry], node: str | None) -> None:
         for uid, entry in list(group.items()):
             self._leave(entry)
             entry.wants = None
             self._woken[uid] = entry
+            self._turns.claims.woken(entry, node)
 
     # ------------------------------------------------------------ whose turn it is
 
@@ -227,6 +240,11 @@ class Backlog:
         if len(self._raised):
             found = label_order.reordered(found, self._first_raised)
         return [entry.candidate for entry in found]
+
+    def others(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
+        """Name pods in line that were not tried in this round, in turns, and the nodes that each leaves."""
+        for entry, left in self._turns.each(self._entries, done, now):
+            yield entry.candidate, left
 
     def _first_raised(self, group: label_order.Group, most: int) -> list[Entry]:
         """Return the first raised pods of a group that are in line."""
@@ -273,6 +291,7 @@ class Backlog:
         line.push(entry.turn, ticket, uid)
         if entry.raised:
             self._raised.push(entry.group, entry.local, ticket, uid)
+        self._turns.stand(entry)
 
     def _pause(self, entry: Entry) -> None:
         self._pausing.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
@@ -292,10 +311,15 @@ class Backlog:
 
     def _leave(self, entry: Entry) -> None:
         """Leave whatever queue the pod stands in."""
-        entry.ticket = 0
+        entry.ticket, entry.kept_back = 0, None
+        self._turns.claims.left(entry)
         self._woken.pop(entry.candidate.uid, None)
         if entry.wants is not None:
             sleep = entry.kind, entry.wants
             self._sleeping[sleep].pop(entry.candidate.uid, None)
             if not self._sleeping[sleep]:
                 del self._sleeping[sleep]
+
+
+def _anybody(_: Candidate) -> bool:
+    return True

@@ -7,6 +7,7 @@ back before it returns.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -18,6 +19,8 @@ STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
 # What was said to the last pod of a kind: it holds for the next one until something is placed.
 Said = dict[search.Question, decisions.Wait]
+Spared = frozenset[str]
+NOBODY: Final[Spared] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,16 +28,23 @@ class Time:
     """How long a round may decide: `ends` by the clock, and `search` are the seconds of one pod's search.
 
     What all nodes are asked at once belongs to no search: it takes the longer the more nodes there are.
+    From `turns` on, if so many pods are in line, they are taken in turns.
     """
 
     clock: Callable[[], float]
     ends: float
     search: float
+    turns: float = math.inf
 
     @property
     def over(self) -> bool:
         """Whether no further pod is decided for."""
         return self.clock() >= self.ends
+
+    @property
+    def late(self) -> bool:
+        """Whether the part of the round is over in which pods are taken in order."""
+        return self.clock() >= self.turns
 
     @property
     def short(self) -> bool:
@@ -57,27 +67,81 @@ def each(
 ) -> Iterator[decisions.Decision]:
     """Decide for the pods whose turn it is, at most `limit` of them, one after another.
 
-    1. Take the ready pods in order.  2. Refuse what cannot be served.
-    3. Find a place, or say why there is none.  4. Go on when the place is charged.
+    1. Take the ready pods in order, and the last part of a long line in turns.  2. Refuse what cannot
+    be served.  3. Find a place, or say why there is none.  4. Go on when the place is charged.
     A search is not begun with less than each has a right to, and none is kept from it for ever: the next
     round begins with it, if it still comes first. Where the time is over, so is the round.
     """
     places.picture.lesson()  # Where it has to be worked out, that is not the first pod's time.
     said: Said = {}
-    left, searched = STEPS_A_ROUND, False
-    for candidate in waiting.ready(now, limit):
-        effort = allocator.Effort(min(STEPS_A_POD, left), time.expired() if time is not None else None)
-        if candidate.searched:
-            if searched and (left < STEPS_A_POD or (time is not None and time.short)):
-                continue
-            searched = True
-        answer = answer_for(places, candidate, rules, said, effort)
-        left -= min(STEPS_A_POD, left) - effort.left
+    purse = Purse(time)
+    for candidate, spared in _in_turn(waiting, now, limit, time):
+        if (effort := purse.open(candidate, in_turns=spared is not None)) is None:
+            continue
+        answer = _answer_beside(places, candidate, rules, said, effort, spared or NOBODY)
+        purse.close(effort)
         if isinstance(answer, decisions.Bind):
             said.clear()
-        yield answer
+        if answer is not None:
+            yield answer
+        else:
+            waiting.keep_back(candidate.uid, now=now)
         if time is not None and time.over:
             return
+
+
+def _in_turn(
+    waiting: backlog.Backlog, now: float, limit: int, time: Time | None
+) -> Iterator[tuple[backlog.Candidate, Spared | None]]:
+    """Give the pods of a round, and for those that come out of order the nodes that they leave to others."""
+    done: set[str] = set()
+    ready = waiting.ready(now, limit)
+    for candidate in ready:
+        if time is not None and time.late:
+            break
+        done.add(candidate.uid)
+        yield candidate, None
+    if time is None or (len(done) == len(ready) < limit):
+        return
+    for candidate, spared in waiting.others(now, frozenset(done)):
+        if time.over:
+            return
+        done.add(candidate.uid)
+        yield candidate, spared
+    for candidate in ready:
+        if candidate.uid not in done:
+            yield candidate, None
+
+
+class Purse:
+    """What a round may spend on searches on single nodes."""
+
+    def __init__(self, time: Time | None) -> None:
+        self._time = time
+        self._left = STEPS_A_ROUND
+        self._searched = False
+        self._in_turns = False
+        self._given = 0
+
+    def open(self, candidate: backlog.Candidate, *, in_turns: bool) -> allocator.Effort | None:
+        """Return what may be spent on a pod; None if that is less than each has a right to.
+
+        The first that needs a search has it, and so has the first of those that come out of order.
+        """
+        if in_turns and not self._in_turns:
+            self._in_turns, self._searched = True, False
+            self._left = max(self._left, STEPS_A_POD)
+        if candidate.searched:
+            short = self._time is not None and self._time.short
+            if self._searched and (self._left < STEPS_A_POD or short):
+                return None
+            self._searched = True
+        self._given = min(STEPS_A_POD, self._left)
+        return allocator.Effort(self._given, self._time.expired() if self._time is not None else None)
+
+    def close(self, effort: allocator.Effort) -> None:
+        """Take back what a pod has left over."""
+        self._left -= self._given - effort.left
 
 
 def decide(
@@ -122,6 +186,25 @@ def answer_for(
         counts = tally.tally(places.picture, question, places.closer(question, rules))
         said[question] = decisions.Wait(candidate.uid, counts, decisions.wants(counts), effort.spent)
     return dataclasses.replace(said[question], uid=candidate.uid)
+
+
+def _answer_beside(
+    places: search.Search,
+    candidate: backlog.Candidate,
+    rules: policy.Policy,
+    said: Said,
+    effort: allocator.Effort,
+    spared: Spared,
+) -> decisions.Decision | None:
+    """Decide for one pod that leaves some nodes to others; None if it must wait for what they leave."""
+    if spared and not candidate.faults:
+        found = places.place(candidate.request, candidate.demand, rules=rules, effort=effort, spared=spared)
+        if found is not None:
+            return decisions.Bind(candidate.uid, found)
+        question = search.ask(candidate.request, candidate.demand)
+        if not effort.spent and places.may_place(question, rules, spared):
+            return None
+    return answer_for(places, candidate, rules, said, effort)
 
 
 def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:

@@ -74,6 +74,9 @@ class Entry:
     demoted: bool = False  # Until it is placed or edited.
     kind: int = 0  # Pods that ask the same are of one kind; worked out when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
+    turns: int = 0  # That it has had out of order.
+    kept_back: float | None = None  # Since when it leaves to others what it might take.
+    claims: bool = False  # Whether it was woken and not tried since.
 
     @property
     def group(self) -> label_order.Group:

@@ -11,12 +11,21 @@ first of several equal ones is the right one.
 import collections
 import dataclasses
 import functools
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, decisions, inventory, lessons, policy, questions, strategies
+from berth_operator.scheduling import (
+    columns,
+    decisions,
+    inventory,
+    lessons,
+    policy,
+    questions,
+    resources,
+    strategies,
+)
 from berth_operator.scheduling.devices import allocator, conditions, likeness, requests, scopes, views
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.strategies import looks
@@ -69,29 +78,52 @@ class Search:
         *,
         rules: policy.Policy,
         effort: allocator.Effort | None = None,
+        spared: Collection[str] = (),
     ) -> decisions.Placement | None:
         """Find the best node and devices; a preferred scope is tried as a condition first, then wider ones.
 
         Where `effort` is spent, nodes are left that were not looked at: the next time goes on with them.
+        The nodes in `spared` are left to others.
         """
         effort = allocator.Effort() if effort is None else effort
         *narrow, _ = scopes.ladder(request.manner)
         for scope in narrow:
             manner = dataclasses.replace(request.manner, scope=scope, required=True)
-            found = self._place(dataclasses.replace(request, manner=manner), demand, rules, effort)
+            found = self._place(dataclasses.replace(request, manner=manner), demand, rules, effort, spared)
             if found is not None:
                 return found
-        return self._place(request, demand, rules, effort)
+        return self._place(request, demand, rules, effort, spared)
+
+    def may_place(self, question: Question, rules: policy.Policy, names: Collection[str]) -> bool:
+        """Whether one of these nodes may have a place, as far as is known without another look at it."""
+        score = self._answer(question, rules).score
+        return bool((score[self._places(names)] != IMPOSSIBLE).any())
+
+    def _places(self, names: Collection[str]) -> columns.Numbers:
+        """Return the places of some nodes in the order of names, without those that are not there."""
+        index = self.picture.index
+        rows = np.array([index[name] for name in names if name in index], dtype=np.int64)
+        places: columns.Numbers = self.picture.rank()[rows]
+        return places
 
     def _place(
-        self, request: requests.Request, demand: facts.Demand, rules: policy.Policy, effort: allocator.Effort
+        self,
+        request: requests.Request,
+        demand: facts.Demand,
+        rules: policy.Policy,
+        effort: allocator.Effort,
+        spared: Collection[str],
     ) -> decisions.Placement | None:
         question = ask(request, demand)
         answer = self._answer(question, rules)
+        score = answer.score
+        if spared:
+            score = score.copy()
+            score[self._places(spared)] = IMPOSSIBLE
         asked = 0
-        while len(answer.score) and (question.need.simple or not effort.spent):
-            best = int(answer.score.argmax())
-            if answer.score[best] == IMPOSSIBLE:
+        while len(score) and (question.need.simple or not effort.spent):
+            best = int(score.argmax())
+            if score[best] == IMPOSSIBLE:
                 return None
             row = self.picture.by_rank(best)
             view = row.view()
@@ -108,7 +140,7 @@ class Search:
                 why = grants.reason, grants.detail
                 self._remember(answer, kind, why)
             # Only a closer look could tell; it holds until the node changes.
-            answer.score[best] = IMPOSSIBLE
+            answer.score[best] = score[best] = IMPOSSIBLE
             answer.closer[row.at] = why
             self._bytes += BYTES_A_REASON
             effort.spend(1)
@@ -215,49 +247,14 @@ def rank(
     picture: inventory.Inventory, rows: columns.Rows, question: Question, rules: policy.Policy
 ) -> tuple[looks.Ranking, columns.Mask]:
     """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
-    able = (picture.places(question.demand.where).code[rows] == 0) & room(picture, rows, question.demand)
+    able = (picture.places(question.demand.where).code[rows] == 0) & resources.room(
+        picture, rows, question.demand
+    )
     matching = matching_cards(picture, rows, question.conditions) if question.need.cards else None
     fit = share_fits(picture, rows, question.need, matching)
     able &= enough_devices(picture, rows, question.need, matching, fit)
     strategy = question.manner.strategy or rules.strategy
     return strategies.STRATEGIES[strategy](look_at(picture, rows, question, fit, rules.weights)), able
-
-
-def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand) -> columns.Mask:
-    """Tell which nodes have the resources left."""
-    table = picture.columns
-    able: columns.Mask = table.known[rows].copy()
-    for name, amount in demand.amounts:
-        able &= has(table, rows, name, amount)
-    for name, amount in demand.served:
-        able &= _served_room(table, rows, name, amount)
-    return able
-
-
-def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbers:
-    """Say how much of a resource the nodes have left; ABSENT where they do not advertise it."""
-    at = table.resources.get(name)
-    if at is None:
-        return np.full(table.height(rows), columns.ABSENT, dtype=np.int64)
-    some = table.allocatable[:, at][rows] >= 0
-    found: columns.Numbers = np.where(some, np.maximum(table.left[:, at][rows], 0), columns.ABSENT)
-    return found
-
-
-def has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
-    """Tell which nodes have so much of a resource left; what is absent is less than any demand."""
-    at = table.resources.get(name)
-    if at is None:
-        return np.zeros(table.height(rows), dtype=np.bool_)
-    able: columns.Mask = table.left[:, at][rows] >= amount
-    return able
-
-
-def _served_room(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
-    """Judge a name that Berth serves: only where the node advertises it too does it count."""
-    found = left(table, rows, name)
-    room_: columns.Mask = (found == columns.ABSENT) | (found >= amount)
-    return room_
 
 
 def matching_cards(

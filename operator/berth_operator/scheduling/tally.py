@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, inventory, search
+from berth_operator.scheduling import columns, inventory, resources, search
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
@@ -310,7 +310,7 @@ def _about_resources(
 ) -> None:
     table = picture.columns
     for name, amount in question.demand.amounts:
-        sheet.mark(~search.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
+        sheet.mark(~resources.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
     for name, amount in question.demand.served:
-        left = search.left(table, rows, name)
+        left = resources.left(table, rows, name)
         sheet.mark((left != columns.ABSENT) & (left < amount), (Reason.INSUFFICIENT_RESOURCE, name))

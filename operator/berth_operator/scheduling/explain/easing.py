@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import columns, search
+from berth_operator.scheduling import columns, resources
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import closely, findings, hearing, obstacles, reach
 from berth_operator.scheduling.explain.findings import AskLess, Condition, Drop, Edit, Measure, Unit
@@ -135,7 +135,7 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
             return
         request = with_ask(heard.request, at, number, dataclasses.replace(ask, count=count))
         demand = scaled(heard, count, ask.count)
-        among = heard.place & search.room(heard.picture, heard.picture.everything, demand)
+        among = heard.place & resources.room(heard.picture, heard.picture.everything, demand)
         edit = easing.edit(request, demand, among)
         if edit is not None:
             measure = Measure(counted(ask), Unit.PIECES, ask.count, count)
@@ -264,12 +264,12 @@ def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
     everything = heard.picture.everything
     for name, amount in heard.demand.amounts:
         others = tuple(one for one in heard.demand.amounts if one[0] != name)
-        left = search.left(table, everything, name)
+        left = resources.left(table, everything, name)
         short = (left > 0) & (left < amount)
         if name in FIXED or not short.any():
             continue
         without = dataclasses.replace(heard.demand, amounts=others)
-        among = heard.place & short & search.room(heard.picture, everything, without)
+        among = heard.place & short & resources.room(heard.picture, everything, without)
         able = easing.asking.nodes(heard.request, without, among)
         if able.nodes:
             yield _with_amount(easing, name, amount, able, left)

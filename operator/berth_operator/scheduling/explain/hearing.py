@@ -14,7 +14,17 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import backlog, columns, decisions, inventory, policy, rows, search, tally
+from berth_operator.scheduling import (
+    backlog,
+    columns,
+    decisions,
+    inventory,
+    policy,
+    resources,
+    rows,
+    search,
+    tally,
+)
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import allocator, likeness, requests, views
 from berth_operator.scheduling.explain import reach
@@ -117,7 +127,7 @@ def hear(
         code=sheet.code,
         known=known,
         place=known & (picture.places(demand.where).code == 0),
-        room=search.room(picture, everything, demand),
+        room=resources.room(picture, everything, demand),
         never=never(picture, everything, question),
         gap=gaps(picture, everything, question),
         effort=effort,
@@ -208,7 +218,7 @@ def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Questi
     table = picture.columns
     gap = np.zeros(table.height(at))
     for name, amount in question.demand.amounts + question.demand.served:
-        left = search.left(table, at, name)
+        left = resources.left(table, at, name)
         gap = np.maximum(gap, np.where(left == columns.ABSENT, 0, _lack(left, amount)))
     for pile in tally.piles(table, at, question.need):
         gap = np.maximum(gap, _lack(pile.left, pile.wanted))

@@ -1,0 +1,43 @@
+"""What nodes have left of cpu, memory and whatever else they advertise, asked of many of them at once."""
+
+import numpy as np
+
+from berth_operator.scheduling import columns, inventory
+from berth_operator.scheduling.nodes import facts
+
+
+def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand) -> columns.Mask:
+    """Tell which nodes have the resources left."""
+    table = picture.columns
+    able: columns.Mask = table.known[rows].copy()
+    for name, amount in demand.amounts:
+        able &= has(table, rows, name, amount)
+    for name, amount in demand.served:
+        able &= _served_room(table, rows, name, amount)
+    return able
+
+
+def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbers:
+    """Say how much of a resource the nodes have left; ABSENT where they do not advertise it."""
+    at = table.resources.get(name)
+    if at is None:
+        return np.full(table.height(rows), columns.ABSENT, dtype=np.int64)
+    some = table.allocatable[:, at][rows] >= 0
+    found: columns.Numbers = np.where(some, np.maximum(table.left[:, at][rows], 0), columns.ABSENT)
+    return found
+
+
+def has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
+    """Tell which nodes have so much of a resource left; what is absent is less than any demand."""
+    at = table.resources.get(name)
+    if at is None:
+        return np.zeros(table.height(rows), dtype=np.bool_)
+    able: columns.Mask = table.left[:, at][rows] >= amount
+    return able
+
+
+def _served_room(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
+    """Judge a name that Berth serves: only where the node advertises it too does it count."""
+    found = left(table, rows, name)
+    room_: columns.Mask = (found == columns.ABSENT) | (found >= amount)
+    return room_
