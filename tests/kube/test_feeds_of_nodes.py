@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_crds import wire
+from berth_crds import logs, wire
 from berth_operator.engine import ledger, summaries, watchdog
 from berth_operator.kube import feeds
 from berth_operator.translate import raw
@@ -45,3 +45,20 @@ def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixtur
     assert known == [(1, "", 1), (0, "more than 4096 labels", 1), (0, "more than 4096 labels", 1), (1, "", 1)]
     said_once = "Device n1 gets no pod: it has more than 4096 labels"
     assert [one for one in caplog.messages if "Device" in one] == [said_once]
+
+
+def test_objects_that_change_their_faults_have_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """Written a hundred times, each time wrong in another way, each of them has a few lines a minute."""
+    book = ledger.Ledger(clock.Clock())
+    nodes_, gpupods = feeds.NodeSink(book), feeds.GpuPodSink(book)
+    limiter = logs.Limiter(clock.Clock())
+
+    for turn in range(100):
+        nodes_.upserted(node(5000 + turn))
+        twice = (wire.HoldingContainer(f"c{turn}"),) * 2
+        gpupods.upserted(wire.GpuPod(wire.Meta("p", "ml"), wire.GpuPodSpec("n1", "u", twice)))
+
+    assert len(caplog.records) == 200
+    assert (
+        len([one for record in caplog.records for one in limiter.admitted(record)]) == 2 * logs.MOST_ABOUT_ONE
+    )

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from berth_agent import settings as agent
-from berth_crds import http_server
+from berth_crds import http_server, logs
 from berth_operator import app, metrics, settings
 from berth_operator.engine import loop, pace, reasons, stock
 from berth_operator.http_api import auth, views
@@ -117,6 +117,15 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
     }
     kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
     assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
+
+
+def test_its_limits_of_the_log_are_those_of_the_code() -> None:
+    """What it says of lines that are left out is what is written."""
+    assert logs.WINDOW_SECONDS == 60, "a minute"
+    assert (
+        f"In a minute {logs.MOST_OF_ALL} lines are written at most, {logs.MOST_OF_A_KIND} of a kind" in PAGE
+    )
+    assert f"of\nmost kinds {logs.MOST_ABOUT_ONE} about one object" in PAGE
 
 
 def test_its_times_are_those_of_the_loop() -> None:

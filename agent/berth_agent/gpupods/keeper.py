@@ -28,7 +28,7 @@ from berth_agent import patience
 from berth_agent.gpupods import record, residents, roster, verdict, witnesses
 from berth_agent.kubelet import follower, ids
 from berth_agent.publish import mirror, writer
-from berth_crds import allocation, vocabulary, wire
+from berth_crds import allocation, logs, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
 
 log = logging.getLogger(__name__)
@@ -284,7 +284,10 @@ class Keeper:
             self._unclear.pop(key, None)
         elif self._unclear.get(key) != pod.metadata.uid:
             self._unclear[key] = pod.metadata.uid
-            log.error("pod %s/%s: its allocation cannot be used for a GpuPod: %s", *key, told.detail)
+            about = logs.about("/".join(key))
+            log.error(
+                "pod %s/%s: its allocation cannot be used for a GpuPod: %s", *key, told.detail, extra=about
+            )
 
 
 def longest_pause(error: errors.ClientError) -> float:

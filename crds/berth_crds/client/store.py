@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
-from berth_crds import wire
+from berth_crds import logs, wire
 from berth_crds.client import history, watch
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,8 @@ class Store(Generic[B]):
 
     def _keep_unreadable(self, key: Key, old: Identity | None, thing: watch.Unreadable) -> None:
         meta = thing.metadata
-        log.error("%s %s cannot be read: %s", self._title, _name(meta), thing.detail)
+        about = logs.about(f"{self._title} {_name(meta)}")
+        log.error("%s %s cannot be read: %s", self._title, _name(meta), thing.detail, extra=about)
         if key == NAMELESS:
             self._nameless = True
             return

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
+from berth_crds import logs
 from berth_operator.scheduling import naming
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.holds import Hold
@@ -117,7 +118,8 @@ class Register:
         self._said[hold.uid] = news
         if news != before:
             level = logging.INFO if found.shares else logging.WARNING
-            self._voice.log(level, "%s", news or f"no GpuPod names the devices of {hold.title} now")
+            told = news or f"no GpuPod names the devices of {hold.title} now"
+            self._voice.log(level, "%s", told, extra=logs.about(hold.title))
 
 
 def _spoken(found: Hold) -> str:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from berth_crds import names, vocabulary, wire
+from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, informer, lease, resources, watch
 from berth_operator.engine import ledger, watchdog
 from berth_operator.kube import lag, misplaced
@@ -76,7 +76,7 @@ class PodSink:
 
     def _report(self, uid: str, title: str, fault: str) -> None:
         if fault and self._faulty.get(uid) != fault:
-            self._voice.warning("%s withholds cards of its node: %s", title, fault)
+            self._voice.warning("%s withholds cards of its node: %s", title, fault, extra=logs.about(title))
             self._faulty[uid] = fault
 
 
@@ -103,7 +103,7 @@ class GpuPodSink:
 
     def _report(self, title: str, fault: str) -> None:
         if self._faulty.get(title) != fault:
-            self._voice.warning("GpuPod %s names nothing: %s", title, fault)
+            self._voice.warning("GpuPod %s names nothing: %s", title, fault, extra=logs.about(title))
             self._faulty[title] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
@@ -136,7 +136,7 @@ class NodeSink:
             self._book.node_seen(nodes.node(thing))
             return
         if self._faulty.get(name) != fault:
-            self._voice.warning("node %s takes no pod: %s", name, fault)
+            self._voice.warning("node %s takes no pod: %s", name, fault, extra=logs.about(name))
             self._faulty[name] = fault
         self._book.node_gone(name)
 
@@ -171,7 +171,7 @@ class DeviceSink:
         if not fault:
             self._faulty.pop(name, None)
         elif self._faulty.get(name) != fault:
-            self._voice.warning("Device %s gets no pod: it has %s", name, fault)
+            self._voice.warning("Device %s gets no pod: it has %s", name, fault, extra=logs.about(name))
             self._faulty[name] = fault
 
     def deleted(self, meta: wire.Meta) -> None:

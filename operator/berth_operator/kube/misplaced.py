@@ -26,7 +26,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from berth_crds import wire
+from berth_crds import logs, wire
 from berth_crds.client import api, errors, resources, watch
 from berth_operator import metrics
 from berth_operator.engine import ledger
@@ -279,7 +279,7 @@ class Cleaner:
         if untold is not None:
             more = f"; {untold} more for that node were removed since the last line" if untold else ""
             said = "GpuPod %s, which was written for node %s, is removed: %s%s"
-            log.log(level, said, title, one.node, found.text, more)
+            log.log(level, said, title, one.node, found.text, more, extra=logs.about(title))
 
     async def _gpupod(self, namespace: str, name: str) -> Record | None:
         """Read a GpuPod; None where there is none, or where it is about to go."""

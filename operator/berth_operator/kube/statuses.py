@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import names, text, vocabulary, wire
+from berth_crds import logs, names, text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_operator.engine import pace, summaries
 from berth_operator.translate import policies
@@ -116,7 +116,8 @@ class Statuses:
         except errors.ClientError as error:
             if errors.everybodys(error):
                 raise
-            log.warning("the status of %s %s was not written: %s", resource.kind, name, error)
+            told = logs.about(f"{resource.kind} {name}")
+            log.warning("the status of %s %s was not written: %s", resource.kind, name, error, extra=told)
             return False
         return True
 
