@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from berth_crds import text
 from berth_operator.engine import summaries
 from berth_operator.engine.summaries import Summary
 from berth_operator.scheduling import inventory
@@ -118,3 +119,12 @@ def test_every_trouble_of_a_card_has_words(trouble: Reason) -> None:
     found = summed(builders.picture(troubled(trouble)))
 
     assert found.reason == f"1 card {summaries.TROUBLE_WORDS[trouble]}"
+
+
+def test_long_reason_is_cut() -> None:
+    """However much an agent gives as the reason of its failure, the summary is one that the server takes."""
+    failed = builders.device(failed="x" * text.LONGEST, cards=[builders.card(trouble=Reason.UNHEALTHY)])
+
+    found = summed(builders.picture(failed))
+
+    assert len(found.reason) == text.LONGEST

@@ -47,6 +47,22 @@ def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixtur
     assert [one for one in caplog.messages if "Device" in one] == [said_once]
 
 
+def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
+    """What is to be recorded of it is no more than its status takes, or the server would refuse all of it."""
+    book = ledger.Ledger(clock.Clock())
+    sink = feeds.DeviceSink(book, watchdog.Watchdog(book, clock=clock.Clock()))
+    lists = [
+        [{"uuid": f"M{at}-{one}", "profile": "1g.5gb", "memory": 1} for one in range(64)] for at in range(64)
+    ]
+
+    sink.upserted(
+        builders.published(cards=[{"mig": {"enabled": True, "instances": those}} for those in lists])
+    )
+
+    (found,) = summaries.take(book.picture, {"n1"})
+    assert len(found.claims) == 64
+
+
 def test_objects_that_change_their_faults_have_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     """Written a hundred times, each time wrong in another way, each of them has a few lines a minute."""
     book = ledger.Ledger(clock.Clock())

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 from typing import Final
 
+from berth_crds import text
 from berth_operator.engine import audits
 from berth_operator.scheduling import claims, inventory, rows
 from berth_operator.scheduling.decisions import Reason
@@ -50,10 +51,16 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
         used=sum(not view.unused(card) for card in cards),
         healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards),
         silent=row.silent,
-        reason="; ".join(filter(None, (reason(row), contested(row.name, owners), late(row.name, owners)))),
+        # As long as the field may be: a longer one would have the whole status refused.
+        reason=text.line("; ".join(filter(None, _parts(row, owners)))),
         claims=owners.kept(row.name),
         disputed=tuple(sorted(owners.lost(row.name)))[:MOST_DISPUTED],
     )
+
+
+def _parts(row: rows.Row, owners: claims.Claims) -> tuple[str, ...]:
+    """Return all that is to be said of a node; some of it may be empty."""
+    return reason(row), contested(row.name, owners), late(row.name, owners)
 
 
 def contested(node: str, owners: claims.Claims) -> str:
