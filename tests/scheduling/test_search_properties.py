@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, columns, cycle, decisions, inventory, policy, search
+from berth_operator.scheduling import answers, backlog, columns, cycle, decisions, inventory, policy, search
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from scheduling import second_opinion
@@ -230,7 +230,7 @@ def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
         places.place(builders.request(1), builders.demand(cpu), rules=RULES)
 
     assert kept == 3
-    assert places._bytes == sum(search._bytes(key[0], one) for key, one in places._answers.items())
+    assert places._bytes == sum(one.bytes(key[0]) for key, one in places._answers.items())
     assert places._bytes <= search.REMEMBERED_BYTES
 
 
@@ -243,10 +243,10 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     assert places.place(two, builders.demand(), rules=RULES) is not None
     ((key, answer),) = places._answers.items()
     answer.closer[0] = decisions.Reason.FULL, ""
-    places._bytes += search.BYTES_A_REASON
+    places._bytes += answers.BYTES_A_REASON
 
     places.picture.charge(builders.hold("a", "n1"))
     places.place(two, builders.demand(), rules=RULES)
 
     assert not answer.closer
-    assert places._bytes == search._bytes(key[0], answer)
+    assert places._bytes == answer.bytes(key[0])

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import (
+    answers,
     columns,
     decisions,
     inventory,
@@ -34,31 +35,11 @@ from berth_operator.scheduling.strategies import looks
 STEPS_A_NODE: Final = 400
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
-BYTES_A_THING: Final = 128  # Of what pods name.
-BYTES_A_NODE: Final = 16  # Of a score and a slot.
-BYTES_A_REASON: Final = 160  # Of what a closer look showed of a node.
-BYTES_A_KIND: Final = 4096  # Of what nodes that are alike have in common.
-MOST_KINDS: Final = 32
-IMPOSSIBLE: Final = -1.0  # Below every score.
 
-Why = tuple[decisions.Reason, str]
-
+Answer = answers.Answer
+Why = answers.Why
 Question = questions.Question
 ask = questions.ask
-
-
-@dataclasses.dataclass(slots=True)
-class Answer:
-    """Scores and slots of all nodes, in the order of their names, true as of a version of the columns."""
-
-    score: columns.Scores
-    slot: columns.Numbers
-    version: int
-    layout: int
-    slots: bool = False  # Whether a simple share was asked, so that `slot` means something.
-    closer: dict[int, Why] = dataclasses.field(default_factory=dict)
-    alike: dict[Hashable, Why] = dataclasses.field(default_factory=dict)  # The same by what it depends on.
-
 
 Key = tuple[Question, policy.Policy, lessons.Lesson]
 
@@ -69,6 +50,7 @@ class Search:
     def __init__(self, picture: inventory.Inventory) -> None:
         self.picture = picture
         self._answers: collections.OrderedDict[Key, Answer] = collections.OrderedDict()
+        self._slow = answers.Slow()
         self._bytes = 0  # About what all answers take.
 
     def place(
@@ -97,7 +79,7 @@ class Search:
     def may_place(self, question: Question, rules: policy.Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may have a place, as far as is known without another look at it."""
         score = self._answer(question, rules).score
-        return bool((score[self._places(names)] != IMPOSSIBLE).any())
+        return bool((score[self._places(names)] != answers.IMPOSSIBLE).any())
 
     def _places(self, names: Collection[str]) -> columns.Numbers:
         """Return the places of some nodes in the order of names, without those that are not there."""
@@ -116,15 +98,32 @@ class Search:
     ) -> decisions.Placement | None:
         question = ask(request, demand)
         answer = self._answer(question, rules)
-        score = answer.score
-        if spared:
-            score = score.copy()
-            score[self._places(spared)] = IMPOSSIBLE
-        asked = 0
-        while len(score) and (question.need.simple or not effort.spent):
-            best = int(score.argmax())
-            if score[best] == IMPOSSIBLE:
-                return None
+        kept = answer.set_aside(self._places(spared)) if spared else []
+        last = [row.at for row in map(self.picture.row, self._slow.of(question)) if row is not None]
+        slow = answer.set_aside(self.picture.rank()[last]) if last else []
+        found, asked = self._ask_nodes(request, question, answer, effort)
+        for place, score in slow:
+            answer.score[place] = score
+        if slow and found is None and not effort.spent:
+            found, _ = self._ask_nodes(request, question, answer, effort, asked=asked)
+        for place, score in kept:
+            answer.score[place] = score
+        return found
+
+    def _ask_nodes(
+        self,
+        request: requests.Request,
+        question: Question,
+        answer: Answer,
+        effort: allocator.Effort,
+        *,
+        asked: int = 0,
+    ) -> tuple[decisions.Placement | None, int]:
+        """Ask one node after the other, the best first, and count those that had to look closely."""
+        while len(answer.score) and (question.need.simple or not effort.spent):
+            best = int(answer.score.argmax())
+            if answer.score[best] == answers.IMPOSSIBLE:
+                break
             row = self.picture.by_rank(best)
             view = row.view()
             kind = None if question.need.simple else likeness.of(view, request)
@@ -133,24 +132,26 @@ class Search:
                 first = int(answer.slot[best]) if answer.slots else None
                 grants = _ask_node(view, request, first, effort)
                 if not isinstance(grants, allocator.Shortfall):
-                    return decisions.Placement(row.name, grants)
+                    self._slow.note(question, row.name, slow=False)
+                    return decisions.Placement(row.name, grants), asked
                 asked += 1
                 if _cut_short(question, effort, asked):
-                    return None
+                    break
                 why = grants.reason, grants.detail
+                self._slow.note(question, row.name, slow=grants.reason is decisions.Reason.UNDECIDED)
                 self._remember(answer, kind, why)
             # Only a closer look could tell; it holds until the node changes.
-            answer.score[best] = score[best] = IMPOSSIBLE
+            answer.score[best] = answers.IMPOSSIBLE
             answer.closer[row.at] = why
-            self._bytes += BYTES_A_REASON
+            self._bytes += answers.BYTES_A_REASON
             effort.spend(1)
-        return None
+        return None, asked
 
     def _remember(self, answer: Answer, kind: Hashable, why: Why) -> None:
         """Remember what a node has said for those that are alike; of few kinds, for each is large."""
-        if kind is not None and len(answer.alike) < MOST_KINDS:
+        if kind is not None and len(answer.alike) < answers.MOST_KINDS:
             answer.alike[kind] = why
-            self._bytes += BYTES_A_KIND
+            self._bytes += answers.BYTES_A_KIND
 
     def closer(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
         """Tell what a closer look showed of nodes that seemed able, by row."""
@@ -173,7 +174,7 @@ class Search:
         if answer is None or changed is None or len(changed) > picture.size // 2:
             self._forget(key)
             answer = self._answers[key] = self._whole(question, rules)
-            self._bytes += _bytes(question, answer)
+            self._bytes += answer.bytes(question)
             while len(self._answers) > 1 and self._crowded:
                 self._forget(next(iter(self._answers)))
         elif changed:
@@ -189,7 +190,7 @@ class Search:
     def _forget(self, key: Key) -> None:
         answer = self._answers.pop(key, None)
         if answer is not None:
-            self._bytes -= _bytes(key[0], answer)
+            self._bytes -= answer.bytes(key[0])
 
     def _whole(self, question: Question, rules: policy.Policy) -> Answer:
         size = self.picture.size
@@ -202,22 +203,16 @@ class Search:
         picture = self.picture
         places = picture.rank()[rows]
         ranking, able = rank(picture, rows, question, rules)
-        answer.score[places] = np.where(able, ranking.score, IMPOSSIBLE)
+        answer.score[places] = np.where(able, ranking.score, answers.IMPOSSIBLE)
         if answer.closer:
             before = len(answer.closer)
             for row in np.arange(picture.size)[rows].tolist():
                 answer.closer.pop(row, None)
-            self._bytes -= BYTES_A_REASON * (before - len(answer.closer))
+            self._bytes -= answers.BYTES_A_REASON * (before - len(answer.closer))
         if ranking.slot is not None:
             answer.slots = True
             answer.slot[places] = ranking.slot
         answer.version = picture.columns.version
-
-
-def _bytes(question: Question, answer: Answer) -> int:
-    """Return roughly how much memory an answer and its question take."""
-    reasons = BYTES_A_REASON * len(answer.closer) + BYTES_A_KIND * len(answer.alike)
-    return BYTES_A_THING * question.size + BYTES_A_NODE * len(answer.score) + reasons
 
 
 def _cut_short(question: Question, effort: allocator.Effort, asked: int) -> bool:

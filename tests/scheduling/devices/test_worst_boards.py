@@ -33,7 +33,7 @@ from scheduling.devices import build
 from support import odd_boards
 
 # Calls of functions, Python's own included: some milliseconds.
-MOST_CALLS: Final = 50_000
+MOST_CALLS: Final = 60_000
 MANNERS: Final = {
     "no scope": requests.Manner(),
     "NVLink required": requests.Manner(scope=Scope.NVLINK),
