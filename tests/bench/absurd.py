@@ -1,8 +1,9 @@
 """Pods for `make fuzz`: plausible ones, absurd ones, known bad ones, and mutations of all of these.
 
-Everything is drawn from one seeded generator and made of plain dicts, as the API would
-show them. A pod that took long is remembered, and its like are drawn again, changed by
-`mutations`: so the search finds its way to what is slow without knowing what that is.
+Boards are drawn, too: which odd node (`support.odd_boards`) has which links. Everything is
+drawn from one seeded generator, and pods are plain dicts, as the API would show them. A pod
+that took long is remembered, and its like are drawn again, changed by `mutations`: so the
+search finds its way to what is slow without knowing what that is.
 """
 
 import collections
@@ -10,11 +11,22 @@ import copy
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from berth_crds import aliases, names
+from support import odd_boards
 
 Pod = dict[str, Any]
+
+
+class Board(NamedTuple):
+    """Which odd node has which links; `salt` varies how many there are between two cards."""
+
+    at: int
+    sort: str
+    salt: int = 0
+
+
 Mutation = Callable[["Draw", Pod], None]
 
 MODELS: Final = (
@@ -69,6 +81,16 @@ ONE_CARD: Final = holding("main", {names.NVIDIA_GPU: 1})
 EIGHT: Final = holding("main", {names.NVIDIA_GPU: 8})
 
 
+# Whole cards, for one container or several.
+LINKED: Final = ((2,), (4,), (8,), (30,), (3, 5), (2, 2, 2))
+
+
+def linked(*counts: int, policy: str) -> Pod:
+    """Give a pod whose containers ask for so many cards each, joined by NVLink."""
+    asks = (holding(f"c{at}", {names.NVIDIA_GPU: count}) for at, count in enumerate(counts))
+    return pod(*asks, annotations={names.SCOPE: "nvlink", names.SCOPE_POLICY: policy})
+
+
 def seeds() -> list[Pod]:
     """Give pods that have held operators up, and some that do not."""
     choices = "(?:|)" * 17 + "(?=[À-ɏa-z0-9-]{7})" * 8 + "z"
@@ -99,6 +121,7 @@ def seeds() -> list[Pod]:
         pod(ONE_CARD, initContainers=turns),
         pod(*cut),
         pod(beside, annotations={names.JOINT: "gpu,rdma", names.SCOPE: "pcie"}),
+        *(linked(*counts, policy=policy) for counts in LINKED for policy in ("required", "preferred")),
         pod(*[holding(f"c{at}", {}) for at in range(2000)]),
         pod(*[holding(f"c{at}", {names.NVIDIA_GPU: 1}) for at in range(2000)]),
     ]
@@ -127,6 +150,11 @@ class Draw:
         for _ in range(dice.choice((0, 1, 1, 2, 3, 6))):
             self._mutate(made)
         return _acceptable(made)
+
+    def board(self) -> Board:
+        """Give an odd node other links."""
+        sorts = sorted(odd_boards.SORTS)
+        return Board(self.dice.randrange(len(sorts)), self.dice.choice(sorts), self.dice.randrange(1 << 10))
 
     def took(self, made: Pod, spent: Mapping[str, float]) -> None:
         """Remember a pod if few took longer to be translated, decided or explained."""
@@ -267,7 +295,7 @@ def _nothing(_: Dice) -> dict[str, object]:
 
 
 def _whole(dice: Dice) -> dict[str, object]:
-    return {names.NVIDIA_GPU: dice.choice((1, 1, 2, 4, 8, 9, 64))}
+    return {names.NVIDIA_GPU: dice.choice((1, 1, 2, 3, 4, 8, 9, 30, 64))}
 
 
 def _percent(dice: Dice) -> dict[str, object]:

@@ -1,9 +1,10 @@
 """Delivering pods to a real ledger and a real loop, and taking the time of each: the ground of `make fuzz`.
 
-A thousand nodes of several models stand in memory. A pod arrives as JSON, as from a watch;
-a bind is carried out at once and comes back by the watch, too. What keeps the loop is
-measured pod by pod in time of this thread, so that what else runs on the machine counts
-for little; that is also the clock of the loop, and time passes between rounds only.
+A thousand nodes of several models stand in memory, and some whose links no hardware has.
+A pod arrives as JSON, as from a watch; a bind is carried out at once and comes back by
+the watch, too. What keeps the loop is measured pod by pod in time of this thread, so that
+what else runs on the machine counts for little; that is also the clock of the loop, and
+time passes between rounds only.
 """
 
 import asyncio
@@ -26,8 +27,9 @@ from berth_operator.scheduling import backlog, cycle, decisions, policy, search
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import devices as translated
 from berth_operator.translate import raw
-from support import boards, builders
+from support import boards, builders, odd_boards
 
 MOST_WAITING: Final = 300
 MOST_BOUND: Final = 300
@@ -126,13 +128,17 @@ def furnish(book: ledger.Ledger, count: int) -> None:
     """Add nodes of several models with eight cards each: most plain, some cut, shared, or with NICs."""
     for at in range(count):
         name = f"node-{at:05}"
-        labels = {"kubernetes.io/hostname": name, "zone": absurd.ZONES[at % 3], "rack": str(at // 20)}
-        taints = (facts.Taint("gpu", "", "NoSchedule"),) if at % 7 == 0 else ()
-        given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
-        book.node_seen(facts.Node(name, labels, taints, allocatable=given))
+        _add_node(book, name, at)
         model = absurd.MODELS[at % len(absurd.MODELS)]
         book.device_seen(_varied(boards.device(name, f"8x{model}"), at))
         book.agent_silent(name, silent=False)
+
+
+def _add_node(book: ledger.Ledger, name: str, at: int) -> None:
+    labels = {"kubernetes.io/hostname": name, "zone": absurd.ZONES[at % 3], "rack": str(at // 20)}
+    taints = (facts.Taint("gpu", "", "NoSchedule"),) if at % 7 == 0 else ()
+    given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
+    book.node_seen(facts.Node(name, labels, taints, allocatable=given))
 
 
 def _varied(device: devices.Device, at: int) -> devices.Device:
@@ -146,6 +152,11 @@ def _varied(device: devices.Device, at: int) -> devices.Device:
     roots = sorted({card.root for card in device.cards if card.root})
     nics = tuple(_nic(at, minor, roots) for minor in range(4)) if at % 4 == 1 else ()
     return dataclasses.replace(device, cards=cards, others=nics)
+
+
+def odd_node(at: int) -> str:
+    """Name a node whose links no hardware has; each has as many cards as a Device may list."""
+    return f"odd-{at:02}"
 
 
 def _cut(card: devices.Card, at: int) -> devices.Card:
@@ -184,6 +195,10 @@ class Arena:
         self._codec = watch.Codec(raw.Pod)
         self._numbers = 0
         furnish(self.book, nodes)
+        for at, sort in enumerate(odd_boards.SORTS):
+            _add_node(self.book, odd_node(at), at)
+            self.publish(absurd.Board(at, sort))
+            self.book.agent_silent(odd_node(at), silent=False)
         self._measure()
 
     def _measure(self) -> None:
@@ -211,6 +226,13 @@ class Arena:
         answer = self._decide(places, candidate, rules, said, effort)
         self.spent[candidate.uid].decided += time.thread_time() - started
         return answer
+
+    def publish(self, board: absurd.Board) -> float:
+        """Have the agent of an odd node publish other links, and give the seconds that takes."""
+        made = odd_boards.published(odd_node(board.at), odd_boards.SORTS[board.sort](), salt=board.salt)
+        started = time.thread_time()
+        self.book.device_seen(translated.device(made))
+        return time.thread_time() - started
 
     def close(self) -> None:
         """Leave no measuring behind."""

@@ -1,12 +1,13 @@
 """`make fuzz`: whether any pod, or any number of pods, can hold the operator's loop up or fill its memory.
 
-Pods are drawn from a seed (`bench.absurd`) and delivered as the API would: as JSON, through
-the informer's codec and the feed's sink, to a real ledger of a thousand nodes. Rounds of
-the real loop decide, bind and explain. Of each pod is measured how long it kept the loop:
-its translation, its decision, the look at why it waits, and the answer to somebody who asks
-for that; in time of this thread, so that what else runs on the machine counts for little.
-What takes too long is tried again, alone and with nothing remembered, before it is called
-broken. Pods leave again, so that memory has no reason to grow.
+Pods are drawn from a seed (`bench.absurd`), and so are links of nodes whose agents have gone
+wrong. Pods are delivered as the API would: as JSON, through the informer's codec and the
+feed's sink, to a real ledger of a thousand nodes. Rounds of the real loop decide, bind and
+explain. Of each pod is measured how long it kept the loop: its translation, its decision,
+the look at why it waits, and the answer to somebody who asks for that; in time of this
+thread, so that what else runs on the machine counts for little. What takes too long is tried
+again, alone and with nothing remembered, before it is called broken. Pods leave again, so
+that memory has no reason to grow.
 
     make fuzz MINUTES=60
     make fuzz MINUTES=5 SEED=17
@@ -46,6 +47,7 @@ SLOW_ROUNDS: Final = 3
 SLOW_PART: Final = 0.001
 MOST_GROWTH: Final = 64 << 20  # Bytes in an hour, after the first part of it.
 WARM: Final = 0.2  # That part.
+NEW_BOARD: Final = 0.2  # How often an odd node's agent publishes other links before a round.
 TRIES: Final = 3  # Before something is called too slow.
 BURSTS: Final = (1, 1, 1, 1, 1, 1, 5, 40)
 
@@ -76,6 +78,7 @@ class Run:
         )
         self.draw = absurd.Draw(seed, tuple(row_uuids), mutations.ALL)
         self._dice = random.Random(seed)
+        self._boards = absurd.Draw(seed, (), mutations.ALL)
         self.figures: dict[str, list[float]] = collections.defaultdict(list)
         self.worst: dict[str, tuple[float, int]] = {}
 
@@ -87,6 +90,8 @@ class Run:
             made = self.draw.next()
             self.count += 1
             drawn[arena.deliver(made)] = made
+        if self._boards.dice.random() < NEW_BOARD and (broken := self.republished()):
+            return broken
         slow = self.judge_round(await arena.round())
         for uid, made in drawn.items():
             arena.ask(uid)
@@ -108,6 +113,15 @@ class Run:
         return Broken(
             f"{self.slow_rounds} of {self.rounds} rounds took too long, the last {seconds * 1e3:.1f} ms"
         )
+
+    def republished(self) -> Broken | None:
+        """Have an agent publish other links, and say so if that takes too long each time."""
+        board = self._boards.board()
+        least = min(self.arena.publish(board._replace(salt=board.salt + more)) for more in range(TRIES))
+        self._note("board", least)
+        if least <= self._most:
+            return None
+        return Broken(f"{board.sort}: links that took {least * 1e3:.1f} ms to be read")
 
     async def confirmed(self, made: absurd.Pod) -> Broken | None:
         """Try a pod again, alone and with nothing remembered, and say so if it is as slow each time."""

@@ -236,15 +236,13 @@ def _card_gap(
     if ask.whole:
         free = columns.count(right & table.whole[at]) - table.withheld[at]
         return _lack(free, ask.count)
-    lack = np.maximum(_lack(table.core[at], ask.core), _memory_lack(table, at, ask))
-    lack = np.sort(np.where(right, lack, 1.0), axis=1)
-    nearest: columns.Scores = lack[:, : ask.count].mean(axis=1)
+    # Only where there is a card: one node with many makes the table wide for all.
+    lack = np.ones(right.shape)
+    core, memory, total = (each[at][right] for each in (table.core, table.memory, table.total))
+    wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
+    lack[right] = np.maximum(_lack(core, ask.core), _lack(memory, wanted))
+    nearest: columns.Scores = np.sort(lack, axis=1)[:, : ask.count].mean(axis=1)
     return nearest
-
-
-def _memory_lack(table: columns.Columns, at: columns.Rows, ask: requests.Gpus) -> columns.Scores:
-    wanted = table.total[at] * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
-    return _lack(table.memory[at], wanted)
 
 
 def _lack(free: columns.Numbers, wanted: columns.Numbers | int) -> columns.Scores:
