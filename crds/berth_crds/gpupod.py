@@ -132,8 +132,10 @@ class GpuPodStatus(shapes.Model):
 class GpuPod(shapes.Model):
     """Which cards one pod was given, and which it really holds.
 
-    It has the name and namespace of its pod and goes when the pod goes. The agent of the pod's node
-    writes it; people read it, and so does the operator where the allocation on the pod cannot be read.
+    It has the name and namespace of its pod and goes when the pod goes. Where another node's record has
+    that name and nothing else tells the pod's cards, its name is the pod's uid, a dot, and the node. The
+    agent of the pod's node writes it; people read it, and so does the operator where the allocation on the
+    pod cannot be read.
     The operator removes one that is not of the pod of its name, by uid, on that pod's node.
     """
 

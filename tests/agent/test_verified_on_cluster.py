@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from berth_crds import wire
+from berth_crds.client import resources
 from support.podresources import Kubelet
 from testbed import audit, waiting
 
@@ -246,3 +247,31 @@ async def _until_asked(kubelet: Kubelet, count: int) -> None:
         return len(kubelet.asked) >= count
 
     await waiting.eventually(asked, what="the kubelet to be asked")
+
+
+async def test_a_pod_whose_name_is_taken_is_told_of_under_another(scene: Scene, kubelet: Kubelet) -> None:
+    """Another node's record has the name, so this one is named by uid and node; it goes as others do."""
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+    taken = {
+        "metadata": {"name": "p", "namespace": scene.namespace},
+        "spec": {"node": "another-node", "podUID": "u"},
+    }
+    await scene.admin.apply(resources.GPU_PODS, taken, manager="test")
+    async with scene.agent():
+        uid = await scene.foreign_pod("p")
+        name = f"{uid}.{scene.node}"
+        found = await scene.until_gpupod(name, verified("True", "Agreed"), what="the GpuPod")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(0)]}})])
+        changed = await scene.until_gpupod(name, lambda it: it.status.minors == "0", what="the news")
+    async with scene.agent():
+        await scene.phase("p", "Succeeded")
+        await scene.until_no_gpupod(name)
+        left = await scene.gpupod("p")
+
+    [owner] = found.metadata.owner_references
+    assert (found.spec.pod_uid, found.status.minors) == (uid, "1")
+    assert (owner.kind, owner.name, owner.uid) == ("Pod", "p", uid)
+    assert changed.metadata.uid == found.metadata.uid
+    assert left is not None
+    assert left.spec.node == "another-node"

@@ -17,7 +17,7 @@ from berth_crds import names
 from berth_crds.client import api, errors, resources
 from e2e.stage import Stage
 
-PLACE: Final = re.compile(r"<(\w+)>")
+PLACE: Final = re.compile(r"<([\w-]+)>")
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE, APPLY = api.MERGE_PATCH, api.APPLY
 WORKS: Final = "This works."

@@ -38,6 +38,8 @@ def lease(which: str) -> dict[str, Any]:
 D, G, L, N = resources.DEVICES, resources.GPU_PODS, resources.LEASES, resources.NODES
 CORDON: Final = "belongs to people"
 CONDITION: Final = "the condition Ready of a Device is the operator's"
+BESIDE: Final = "named by its pod's uid and its agent's node"
+UID: Final = "6cf3bbc0-7726-46d2-816f-525511292b61"
 CLAIMS: Final = "status.claims of a Device is the operator's"
 DISPUTED: Final = "status.disputed of a Device is the operator's"
 COUNTS: Final = "status.summary of a Device is the operator's"
@@ -59,6 +61,9 @@ ALLOWED: Final = {
     "a GpuPod of its node": Attempt(G, "mine", {"spec": {"containers": [{"name": "main"}]}}),
     "a GpuPod's status": Attempt(G, "mine", {"status": {"phase": "Running"}}, sub="status"),
     "to delete a GpuPod of its node": Attempt(G, "mine", verb="DELETE"),
+    "a GpuPod named by its pod's uid and its node": Attempt(
+        G, "beside", gpupod("beside", "mine", uid=UID, owner=UID), verb="POST"
+    ),
     "our labels of its Node": Attempt(
         N, "mine", {"metadata": {"labels": {"berth.dev/gpu.product": "T4", "berth.dev/gpu.count": None}}}
     ),
@@ -175,6 +180,15 @@ REFUSED: Final = {
     "a label of its GpuPod": Attempt(G, "mine", {"metadata": {"labels": {"note": "x"}}}, words=WORDS),
     "a new GpuPod with an annotation": Attempt(
         G, "fresh", gpupod("fresh", "mine", owner="u", annotations={"note": "x"}), verb="POST", words=WORDS
+    ),
+    "a GpuPod named by its pod's uid and another node": Attempt(
+        G, "beside-other", gpupod("beside-other", "mine", uid=UID, owner=UID), verb="POST", words=BESIDE
+    ),
+    "a GpuPod named by another pod's uid": Attempt(
+        G, "beside", gpupod("beside", "mine", uid="u", owner="u"), verb="POST", words=BESIDE
+    ),
+    "such a GpuPod that another pod owns": Attempt(
+        G, "beside", gpupod("beside", "mine", uid=UID, owner="u"), verb="POST", words=OWNER
     ),
     "a GpuPod owned by a Node": Attempt(
         G,

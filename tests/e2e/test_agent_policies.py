@@ -48,7 +48,8 @@ async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
     path = config(base.cluster, token.strip())
     async with api.Api(connection.load(path), agent="test-e2e") as agent:
         spaces = {resources.LEASES: names.NODES_NAMESPACE}
-        lent = Ground(stage, agent, {"mine": mine, "other": other}, spaces)
+        beside = {"beside": f"{breakins.UID}.{mine}", "beside-other": f"{breakins.UID}.{other}"}
+        lent = Ground(stage, agent, {"mine": mine, "other": other} | beside, spaces)
         for which in ("mine", "other"):
             await furnish(lent, which)
         yield lent

@@ -1,103 +1,18 @@
 """A GpuPod that is not of the pod of its name on its node is removed; no other one is, whatever is late."""
 
 import dataclasses
-import json
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
 
+import msgspec
 import pytest
 
+from berth_crds import wire
 from berth_crds.client import api, resources
-from berth_operator import metrics
-from berth_operator.engine import ledger
 from berth_operator.kube import misplaced
 from berth_operator.scheduling import holds
-from support import clock, stub
-
-Thing = dict[str, Any]
-OTHER, GONE = metrics.Removal.OTHER_NODE, metrics.Removal.NO_SUCH_POD
-WHERE = resources.GPU_PODS.path("train", namespace="ml")
-LISTED = resources.GPU_PODS.path(namespace="ml")
-POD = resources.PODS.path("train", namespace="ml")
-NONE = stub.thing(
-    {
-        "kind": "Status",
-        "status": "Failure",
-        "code": 404,
-        "reason": "NotFound",
-        "message": 'pods "train" not found',
-        "details": {"name": "train", "kind": "pods"},
-    },
-    code=404,
-)
-
-
-def gpupod(node: str = "n1", pod_uid: str = "u1", **meta: Any) -> Thing:
-    """Make the GpuPod ml/train."""
-    spec = {"node": node, "podUID": pod_uid, "containers": []}
-    return {
-        "metadata": {"name": "train", "namespace": "ml", "uid": "g1", "resourceVersion": "5"} | meta,
-        "spec": spec,
-    }
-
-
-def pod(node: str = "n1", uid: str = "u1") -> stub.Answer:
-    """Answer with the pod ml/train."""
-    spec = {"nodeName": node} if node else {}
-    return stub.thing({"metadata": {"name": "train", "namespace": "ml", "uid": uid}, "spec": spec})
-
-
-class Scene:
-    """A server with one GpuPod and its pod, what the operator knows of both, and a cleaner."""
-
-    def __init__(self, server: stub.Stub, session: api.Api) -> None:
-        self.server = server
-        self.book = ledger.Ledger(clock.Clock())
-        self.known = misplaced.Known()
-        self.clock = clock.Clock()
-        self.leading = True
-        self.reasons: list[metrics.Removal] = []
-        self.cleaner = misplaced.Cleaner(
-            session, self.book, self.known, self, clock=self.clock, removed=self.reasons.append
-        )
-        server.on("DELETE", WHERE, stub.thing({}))
-
-    def leads(self) -> bool:
-        """Whether it leads."""
-        return self.leading
-
-    async def sure(self) -> None:
-        """Be sure at once."""
-
-    @property
-    def removed(self) -> int:
-        """How many were removed."""
-        return len(self.reasons)
-
-    def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:
-        """Let the operator know of a GpuPod."""
-        self.known.put(title, misplaced.Record(uid, pod_uid, node))
-
-    def bound(self, node: str, *, uid: str = "u1") -> None:
-        """Let the operator know of the bound pod."""
-        self.book.pod_bound(holds.Hold(uid, "ml/train", node))
-
-    def serves(self, found: Thing | None, answer: stub.Answer) -> None:
-        """Let the server have these."""
-        self.server.on("GET", LISTED, stub.page(*([found] if found else []), version="9"))
-        self.server.on("GET", POD, answer)
-
-    async def passes(self, count: int = 2) -> None:
-        """Look so many times."""
-        for _ in range(count):
-            await self.cleaner.look()
-
-    @property
-    def deletes(self) -> list[Thing]:
-        """The bodies of all deletes."""
-        both = zip(self.server.requests, self.server.bodies, strict=True)
-        return [json.loads(body) for request, body in both if request.method == "DELETE"]
+from kube.cleaning import GONE, LISTED, NONE, OTHER, POD, WHERE, Scene, Thing, gpupod, pod
+from support import stub
 
 
 @pytest.fixture
@@ -201,6 +116,30 @@ async def test_one_that_is_right_costs_nothing(scene: Scene) -> None:
     assert scene.server.requests == []
 
 
+def beside(node: str = "n1", uid: str = "g1") -> Thing:
+    """Make a GpuPod of the pod ml/train that has not its name, because another has it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "train", "uid": "u1"}
+    return gpupod(node, name=f"u1.{node}", uid=uid, ownerReferences=[owner])
+
+
+@pytest.mark.parametrize("place", [pytest.param("n1", id="right"), pytest.param("n2", id="of another node")])
+async def test_one_beside_that_of_the_name_is_held_to_its_owner(scene: Scene, place: str) -> None:
+    """It is named by the uid of its pod and its node: the name of its pod stands in its owner."""
+    thing = beside(place)
+    scene.known.put(f"ml/u1.{place}", misplaced.record(msgspec.convert(thing, wire.GpuPod)))
+    scene.bound("n1")
+    scene.serves(thing, pod())
+    scene.server.on("DELETE", resources.GPU_PODS.path(f"u1.{place}", namespace="ml"), stub.thing({}))
+
+    await scene.passes()
+
+    right = place == "n1"
+    assert scene.reasons == ([] if right else [OTHER])
+    assert [one.path for one in scene.server.requests if one.method == "GET"] == (
+        [] if right else [LISTED, POD]
+    )
+
+
 async def test_one_of_a_pod_that_ended_is_read_once(scene: Scene) -> None:
     """Such pods are not followed: that it is right is remembered, until a pod of that name is known again."""
     scene.knows("n1")
@@ -238,86 +177,6 @@ async def test_one_for_another_node_begins_anew(scene: Scene) -> None:
         await scene.passes(1)
 
     assert scene.server.requests == []
-
-
-async def removed_once(scene: Scene) -> None:
-    """Have one of n2 removed, which is bound on n1, and its news come."""
-    scene.bound("n1")
-    scene.serves(gpupod("n2"), pod())
-    scene.knows("n2")
-    await scene.passes()
-    scene.known.drop("ml/train")
-
-
-async def test_what_comes_for_a_node_with_a_history_is_looked_at_as_it_comes(scene: Scene) -> None:
-    """No pass is waited for; what its agent writes rightly is not even read, nor what others write."""
-    await removed_once(scene)
-    before = len(scene.server.requests)
-
-    scene.book.pod_bound(holds.Hold("u7", "ml/right", "n2"))
-    scene.knows("n2", uid="g7", pod_uid="u7", title="ml/right")
-    scene.knows("n3", uid="g8", pod_uid="u8", title="ml/other")
-    await scene.cleaner.glance()
-    idle = len(scene.server.requests)
-    scene.knows("n2", uid="g2")
-    scene.serves(gpupod("n2", uid="g2"), pod())
-    await scene.cleaner.glance()
-
-    assert idle == before
-    assert scene.deletes == [{"preconditions": {"uid": "g1"}}, {"preconditions": {"uid": "g2"}}]
-
-
-async def test_a_history_ends(scene: Scene) -> None:
-    """After an hour without a removal a node is looked at like all others."""
-    await removed_once(scene)
-    before = len(scene.server.requests)
-
-    scene.clock.advance(misplaced.HISTORY_SECONDS)
-    scene.knows("n2", uid="g2")
-    await scene.cleaner.glance()
-
-    assert len(scene.server.requests) == before
-
-
-async def test_a_node_with_a_history_takes_no_more_than_its_share(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many are written, some are read at a time, and few wait: passes find the others."""
-    monkeypatch.setattr(misplaced, "MOST_HASTY", 3)
-    monkeypatch.setattr(misplaced, "MOST_READ", 2)
-    await removed_once(scene)
-    before = len(scene.server.requests)
-
-    for at in range(50):
-        scene.knows("n2", uid=f"g{at}", pod_uid=f"u{at}", title=f"many/p{at}")
-    scene.server.on("GET", resources.GPU_PODS.path(namespace="many"), stub.page(version="9"))
-    counts = []
-    for _ in range(3):
-        await scene.cleaner.glance()
-        counts.append(len(scene.server.requests) - before)
-
-    assert counts == [2, 3, 3]
-
-
-async def test_a_flood_of_removals_is_told_in_one_line_a_minute(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The next line says how many there were; the count of all is a metric."""
-    caplog.set_level(logging.INFO, misplaced.__name__)
-    await removed_once(scene)
-
-    for _ in range(5):
-        scene.knows("n2")
-        await scene.cleaner.glance()
-        scene.known.drop("ml/train")
-    scene.clock.advance(misplaced.TOLD_SECONDS)
-    scene.knows("n2")
-    await scene.cleaner.glance()
-
-    told = [one.message for one in caplog.records if one.name == misplaced.__name__]
-    assert len(told) == 2
-    assert told[1].endswith("; 5 more for that node were removed since the last line")
-    assert scene.removed == 7
 
 
 async def test_who_does_not_lead_deletes_nothing(scene: Scene) -> None:

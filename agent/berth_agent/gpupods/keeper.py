@@ -15,6 +15,10 @@ back for it.
 
 An allocation that cannot be read gives no GpuPod of its own, and takes none away: what
 stands there may be the only readable word on who holds the cards.
+
+The name of a pod may be taken: by the record of a pod that had the name on another node, or
+by somebody who has the token of another node's agent. Where the GpuPod is the only word on
+who holds the cards, it is then written under a name that only this node's agent may use.
 """
 
 import asyncio
@@ -115,8 +119,9 @@ class Keeper:
         self._furnished = asyncio.Event()
         self._complaints: dict[mirror.Key, patience.Complaint] = {}
         self._unclear: dict[mirror.Key, str] = {}
+        self._beside: dict[mirror.Key, mirror.Key] = {}  # By pod, the record that has not the pod's name.
         self._pods = roster.Roster(self._pod_stirred)
-        self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
+        self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._record_stirred)
         self._witnesses = witnesses.Witnesses(
             sources, self._pods.living, self._pods.runs, stirred=self._everyone
         )
@@ -172,10 +177,18 @@ class Keeper:
         self._dirty.add(key)
         self._restless()
 
+    def _record_stirred(self, key: mirror.Key) -> None:
+        """Look at the pod that a record is of: its name is the record's, or its uid begins that."""
+        uid = key[1].removesuffix(f".{self._view.node}")
+        self._dirty.add(self._pods.of_uid(uid) or key)
+
     def _everyone(self) -> None:
         """Look at all names again: something else is said of who holds what."""
-        for key in (*self._pods.keys(), *self._mirror.keys()):
+        pods, records = self._pods.keys(), self._mirror.keys()
+        for key in pods:
             self._dirty.add(key)
+        for key in records:
+            self._record_stirred(key)
 
     async def run(self) -> None:
         """Follow both collections and keep the GpuPods for ever."""
@@ -205,12 +218,10 @@ class Keeper:
 
     async def _reconcile(self, key: mirror.Key) -> None:
         """Compare one pod with its GpuPod: (1) read, (2) remove what is not its, (3) write what is."""
-        pod, seen = self._pods.get(key), self._mirror.get(key)
+        pod = self._pods.get(key)
         told = record.given(pod, self._view.node) if pod else None
         self._report(key, pod, told)
-        if seen and (pod is None or seen.spec.pod_uid != pod.metadata.uid):
-            await self._remove(key, seen)
-            seen = None
+        seen = await self._found(key, pod)
         if pod is None:
             return
         spec = self._spec(pod, told, seen)
@@ -218,9 +229,28 @@ class Keeper:
             before = seen.status if seen else wire.GpuPodStatus()
             evidence = self._evidence(pod, told, before.granted)
             status = record.status(pod, spec, before, self._view, evidence=evidence, now=self._means.clock())
-            await self._write(key, pod, spec, status)
+            await self._write(seen, pod, spec, status, needed=not isinstance(told, allocation.Allocation))
         elif seen and told is None and (self._witnesses.complete(key) or record.finished(pod)):
-            await self._remove(key, seen)
+            await self._remove(mirror.key_of(seen.metadata), seen)
+
+    async def _found(self, key: mirror.Key, pod: record.Pod | None) -> wire.GpuPod | None:
+        """Return the record of a pod, by its name or beside it, and remove those that are not its."""
+        if pod is not None and self._mirror.get(besides := self._key_beside(pod)):
+            self._beside.setdefault(key, besides)
+        found = None
+        for where in (key, self._beside.get(key)):
+            seen = self._mirror.get(where) if where else None
+            if where and seen and (pod is None or found or seen.spec.pod_uid != pod.metadata.uid):
+                await self._remove(where, seen)
+            else:
+                found = found or seen
+        if found is None or mirror.key_of(found.metadata) == key:
+            self._beside.pop(key, None)
+        return found
+
+    def _key_beside(self, pod: record.Pod) -> mirror.Key:
+        """Return where a pod's record stands if the name is taken: only this node's agent may write it."""
+        return pod.metadata.namespace, f"{pod.metadata.uid}.{self._view.node}"
 
     def _spec(self, pod: record.Pod, told: Told, seen: wire.GpuPod | None) -> wire.GpuPodSpec | None:
         """Say what the pod was given, or None where its record, if there is one, is left as it is."""
@@ -252,6 +282,26 @@ class Keeper:
         return dataclasses.replace(evidence, kubelet={one.name: () for one in record.askers(pod)})
 
     async def _write(
+        self,
+        seen: wire.GpuPod | None,
+        pod: record.Pod,
+        spec: wire.GpuPodSpec,
+        status: wire.GpuPodStatus,
+        *,
+        needed: bool,
+    ) -> None:
+        """Write a pod's record: where it stands, or else under the pod's name, or beside that if needed."""
+        key = mirror.key_of(pod.metadata)
+        try:
+            await self._make_so(mirror.key_of(seen.metadata) if seen else key, pod, spec, status)
+        except (errors.Forbidden, errors.Invalid) as error:
+            if seen or not needed:
+                raise
+            log.info("GpuPod %s/%s is written beside the one of its name: %s", *key, error)
+            self._beside[key] = self._key_beside(pod)
+            await self._make_so(self._beside[key], pod, spec, status)
+
+    async def _make_so(
         self, key: mirror.Key, pod: record.Pod, spec: wire.GpuPodSpec, status: wire.GpuPodStatus
     ) -> None:
         owner = wire.OwnerReference(

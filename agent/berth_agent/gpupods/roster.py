@@ -45,6 +45,10 @@ class Roster:
         """Give what is known of one pod."""
         return self._pods.get(key)
 
+    def of_uid(self, uid: str) -> mirror.Key | None:
+        """Name the pod of a uid."""
+        return self._keys.get(uid)
+
     def living(self, key: mirror.Key) -> str:
         """Give the uid of a pod that has not ended; empty for all others."""
         pod = self._pods.get(key)

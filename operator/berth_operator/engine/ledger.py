@@ -327,8 +327,8 @@ class Ledger:
         row = self.picture.row(hold.node)
         if row is None:
             return self._register.held(hold.uid, None, None)
-        offers = None if row.node is None else {name for name, _ in row.node.allocatable}
-        return self._register.held(hold.uid, row.device, offers)
+        resources = None if row.node is None else {name for name, _ in row.node.allocatable}
+        return self._register.held(hold.uid, row.device, resources)
 
     # ------------------------------------------------------------ what events say of nodes
 
@@ -336,10 +336,10 @@ class Ledger:
         """A node is new or changed."""
         row = self.picture.row(node.name)
         if row is None or row.node != node:
-            before = row.node if row is not None else None
+            better = offers.better_node(row.node if row is not None else None, node)
             self.picture.put_node(node)
             self._unsettle(node.name)
-            if offers.better_node(before, node):
+            if better:
                 self._offer(node.name, Help.NODE_CHANGED)
             self._revise_node(node.name)
 

@@ -1,6 +1,7 @@
 """GpuPods that are not of the pod of their name, and how they go.
 
-A GpuPod has the name of its pod, and only an agent of the pod's node may write it. The API
+A GpuPod has the name of its pod, and only an agent of the pod's node may write it. (Where that
+name is taken, it is named by the pod's uid and the node, and its owner says which pod it is.) The API
 server cannot hold agents to the second part: it sees from which node a GpuPod is written,
 but not where the pod is. So an agent whose token somebody else has can take the name of
 any pod for its own node, and the agent of the pod's node is refused for as long as that
@@ -38,6 +39,7 @@ AT_A_TIME: Final = 500  # Holds or GpuPods looked at before others have their tu
 MOST_READ: Final = 20  # GpuPods read anew in one pass.
 HISTORY_SECONDS: Final = 3600.0  # For which it is remembered of a node that a GpuPod of it was removed.
 HASTE_SECONDS: Final = 1.0  # Between looks at what comes for such nodes.
+POD: Final = resources.PODS.kind
 MOST_HASTY: Final = 1000  # GpuPods that wait for such a look; the others are found by the next pass.
 TOLD_SECONDS: Final = 60.0  # Between lines about one and the same node.
 
@@ -54,11 +56,15 @@ class Lead(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """One GpuPod: its own uid, and of which pod on which node it says to be."""
+    """One GpuPod: its own uid, and of which pod on which node it says to be.
+
+    `pod` is the title of that pod; nothing where it is the GpuPod's own.
+    """
 
     uid: str
     pod_uid: str
     node: str
+    pod: str = ""
 
 
 class _Spec(wire.Struct, frozen=True):
@@ -72,7 +78,11 @@ class _Pod(wire.Struct, frozen=True):
 
 def record(thing: wire.GpuPod) -> Record:
     """Return what matters here of a GpuPod."""
-    return Record(thing.metadata.uid, thing.spec.pod_uid, thing.spec.node)
+    meta, spec = thing.metadata, thing.spec
+    pods = [one for one in meta.owner_references if one.kind == POD and one.uid == spec.pod_uid]
+    beside = bool(pods) and meta.name == f"{spec.pod_uid}.{spec.node}"
+    pod = f"{meta.namespace}/{pods[0].name}" if beside else ""
+    return Record(meta.uid, spec.pod_uid, spec.node, pod)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,7 +229,7 @@ class Cleaner:
     def _suspect(self, title: str, one: Record) -> bool:
         """Whether a GpuPod is not known to be of a bound pod of its name."""
         hold = self._book.picture.hold(one.pod_uid)
-        of_it = hold is not None and (hold.title, hold.node) == (title, one.node)
+        of_it = hold is not None and (hold.title, hold.node) == (one.pod or title, one.node)
         return not of_it and one.uid not in self._right
 
     async def _try(self, title: str) -> None:
@@ -233,10 +243,11 @@ class Cleaner:
         pods = await self._bound()
         found, podless = {}, {}
         for count, (title, one) in enumerate(list(self._known.items()), 1):
-            if title not in pods:
+            pod = one.pod or title
+            if pod not in pods:
                 if one.uid not in self._right:
                     podless[title] = one
-            elif objection(one, *pods[title]):
+            elif objection(one, *pods[pod]):
                 found[title] = one
             if count % AT_A_TIME == 0:
                 await asyncio.sleep(0)
@@ -260,7 +271,8 @@ class Cleaner:
         one = await self._gpupod(namespace, name)
         if one is None:
             return
-        found = objection(one, *await self._pod(namespace, name))
+        pod = one.pod.partition("/")[2] or name
+        found = objection(one, *await self._pod(namespace, pod))
         if found is None:
             self._right.add(one.uid)
         elif self._lead.leads():

@@ -1,0 +1,125 @@
+"""A pod's name may be another node's record's: what is needed is then written beside it, without a pause."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_agent.gpupods import keeper, record, witnesses
+from berth_agent.kubelet import follower, podresources
+from berth_crds import allocation, names, wire
+from berth_crds.client import api, errors, resources
+from support import clock, stub
+
+CARD = wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16, model="Tesla T4")
+KEY = ("ns", "p")
+BESIDE = "u-1.n1"
+GRANTED = allocation.encode(allocation.of("n1", {"main": {"gpu": [allocation.Share("GPU-a", 0, 100, 16)]}}))
+
+
+class Scene:
+    """A keeper of node n1, on which the pod ns/p has a card from the kubelet, and a server."""
+
+    def __init__(self, server: stub.Stub, session: api.Api) -> None:
+        self.server = server
+        sources, means = witnesses.Sources(kubelet=True), keeper.Means(clock.Clock().wall, float)
+        self.keeper = keeper.Keeper(session, "n1", means, sources, restless=lambda: None)
+        self.keeper.furnish([CARD])
+
+    def placed(self, **annotations: str) -> None:
+        """Have the pod be there, and the kubelet tell of its card."""
+        meta = wire.Meta("p", "ns", "u-1", annotations=annotations)
+        self.keeper._pods.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running")))
+        devices = (podresources.Devices("nvidia.com/gpu", ("GPU-a",)),)
+        listed = podresources.Pod("ns", "p", (podresources.Container("main", devices),))
+        self.keeper.heard(follower.Heard((listed,)))
+
+    def answers(self, name: str, answer: stub.Answer) -> None:
+        """Have what is written under a name be answered."""
+        for sub in ("", "status"):
+            self.server.on("PATCH", resources.GPU_PODS.path(name, namespace="ns", sub=sub), answer)
+        self.server.on("GET", resources.GPU_PODS.path(name, namespace="ns"), answer)
+
+    @property
+    def written(self) -> list[str]:
+        """The names under which something was written, or tried to be."""
+        return [one.path.split("/gpupods/")[1] for one in self.server.requests if one.method == "PATCH"]
+
+
+def gpupod(name: str) -> dict[str, Any]:
+    """Make the GpuPod of the pod under a name, as the server has it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u-1"}
+    held = {"uuid": "GPU-a", "minor": 0, "type": "gpu", "core": 100, "memory": 16, "model": "Tesla T4"}
+    meta = {"name": name, "namespace": "ns", "uid": f"g-{name}", "ownerReferences": [owner]}
+    containers = [{"name": "main", "devices": [held]}]
+    return {"metadata": meta, "spec": {"node": "n1", "podUID": "u-1", "containers": containers}}
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """Lend a scene."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        yield Scene(server, session)
+
+
+TAKEN = {
+    "by the schema": stub.status(422, "spec.node cannot change", reason="Invalid"),
+    "by a policy": stub.status(403, "may write only the GpuPods of its own node", reason="Forbidden"),
+}
+
+
+@pytest.mark.parametrize("refused", TAKEN)
+async def test_the_only_word_on_a_pods_cards_is_written_beside_the_taken_name(
+    scene: Scene, refused: str
+) -> None:
+    """At once, and from then on there; when the pod goes, it goes."""
+    scene.answers("p", TAKEN[refused])
+    scene.answers(BESIDE, stub.thing(gpupod(BESIDE)))
+    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.placed()
+
+    await scene.keeper._reconcile(KEY)
+    first = scene.written
+    await scene.keeper._reconcile(KEY)
+    again = scene.written[len(first) :]
+    scene.keeper._pods.deleted(wire.Meta("p", "ns", "u-1"))
+    await scene.keeper._reconcile(KEY)
+
+    assert first[:2] == ["p", BESIDE]
+    assert "p" not in again
+    assert scene.server.requests[-1].method == "DELETE"
+    assert scene.keeper.records() == []
+
+
+async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_name(scene: Scene) -> None:
+    """Its news is that of its pod; where the pod's own name is this node's as well, one is enough."""
+    found, plain = (api.decode(stub_body(name), wire.GpuPod, path="") for name in (BESIDE, "p"))
+    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.answers("p", stub.thing(gpupod("p")))
+    scene.placed()
+    await scene.keeper._dirty.take()
+
+    scene.keeper._mirror.upserted(found)
+    news = await scene.keeper._dirty.take()
+    scene.keeper._mirror.upserted(plain)
+    await scene.keeper._reconcile(KEY)
+
+    assert news == KEY
+    assert [one.metadata.name for one in scene.keeper.records()] == ["p"]
+
+
+def stub_body(name: str) -> bytes:
+    """Give the GpuPod of the pod under a name, as the server sends it."""
+    return msgspec.json.encode(gpupod(name))
+
+
+async def test_a_pod_whose_record_can_be_read_waits_for_its_name(scene: Scene) -> None:
+    """The operator knows what it gave: only people miss the GpuPod, and they look for the pod's name."""
+    scene.answers("p", TAKEN["by the schema"])
+    scene.placed(**{names.ALLOCATION: GRANTED})
+
+    with pytest.raises(errors.Invalid):
+        await scene.keeper._reconcile(KEY)
+
+    assert scene.written == ["p"]
