@@ -211,14 +211,12 @@ class Ledger:
             # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
             self.pod_over(uid)
         self.revisions[uid] = revisions.Revision.of(version)
-        sample = workload.sample(candidate.request, candidate.demand)
+        self.picture.workload.see(uid, workload.sample(candidate.request, candidate.demand))
         if self.state(uid) is State.ASSUMED:
-            self.picture.workload.see(uid, sample)
             known = self.assumed[uid]
             stale = known.stale or known.candidate != candidate
             self.assumed[uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
             return
-        self.picture.workload.see(uid, sample)
         if gated:
             self._forget_waiting(uid)
             self.gated[uid] = candidate
