@@ -261,6 +261,23 @@ async def test_everybodys_trouble_is_tried_and_said_once(caplog: pytest.LogCaptu
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
 
 
+async def test_a_device_at_which_the_server_fails_keeps_nobody_waiting() -> None:
+    """One Device may be too much for the server each time; the others are written at the next flush."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        for name in "bcd":
+            server.on("PATCH", resources.DEVICES.path(name, sub="status"), stub.thing({}))
+        server.on("PATCH", resources.DEVICES.path("a", sub="status"), *[stub.status(401, "who?")] * 9)
+        desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
+        for name in "abcd":
+            desk.saw_device(name, {})
+        desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in "abcd"])
+
+        for _ in range(2):
+            await desk.flush()
+
+    assert [json.loads(body)["metadata"]["name"] for body in server.bodies] == ["a", "b", "c", "d", "a"]
+
+
 # ---------------------------------------------------------------- policies
 
 

@@ -45,6 +45,7 @@ class Statuses:
         self._urgent: set[str] = set()
         self._policies: dict[str, Shown] = {}
         self._troubled = False
+        self._tried = ""  # The Device whose turn it was when the server failed.
 
     # ------------------------------------------------------------ Devices
 
@@ -72,9 +73,10 @@ class Statuses:
         """Apply what differs; what fails stays due."""
         await self._rhythm.rested()
         try:
-            for name in sorted(self._dirty):
+            for name in self._due():
                 while self._urgent:
                     await self._show_device(self._urgent.pop(), urgent=True)
+                self._tried = name
                 await self._show_device(name)
             for name in sorted(self._policies):
                 await self._judge(name)
@@ -85,7 +87,11 @@ class Statuses:
             if isinstance(error, errors.Throttled):
                 self._rhythm.rest(error.retry_after or REST_SECONDS)
         else:
-            self._troubled = False
+            self._troubled, self._tried = False, ""
+
+    def _due(self) -> list[str]:
+        """Return who is due: where the server failed at one, those after it come first the next time."""
+        return sorted(self._dirty, key=lambda name: (name <= self._tried, name))
 
     async def _show_device(self, name: str, *, urgent: bool = False) -> None:
         if not urgent and self._missing(name) is not None:
