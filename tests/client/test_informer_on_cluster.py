@@ -217,3 +217,23 @@ async def test_a_part_of_a_collection(scene: Scene) -> None:
         await scene.until(lambda: "kept" in selected.names("deleted"), "the object to leave")
 
     assert sorted(selected.things) == ["gone"]
+
+
+async def test_of_an_object_that_is_too_large_the_server_gives_the_metadata(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for alone, with the rest of the list as it is; so is the newest revision."""
+    await scene.write("large", "<" * 200_000)
+    for name, most in {"LONGEST_PAGE": 100_000, "LONGEST_LINE": 300_000}.items():
+        monkeypatch.setattr(watch, name, most)
+    path, codec = MAPS.path(namespace=scene.namespace), watch.Codec(mirror.ConfigMap)
+    selectors = {"fieldSelector": "metadata.name!=kube-root-ca.crt"}
+
+    found = await watch.pages(scene.admin, path, codec, selectors=selectors, size=100)
+
+    (odd,) = [one for one in found.items if isinstance(one, watch.Unreadable)]
+    assert (odd.metadata.name, odd.metadata.namespace, odd.body) == ("large", scene.namespace, b"")
+    assert odd.metadata.uid
+    assert odd.metadata.resource_version
+    assert [one.metadata.name for one in found.items] == ["again", "gone", "kept", "large"]
+    assert int(await watch.newest(scene.admin, path)) >= int(found.version)
