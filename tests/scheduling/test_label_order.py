@@ -127,8 +127,12 @@ def test_no_label_costs_another_namespace_a_turn(pods: list[tuple[str, int, int]
 
 
 @hypothesis.given(pods=PODS)
+@hypothesis.example(pods=[("x", -2, 1), ("x", -1, 0)])
 def test_within_a_namespace_the_label_decides(pods: list[tuple[str, int, int]]) -> None:
-    """Of two pods of a namespace that count as much for others, the one with the higher label comes first."""
+    """Of two pods of a namespace that count as much for others, the one with the higher label comes first.
+
+    A label below zero counts for others as well, so it decides nothing more.
+    """
     waiting = line(
         *(pod(f"p{at}", space, label, priority=rank) for at, (space, label, rank) in enumerate(pods))
     )
@@ -140,5 +144,5 @@ def test_within_a_namespace_the_label_decides(pods: list[tuple[str, int, int]]) 
         group = label_order.Group(
             demoted=False, priority=one.priority + min(one.label, 0), namespace=one.namespace
         )
-        groups.setdefault(group, []).append((-one.label, one.created))
+        groups.setdefault(group, []).append((-max(one.label, 0), one.created))
     assert all(those == sorted(those) for those in groups.values())

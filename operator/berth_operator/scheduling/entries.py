@@ -86,12 +86,17 @@ class Entry:
     @property
     def local(self) -> label_order.LocalOrder:
         """Sort key within its group."""
-        return -self.candidate.label, self.candidate.created, self.candidate.name
+        return -self.extra, self.candidate.created, self.candidate.name
 
     @property
     def raised(self) -> bool:
         """Whether its label ranks it higher in its namespace than between namespaces."""
-        return self.candidate.priority + self.candidate.label > -self.order[0]
+        return self.extra > 0
+
+    @property
+    def extra(self) -> int:
+        """What its label counts for in its namespace alone."""
+        return self.candidate.priority + self.candidate.label + self.order[0]
 
     @property
     def turn(self) -> Turn:
