@@ -179,7 +179,7 @@ def test_nodes_to_sum_up_are_remembered(happen: Callable[[ledger.Ledger], object
 
 
 def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
-    """Both are summed up anew, and whoever waits for cards looks again when one of them lets go."""
+    """Both are summed up anew, and who waits looks again once the card is surely the other's."""
     book = books.of(2, cards=1)
     book.devices_known()
     book.touched.clear()
@@ -189,9 +189,12 @@ def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
     books.wait(book)
     books.asleep(book, "p", Help.DEVICE_CHANGED)
     book.device_gone("n1")
+    left = books.awake(book)
+    book.device_seen(builders.device("n2", []))
+    book.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
 
     assert quarrel == {"n1", "n2"}
-    assert books.awake(book) == ["p"]
+    assert (left, books.awake(book)) == ([], ["p"])
 
 
 def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> None:
