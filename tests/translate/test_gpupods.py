@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from berth_crds import wire
+from berth_crds import gpupod, wire
 from berth_operator.scheduling import decisions, naming
-from berth_operator.translate import gpupods, pods, raw
+from berth_operator.translate import gpupods, limits, pods, raw
 from support import builders
 from translate import manifests
 
@@ -75,8 +75,8 @@ FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
     ),
     "a device named twice": (of(held(CARD, CARD)), "containers.main.gpu: a device is named twice"),
     "more devices than a pod can have": (
-        of(*(held(*[CARD] * 8, name=f"c{at}") for at in range(65))),
-        "it lists 520 devices; 512 are the most",
+        of(*(held(*[CARD] * 8, name=f"c{at}") for at in range(129))),
+        "it lists 1032 devices; 1024 are the most",
     ),
     "a container named twice": (of(held(CARD), held(CARD)), "container main is given twice"),
     "no node": (
@@ -90,6 +90,11 @@ FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
 def test_what_cannot_be_trusted_names_nothing(thing: wire.GpuPod, fault: str) -> None:
     """A share that is misread would look free: the whole GpuPod is refused, with the field that is wrong."""
     assert gpupods.named(thing) == fault
+
+
+def test_as_many_devices_count_as_the_schema_takes() -> None:
+    """What an agent may write is read."""
+    assert limits.SHARES == gpupod.MOST_DEVICES
 
 
 # ---------------------------------------------------------------- for which pods it counts
