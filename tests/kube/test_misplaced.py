@@ -140,6 +140,36 @@ async def test_one_beside_that_of_the_name_is_held_to_its_owner(scene: Scene, pl
     )
 
 
+async def test_one_that_was_right_is_not_read_when_its_pod_has_ended(scene: Scene) -> None:
+    """Node and uid of a GpuPod never change: what a bound pod proved once, it proved for ever."""
+    scene.knows("n1")
+    scene.bound("n1")
+    await scene.passes(1)
+    scene.book.pod_over("u1")
+    scene.bound("n1", uid="u2")
+    scene.knows("n1", pod_uid="u2", uid="g2")
+    scene.book.pod_over("u2")
+
+    await scene.passes(3)
+
+    assert scene.server.requests == []
+
+
+async def test_what_comes_keeps_nobody_from_his_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others of whom nothing is known come with each pass, as many as are read in one: all are read in turn."""
+    monkeypatch.setattr(misplaced, "MOST_READ", 1)
+    scene.knows("n1")
+    scene.serves(gpupod(), NONE)
+    scene.server.on("DELETE", WHERE, stub.reset(), stub.thing({}))
+    scene.server.on("GET", resources.GPU_PODS.path(namespace="others"), stub.page(version="9"))
+
+    for at in range(8):
+        scene.knows("n1", pod_uid=f"v{at}", uid=f"h{at}", title=f"others/p{at}")
+        await scene.passes(1)
+
+    assert scene.removed >= 1
+
+
 async def test_one_of_a_pod_that_ended_is_read_once(scene: Scene) -> None:
     """Such pods are not followed: that it is right is remembered, until a pod of that name is known again."""
     scene.knows("n1")

@@ -11,7 +11,8 @@ The leader looks for them now and then, and removes one whose name was misplaced
 node in the look before as well, after it has read the GpuPod and then the pod anew. Node and
 uid of a GpuPod never change, so what was true of it then is true of it for ever, and the uid
 is all that the delete depends on. A pod that has ended is not among those that the operator
-follows: that a GpuPod is of such a one is found out by reading it once.
+follows: a GpuPod of such a one was seen to be right while the pod ran, or is found out to be
+by reading it once.
 
 Who makes such a record can make it again at once. So what comes for a node of which one was
 removed lately is looked at as it comes, a few in each second, and not only twice in a row.
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 10.0
 AT_A_TIME: Final = 500  # Holds or GpuPods looked at before others have their turn.
-MOST_READ: Final = 20  # GpuPods read anew in one pass.
+MOST_READ: Final = 20  # GpuPods of either kind read anew in one pass.
 HISTORY_SECONDS: Final = 3600.0  # For which it is remembered of a node that a GpuPod of it was removed.
 HASTE_SECONDS: Final = 1.0  # Between looks at what comes for such nodes.
 POD: Final = resources.PODS.kind
@@ -179,8 +180,9 @@ class Cleaner:
         self._due = asyncio.Event()
         known.heard = self._came
         self._before: dict[str, Record] = {}  # What seemed misplaced in the last pass.
-        self._right: set[str] = set()  # The uids of GpuPods whose pod has ended, or is new to us.
-        self._tries: dict[str, int] = {}
+        self._right: set[str] = set()  # The uids of GpuPods that were seen to be of their pods.
+        self._passes = 0
+        self._tried: dict[str, int] = {}  # By title, in which pass it was tried last, or due first.
 
     async def run(self) -> None:
         """Look for ever."""
@@ -201,36 +203,44 @@ class Cleaner:
     async def look(self) -> None:
         """Go through all GpuPods once, and judge those that seemed misplaced the last time as well."""
         self._history.prune()
-        now = await self._misplaced()
-        due = [title for title, one in now.items() if _alike(self._before.get(title), one)]
-        self._before = now
         self._right &= {one.uid for one in self._known.values()}
-        self._tries = {title: self._tries.get(title, 0) for title in due}
-        # One of which nothing can be made must not keep others from their turn.
-        for title in sorted(due, key=lambda one: self._tries[one])[:MOST_READ]:
-            self._tries[title] += 1
-            await self._try(title)
+        refuted, podless = await self._misplaced()
+        due = [self._due_of(those) for those in (refuted, podless)]
+        self._before = podless | refuted
+        self._passes += 1
+        self._tried = {title: self._tried.get(title, self._passes) for titles in due for title in titles}
+        # Those that a known pod refutes wait for no others; among equals nobody keeps others from their turn.
+        for titles in due:
+            for title in sorted(titles, key=lambda one: self._tried[one])[:MOST_READ]:
+                self._tried[title] = self._passes
+                await self._try(title)
+
+    def _due_of(self, found: dict[str, Record]) -> list[str]:
+        """Return which of these were misplaced in the last pass as well."""
+        return [title for title, one in found.items() if _alike(self._before.get(title), one)]
 
     async def glance(self) -> None:
         """Judge some of the GpuPods that came for nodes of which others were removed."""
         for title in list(self._hasty)[:MOST_READ]:
             del self._hasty[title]
-            if (one := self._known.get(title)) is not None and self._suspect(title, one):
+            one = self._known.get(title)
+            if one is not None and one.uid not in self._right and not self._is_right(title, one):
                 await self._try(title)
         if not self._hasty:
             self._due.clear()
 
     def _came(self, title: str, one: Record) -> None:
         """Hear of a GpuPod that is new."""
-        if one.node in self._history and len(self._hasty) < MOST_HASTY and self._suspect(title, one):
+        if self._is_right(title, one):
+            self._right.add(one.uid)
+        elif one.node in self._history and len(self._hasty) < MOST_HASTY:
             self._hasty[title] = None
             self._due.set()
 
-    def _suspect(self, title: str, one: Record) -> bool:
-        """Whether a GpuPod is not known to be of a bound pod of its name."""
+    def _is_right(self, title: str, one: Record) -> bool:
+        """Whether a GpuPod is known to be of a bound pod of its name."""
         hold = self._book.picture.hold(one.pod_uid)
-        of_it = hold is not None and (hold.title, hold.node) == (one.pod or title, one.node)
-        return not of_it and one.uid not in self._right
+        return hold is not None and (hold.title, hold.node) == (one.pod or title, one.node)
 
     async def _try(self, title: str) -> None:
         try:
@@ -238,20 +248,21 @@ class Cleaner:
         except errors.ClientError as error:
             log.info("whether GpuPod %s is misplaced is found out later: %s", title, error)
 
-    async def _misplaced(self) -> dict[str, Record]:
-        """Return the GpuPods that seem to be of no bound pod of their name, the surest first."""
+    async def _misplaced(self) -> tuple[dict[str, Record], dict[str, Record]]:
+        """Return the GpuPods that a bound pod of their name refutes, and those of which no such pod is known."""
         pods = await self._bound()
-        found, podless = {}, {}
+        refuted, podless = {}, {}
         for count, (title, one) in enumerate(list(self._known.items()), 1):
             pod = one.pod or title
-            if pod not in pods:
-                if one.uid not in self._right:
-                    podless[title] = one
-            elif objection(one, *pods[pod]):
-                found[title] = one
+            if pod in pods and objection(one, *pods[pod]):
+                refuted[title] = one
+            elif pod in pods:
+                self._right.add(one.uid)
+            elif one.uid not in self._right:
+                podless[title] = one
             if count % AT_A_TIME == 0:
                 await asyncio.sleep(0)
-        return found | podless
+        return refuted, podless
 
     async def _bound(self) -> dict[str, tuple[str, str]]:
         """Return uid and node of all pods that have a node, by their titles."""
