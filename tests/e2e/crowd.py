@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from berth_crds import aliases, names
-from berth_crds.client import errors, resources
+from berth_crds.client import errors
 from e2e.stage import Pod, Stage, pod
 from support import kubelet
 
@@ -127,13 +127,7 @@ class Crowd:
     async def disperse(self) -> None:
         """Take all pods away, and wait until they are gone."""
         await self.rest()
-        path = resources.PODS.path(namespace=self._stage.namespace)
-        await self._stage.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
-
-        async def gone() -> bool:
-            return not await self._stage.pods()
-
-        await self._stage.until("the pods to be gone", gone)
+        await self._stage.clear_pods()
 
     @staticmethod
     def fits(name: str) -> bool:

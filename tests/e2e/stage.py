@@ -265,13 +265,23 @@ class Stage:
             program.kill()
         if self._operators:
             await self.vacate()
-        path = resources.PODS.path(namespace=self.namespace)
-        await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
+        await self.clear_pods()
         for name in self._nodes:
             with contextlib.suppress(errors.NotFound):
                 await self.admin.delete(resources.DEVICES, name)
             with contextlib.suppress(errors.NotFound):
                 await self.admin.delete(resources.LEASES, name, namespace=names.NODES_NAMESPACE)
+
+    async def clear_pods(self) -> None:
+        """Take all pods of the namespace away; the server deletes them one by one, and may need a while."""
+        path = resources.PODS.path(namespace=self.namespace)
+
+        async def gone() -> bool:
+            with contextlib.suppress(errors.Unreachable):
+                await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
+            return not await self.pods()
+
+        await self.until("the pods to be gone", gone, seconds=60)
 
     async def vacate(self) -> None:
         """Give the lead up for those who were killed, so that the next test need not wait it out."""

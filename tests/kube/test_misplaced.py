@@ -156,7 +156,7 @@ async def test_one_that_was_right_is_not_read_when_its_pod_has_ended(scene: Scen
 
 
 async def test_what_comes_keeps_nobody_from_his_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others of whom nothing is known come with each pass, as many as are read in one: all are read in turn."""
+    """With each pass come as many others as are read in one: all are read in turn."""
     monkeypatch.setattr(misplaced, "MOST_READ", 1)
     scene.knows("n1")
     scene.serves(gpupod(), NONE)

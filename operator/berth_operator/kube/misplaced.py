@@ -249,7 +249,7 @@ class Cleaner:
             log.info("whether GpuPod %s is misplaced is found out later: %s", title, error)
 
     async def _misplaced(self) -> tuple[dict[str, Record], dict[str, Record]]:
-        """Return the GpuPods that a bound pod of their name refutes, and those of which no such pod is known."""
+        """Return the GpuPods that a bound pod of their name refutes, and those without such a pod."""
         pods = await self._bound()
         refuted, podless = {}, {}
         for count, (title, one) in enumerate(list(self._known.items()), 1):
