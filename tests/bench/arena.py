@@ -23,6 +23,7 @@ import yaml
 from berth_agent import describe, simulated
 from berth_crds import names, wire
 from berth_crds.client import connection, lease
+from berth_operator.kube import elector
 from e2e import fleet
 from support import kubelet
 from testbed import cluster as clusters
@@ -145,14 +146,14 @@ class Arena:
         async with self._session.post(path, json=body) as answer:
             return answer.status == FORBIDDEN
 
-    async def lead(self, holder: str) -> str:
-        """Write the leader's Lease in somebody's name and give the term; with nobody's, remove it."""
+    async def lead(self, holder: str = "") -> str:
+        """Write the leader's Lease in somebody's name, or as one that was released in order; return the term."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
         async with self._session.delete(f"{path}/{names.LEADER_LEASE}"):
             pass  # There may be none.
-        if holder:
-            spec = {"holderIdentity": holder, "leaseTransitions": 1, "leaseDurationSeconds": 6}
-            await self.send("POST", path, {"metadata": {"name": names.LEADER_LEASE}, "spec": spec})
+        seconds = 6 if holder else elector.RELEASED_SECONDS
+        spec = {"holderIdentity": holder, "leaseTransitions": 1, "leaseDurationSeconds": seconds}
+        await self.send("POST", path, {"metadata": {"name": names.LEADER_LEASE}, "spec": spec})
         return f"{holder}/1"
 
     # ------------------------------------------------------------ pods

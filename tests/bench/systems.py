@@ -49,7 +49,7 @@ def _launch(place: arena.Arena, name: str, words: Sequence[str | Path]) -> proce
 
 async def berth(place: arena.Arena, _namespace: str, profile: Path | None) -> processes.Program:
     """Start our operator as it is shipped."""
-    await place.lead("")
+    await place.lead()
     return operator(place, profile)
 
 
