@@ -278,6 +278,31 @@ async def test_a_device_at_which_the_server_fails_keeps_nobody_waiting() -> None
     assert [json.loads(body)["metadata"]["name"] for body in server.bodies] == ["a", "b", "c", "d", "a"]
 
 
+@pytest.mark.parametrize(
+    ("broken", "sound"),
+    [
+        pytest.param(resources.DEVICES, resources.POLICIES, id="a Device"),
+        pytest.param(resources.POLICIES, resources.DEVICES, id="a policy"),
+    ],
+)
+async def test_no_kind_waits_for_an_object_of_the_other_at_which_the_server_fails(
+    broken: resources.Resource, sound: resources.Resource
+) -> None:
+    """Devices and policies have their turns in one line, and none is first each time."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", broken.path("a", sub="status"), *[stub.status(401, "who?")] * 9)
+        server.on("PATCH", sound.path("a", sub="status"), stub.thing({}))
+        desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
+        desk.saw_device("a", {})
+        desk.want([summaries.Summary("a", 1, 0, 1, silent=False)])
+        desk.saw_policy(policy("a"))
+
+        for _ in range(4):
+            await desk.flush()
+
+    assert len([one for one in server.requests if one.path == sound.path("a", sub="status")]) == 1
+
+
 # ---------------------------------------------------------------- policies
 
 

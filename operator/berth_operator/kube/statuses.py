@@ -23,9 +23,12 @@ from berth_operator.translate import policies
 log = logging.getLogger(__name__)
 
 Shown = dict[str, Any]
+Due = tuple[str, str]  # Kind and name.
 
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 
+DEVICE: Final = resources.DEVICES.kind
+POLICY: Final = resources.POLICIES.kind
 # The parts of a Device's status in which the operator has a say: the cards are many times as much.
 OURS: Final = ("conditions", "summary", "claims", "disputed")
 # Parts of a policy that are checked and kept, but that nothing acts upon yet.
@@ -45,7 +48,7 @@ class Statuses:
         self._urgent: set[str] = set()
         self._policies: dict[str, Shown] = {}
         self._troubled = False
-        self._tried = ""  # The Device whose turn it was when the server failed.
+        self._tried: Due = ("", "")  # Whose turn it was when the server failed.
 
     # ------------------------------------------------------------ Devices
 
@@ -73,13 +76,11 @@ class Statuses:
         """Apply what differs; what fails stays due."""
         await self._rhythm.rested()
         try:
-            for name in self._due():
+            for kind, name in self._due():
                 while self._urgent:
                     await self._show_device(self._urgent.pop(), urgent=True)
-                self._tried = name
-                await self._show_device(name)
-            for name in sorted(self._policies):
-                await self._judge(name)
+                self._tried = kind, name
+                await (self._show_device(name) if kind == DEVICE else self._judge(name))
         except errors.ClientError as error:
             # Everybody's trouble: told once while it lasts, and nobody else is tried.
             log.log(logging.DEBUG if self._troubled else logging.WARNING, "statuses wait: %s", error)
@@ -87,11 +88,12 @@ class Statuses:
             if isinstance(error, errors.Throttled):
                 self._rhythm.rest(error.retry_after or REST_SECONDS)
         else:
-            self._troubled, self._tried = False, ""
+            self._troubled, self._tried = False, ("", "")
 
-    def _due(self) -> list[str]:
+    def _due(self) -> list[Due]:
         """Return who is due: where the server failed at one, those after it come first the next time."""
-        return sorted(self._dirty, key=lambda name: (name <= self._tried, name))
+        due = [*((DEVICE, name) for name in self._dirty), *((POLICY, name) for name in self._policies)]
+        return sorted(due, key=lambda one: (one <= self._tried, one))
 
     async def _show_device(self, name: str, *, urgent: bool = False) -> None:
         if not urgent and self._missing(name) is not None:
@@ -134,6 +136,7 @@ class Statuses:
         self._policies[body["metadata"]["name"]] = body
 
     async def _judge(self, name: str) -> None:
+        """Show whether a policy can be in force."""
         body = self._policies[name]
         status = policy_status(body, moment=lease.second(self._wall()))
         shown = shows(body.get("status") or {}, status)
