@@ -140,6 +140,18 @@ async def test_an_informer_remembers_how_much_fits(scene: Scene, monkeypatch: py
     assert len(scene.mirror.told) == 4
 
 
+async def test_a_collection_that_was_empty_is_read_in_large_pages(scene: Scene) -> None:
+    """That there was nothing says nothing of how large the objects are that come."""
+    scene.script([stub.page(version="9"), stub.paged(crowd(3, {}), version="12")])
+
+    async with mirror.following(scene.informer):
+        await scene.informer.wait_synced()
+        await scene.informer.refresh()
+
+    sizes = [int(one.query["limit"]) for one in scene.server.requests if "limit" in one.query]
+    assert sizes == [informer.PAGE] * 2
+
+
 async def test_a_restore_that_a_later_page_proves_is_told_from_the_start(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,9 +222,10 @@ class Portions:
         self.now = max(1, self.now // SHRUNK)
 
     def fit(self, count: int, length: int) -> None:
-        """Learn from a page of so many objects and bytes."""
-        wanted = count * USUAL_PAGE // max(1, length)
-        self.now = min(self._most, max(1, min(2 * self.now, wanted)))
+        """Learn from a page of so many objects and bytes; one without objects teaches nothing."""
+        if count:
+            wanted = count * USUAL_PAGE // max(1, length)
+            self.now = min(self._most, max(1, min(2 * self.now, wanted)))
 
 
 async def pages(
