@@ -21,6 +21,7 @@ from berth_crds import text
 LONGEST: Final = 8000
 WINDOW_SECONDS: Final = 60.0
 MOST_OF_ALL: Final = 600  # In a window.
+KEPT_FOR_ERRORS: Final = 100  # Of these: why a program ends must be told, whatever else is.
 MOST_OF_A_KIND: Final = 60
 MOST_ABOUT_ONE: Final = 4
 ABOUT: Final = "about"
@@ -60,7 +61,8 @@ class Limiter:
     def _counts(self, record: logging.LogRecord) -> bool:
         """Count a record that is written; return whether it is."""
         kind = str(record.msg)[:LONGEST]
-        limits: dict[tuple[str, ...], int] = {(): MOST_OF_ALL, (kind,): MOST_OF_A_KIND}
+        most = MOST_OF_ALL if record.levelno >= logging.ERROR else MOST_OF_ALL - KEPT_FOR_ERRORS
+        limits: dict[tuple[str, ...], int] = {(): most, (kind,): MOST_OF_A_KIND}
         if name := getattr(record, ABOUT, ""):
             limits[kind, str(name)[:LONGEST]] = MOST_ABOUT_ONE
         if any(self._written[key] >= most for key, most in limits.items()):

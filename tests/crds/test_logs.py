@@ -77,7 +77,7 @@ def test_what_was_left_out_is_counted(scene: Scene) -> None:
 def test_all_kinds_together_have_a_limit(scene: Scene) -> None:
     """Sentences of ever new kinds, as libraries make them, fill neither the log nor the memory."""
     for at in range(5000):
-        scene.say(f"a sentence of its own: {at}")
+        scene.say(f"a sentence of its own: {at}", level=logging.ERROR)
     written = len(scene.written)
     scene.written.clear()
     scene.time.advance(logs.WINDOW_SECONDS)
@@ -88,6 +88,15 @@ def test_all_kinds_together_have_a_limit(scene: Scene) -> None:
         f"{5000 - written} more like this were not written: records of other kinds",
         "at last",
     ]
+
+
+def test_an_error_is_written_however_much_else_is(scene: Scene) -> None:
+    """Whoever can fill the log cannot keep out of it why a program ends."""
+    for at in range(5000):
+        scene.say(f"a sentence of its own: {at}")
+    scene.say("leadership lost: %s", "somebody deleted the Lease", level=logging.ERROR)
+
+    assert scene.written[-1] == "leadership lost: somebody deleted the Lease"
 
 
 def test_who_wants_all_details_gets_them(scene: Scene) -> None:
