@@ -140,6 +140,23 @@ async def test_one_beside_that_of_the_name_is_held_to_its_owner(scene: Scene, pl
     )
 
 
+@pytest.mark.parametrize("name", ["train/log", "../../secrets/s", "train?watch=true", "%2e%2e", ""])
+async def test_an_owner_that_can_be_no_pod_is_not_asked_for(scene: Scene, name: str) -> None:
+    """The API server takes any word for an owner's name: none leads to another path than a pod's."""
+    thing = beside()
+    thing["metadata"]["ownerReferences"][0]["name"] = name
+    mine = resources.PODS.path("u1.n1", namespace="ml")
+    scene.known.put("ml/u1.n1", misplaced.record(msgspec.convert(thing, wire.GpuPod)))
+    scene.serves(thing, pod())
+    scene.server.on("GET", mine, NONE)
+    scene.server.on("DELETE", resources.GPU_PODS.path("u1.n1", namespace="ml"), stub.thing({}))
+
+    await scene.passes()
+
+    assert [one.path for one in scene.server.requests if one.method == "GET"] == [LISTED, mine]
+    assert scene.reasons == [GONE]
+
+
 async def test_one_that_was_right_is_not_read_when_its_pod_has_ended(scene: Scene) -> None:
     """Node and uid of a GpuPod never change: what a bound pod proved once, it proved for ever."""
     scene.knows("n1")
@@ -153,6 +170,18 @@ async def test_one_that_was_right_is_not_read_when_its_pod_has_ended(scene: Scen
     await scene.passes(3)
 
     assert scene.server.requests == []
+
+
+async def test_what_was_seen_of_those_that_are_gone_is_forgotten(scene: Scene) -> None:
+    """A replica that stands by for a year hears of every GpuPod that comes and goes, and looks at none."""
+    scene.bound("n1")
+
+    for at in range(100):
+        scene.knows("n1", uid=f"g{at}")
+        right = len(scene.known.right)
+        scene.known.drop("ml/train")
+
+        assert (right, len(scene.known.right)) == (1, 0)
 
 
 async def test_what_comes_keeps_nobody_from_his_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,28 +214,17 @@ async def test_one_of_a_pod_that_ended_is_read_once(scene: Scene) -> None:
     assert len(scene.deletes) == 1
 
 
-async def test_one_that_is_made_again_for_the_same_node_is_misplaced_still(scene: Scene) -> None:
+@pytest.mark.parametrize("nodes", [("n2", "n2"), ("n3", "n2")], ids=["the same node", "another node"])
+async def test_one_that_is_made_again_is_misplaced_still(scene: Scene, nodes: tuple[str, str]) -> None:
     """Whoever deletes his record and makes another between two passes does not escape by that."""
     scene.bound("n1")
     scene.serves(gpupod("n2", uid="g2"), pod())
 
-    for uid in ("g1", "g2"):
-        scene.knows("n2", uid=uid)
+    for node, uid in zip(nodes, ("g1", "g2"), strict=True):
+        scene.knows(node, uid=uid)
         await scene.passes(1)
 
     assert scene.deletes == [{"preconditions": {"uid": "g2"}}]
-
-
-async def test_one_for_another_node_begins_anew(scene: Scene) -> None:
-    """Two passes are two passes over what one node claims."""
-    scene.bound("n1")
-    scene.serves(gpupod("n2"), pod())
-
-    for node in ("n2", "n3", "n2"):
-        scene.knows(node)
-        await scene.passes(1)
-
-    assert scene.server.requests == []
 
 
 async def test_who_does_not_lead_deletes_nothing(scene: Scene) -> None:

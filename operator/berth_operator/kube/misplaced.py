@@ -7,16 +7,15 @@ but not where the pod is. So an agent whose token somebody else has can take the
 any pod for its own node, and the agent of the pod's node is refused for as long as that
 record stands. Nothing is given out by such a record; yet the true one is missing.
 
-The leader looks for them now and then, and removes one whose name was misplaced for the same
-node in the look before as well, after it has read the GpuPod and then the pod anew. Node and
-uid of a GpuPod never change, so what was true of it then is true of it for ever, and the uid
-is all that the delete depends on. A pod that has ended is not among those that the operator
-follows: a GpuPod of such a one was seen to be right while the pod ran, or is found out to be
-by reading it once.
+The leader looks for them now and then. Where the GpuPod of a name was misplaced in the look
+before as well, it reads the GpuPod and then the pod anew, and removes what is misplaced still.
+Node and uid of a GpuPod never change, so what was true of it then is true of it for ever, and
+the uid is all that the delete depends on. A pod that has ended is not among those that the
+operator follows: a GpuPod of such a pod was seen to be right while the pod ran, or is found
+to be right by reading it once.
 
-Who makes such a record can make it again at once. So what comes for a node of which one was
-removed lately is looked at as it comes, a few in each second, and not only twice in a row.
-Of what one node's agent does, one line is told in a minute.
+Whoever makes such a record can make it again at once. So what comes for a node of which one
+was removed lately is judged as it comes, a few in each second.
 
 A GpuPod of a pod that is gone is removed as well. Its agent and the garbage collector do so
 by themselves, so that is no reason for an alarm, only help where both are slow.
@@ -25,6 +24,7 @@ by themselves, so that is no reason for an alarm, only help where both are slow.
 import asyncio
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
@@ -42,7 +42,7 @@ HISTORY_SECONDS: Final = 3600.0  # For which it is remembered of a node that a G
 HASTE_SECONDS: Final = 1.0  # Between looks at what comes for such nodes.
 POD: Final = resources.PODS.kind
 MOST_HASTY: Final = 1000  # GpuPods that wait for such a look; the others are found by the next pass.
-TOLD_SECONDS: Final = 60.0  # Between lines about one and the same node.
+POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class Lead(Protocol):
@@ -80,9 +80,10 @@ class _Pod(wire.Struct, frozen=True):
 def record(thing: wire.GpuPod) -> Record:
     """Return what matters here of a GpuPod."""
     meta, spec = thing.metadata, thing.spec
-    pods = [one for one in meta.owner_references if one.kind == POD and one.uid == spec.pod_uid]
-    beside = bool(pods) and meta.name == f"{spec.pod_uid}.{spec.node}"
-    pod = f"{meta.namespace}/{pods[0].name}" if beside else ""
+    beside = meta.name == f"{spec.pod_uid}.{spec.node}"
+    pods = [one.name for one in meta.owner_references if one.kind == POD and one.uid == spec.pod_uid]
+    # The API server takes any name of an owner; one that no pod can have must not get into a path.
+    pod = f"{meta.namespace}/{pods[0]}" if beside and pods and POD_NAME.fullmatch(pods[0]) else ""
     return Record(meta.uid, spec.pod_uid, spec.node, pod)
 
 
@@ -108,53 +109,30 @@ def objection(known: Record, pod_uid: str | None, node: str) -> Objection | None
 
 
 class Known:
-    """All GpuPods that there are, by the titles of their pods, and those that are new."""
+    """All GpuPods that there are, by their titles, and which of them were seen to be of their pods."""
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
+        self.right: dict[str, Record] = {}
         self.heard: Callable[[str, Record], None] | None = None  # Told of each that is new.
 
     def put(self, title: str, one: Record) -> None:
         """Take a GpuPod that is there."""
         if self.records.get(title) != one:
+            self.drop(title)
             self.records[title] = one
             if self.heard is not None:
                 self.heard(title, one)
 
+    def proved(self, title: str, one: Record) -> None:
+        """Note that a GpuPod is of its pod, if it is still there."""
+        if self.records.get(title) == one:
+            self.right[title] = one
+
     def drop(self, title: str) -> None:
         """Forget one that is gone."""
         self.records.pop(title, None)
-
-
-class History:
-    """The nodes of which GpuPods were removed lately, and what of that was told."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._removed: dict[str, float] = {}  # By node, when the last one was.
-        self._told: dict[str, float] = {}
-        self._untold: dict[str, int] = {}
-
-    def __contains__(self, node: str) -> bool:
-        """Tell whether a GpuPod of this node was removed lately."""
-        return self._removed.get(node, -HISTORY_SECONDS) > self._clock() - HISTORY_SECONDS
-
-    def add(self, node: str) -> int | None:
-        """Note that one was removed; return how many of this node were not told, None if this is not yet."""
-        now = self._clock()
-        self._removed[node] = now
-        if node in self._told and now < self._told[node] + TOLD_SECONDS:
-            self._untold[node] = self._untold.get(node, 0) + 1
-            return None
-        self._told[node] = now
-        return self._untold.pop(node, 0)
-
-    def prune(self) -> None:
-        """Forget what was long ago."""
-        for node in [node for node in self._removed if node not in self]:
-            del self._removed[node]
-            self._told.pop(node, None)
-            self._untold.pop(node, None)
+        self.right.pop(title, None)
 
 
 class Cleaner:
@@ -172,15 +150,15 @@ class Cleaner:
     ) -> None:
         self._session = session
         self._book = book
-        self._known = known.records
+        self._known = known
         self._lead = lead
         self._removed = removed
-        self._history = History(clock)
+        self._clock = clock
+        self._history: dict[str, float] = {}  # By node, until when it is remembered that one was removed.
         self._hasty: dict[str, None] = {}  # Titles to look at, in the order in which they came.
         self._due = asyncio.Event()
         known.heard = self._came
-        self._before: dict[str, Record] = {}  # What seemed misplaced in the last pass.
-        self._right: set[str] = set()  # The uids of GpuPods that were seen to be of their pods.
+        self._before: set[str] = set()  # The titles of those that seemed misplaced in the last pass.
         self._passes = 0
         self._tried: dict[str, int] = {}  # By title, in which pass it was tried last, or due first.
 
@@ -202,38 +180,33 @@ class Cleaner:
 
     async def look(self) -> None:
         """Go through all GpuPods once, and judge those that seemed misplaced the last time as well."""
-        self._history.prune()
-        self._right &= {one.uid for one in self._known.values()}
+        self._history = {node: until for node, until in self._history.items() if self._clock() < until}
         refuted, podless = await self._misplaced()
-        due = [self._due_of(those) for those in (refuted, podless)]
+        due = [those & self._before for those in (refuted, podless)]
         self._before = podless | refuted
         self._passes += 1
         self._tried = {title: self._tried.get(title, self._passes) for titles in due for title in titles}
         # Those that a known pod refutes wait for no others; among equals nobody keeps others from their turn.
         for titles in due:
-            for title in sorted(titles, key=lambda one: self._tried[one])[:MOST_READ]:
+            for title in sorted(titles, key=lambda one: (self._tried[one], one))[:MOST_READ]:
                 self._tried[title] = self._passes
                 await self._try(title)
-
-    def _due_of(self, found: dict[str, Record]) -> list[str]:
-        """Return which of these were misplaced in the last pass as well."""
-        return [title for title, one in found.items() if _alike(self._before.get(title), one)]
 
     async def glance(self) -> None:
         """Judge some of the GpuPods that came for nodes of which others were removed."""
         for title in list(self._hasty)[:MOST_READ]:
             del self._hasty[title]
-            one = self._known.get(title)
-            if one is not None and one.uid not in self._right and not self._is_right(title, one):
+            one = self._known.records.get(title)
+            if one is not None and title not in self._known.right and not self._is_right(title, one):
                 await self._try(title)
         if not self._hasty:
             self._due.clear()
 
     def _came(self, title: str, one: Record) -> None:
-        """Hear of a GpuPod that is new."""
+        """Take note of a GpuPod that is new."""
         if self._is_right(title, one):
-            self._right.add(one.uid)
-        elif one.node in self._history and len(self._hasty) < MOST_HASTY:
+            self._known.proved(title, one)
+        elif self._clock() < self._history.get(one.node, 0.0) and len(self._hasty) < MOST_HASTY:
             self._hasty[title] = None
             self._due.set()
 
@@ -248,18 +221,18 @@ class Cleaner:
         except errors.ClientError as error:
             log.info("whether GpuPod %s is misplaced is found out later: %s", title, error)
 
-    async def _misplaced(self) -> tuple[dict[str, Record], dict[str, Record]]:
-        """Return the GpuPods that a bound pod of their name refutes, and those without such a pod."""
+    async def _misplaced(self) -> tuple[set[str], set[str]]:
+        """Return the titles of GpuPods that a bound pod of their name refutes, and of those without one."""
         pods = await self._bound()
-        refuted, podless = {}, {}
-        for count, (title, one) in enumerate(list(self._known.items()), 1):
+        refuted, podless = set(), set()
+        for count, (title, one) in enumerate(list(self._known.records.items()), 1):
             pod = one.pod or title
             if pod in pods and objection(one, *pods[pod]):
-                refuted[title] = one
+                refuted.add(title)
             elif pod in pods:
-                self._right.add(one.uid)
-            elif one.uid not in self._right:
-                podless[title] = one
+                self._known.proved(title, one)
+            elif title not in self._known.right:
+                podless.add(title)
             if count % AT_A_TIME == 0:
                 await asyncio.sleep(0)
         return refuted, podless
@@ -285,7 +258,7 @@ class Cleaner:
         pod = one.pod.partition("/")[2] or name
         found = objection(one, *await self._pod(namespace, pod))
         if found is None:
-            self._right.add(one.uid)
+            self._known.proved(title, one)
         elif self._lead.leads():
             await self._remove(title, one, found)
 
@@ -297,12 +270,10 @@ class Cleaner:
             log.debug("GpuPod %s is gone already: %s", title, error)
             return
         self._removed(found.why)
+        self._history[one.node] = self._clock() + HISTORY_SECONDS
         level = logging.WARNING if found.why is metrics.Removal.OTHER_NODE else logging.INFO
-        untold = self._history.add(one.node)
-        if untold is not None:
-            more = f"; {untold} more for that node were removed since the last line" if untold else ""
-            said = "GpuPod %s, which was written for node %s, is removed: %s%s"
-            log.log(level, said, title, one.node, found.text, more, extra=logs.about(title))
+        said = "GpuPod %s, which was written for node %s, is removed: %s"
+        log.log(level, said, title, one.node, found.text, extra=logs.about(one.node))
 
     async def _gpupod(self, namespace: str, name: str) -> Record | None:
         """Read a GpuPod; None where there is none, or where it is about to go."""
@@ -323,11 +294,6 @@ class Cleaner:
 
 
 GPU_PODS: Final = watch.Codec(wire.GpuPod)
-
-
-def _alike(before: Record | None, now: Record) -> bool:
-    """Whether two records claim the same name for the same node: one is easily made again."""
-    return before is not None and before.node == now.node
 
 
 def _standing(items: list[wire.GpuPod | watch.Unreadable]) -> Iterator[Record]:
