@@ -1,5 +1,6 @@
 """A pod's name may be another node's record's: what is needed is then written beside it, without a pause."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from berth_agent.kubelet import follower, podresources
 from berth_crds import allocation, names, wire
 from berth_crds.client import api, errors, resources
 from support import clock, stub
+from testbed import waiting
 
 CARD = wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16, model="Tesla T4")
 KEY = ("ns", "p")
@@ -31,6 +33,10 @@ class Scene:
         """Have the pod be there, and the kubelet tell of its card."""
         meta = wire.Meta("p", "ns", "u-1", annotations=annotations)
         self.keeper._pods.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running")))
+        self.kubelet_tells()
+
+    def kubelet_tells(self) -> None:
+        """Have the kubelet tell of the pod's card."""
         devices = (podresources.Devices("nvidia.com/gpu", ("GPU-a",)),)
         listed = podresources.Pod("ns", "p", (podresources.Container("main", devices),))
         self.keeper.heard(follower.Heard((listed,)))
@@ -101,12 +107,49 @@ async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_n
     await scene.keeper._dirty.take()
 
     scene.keeper._mirror.upserted(found)
-    news = await scene.keeper._dirty.take()
+    news = scene.keeper._whose(await scene.keeper._dirty.take())
     scene.keeper._mirror.upserted(plain)
     await scene.keeper._reconcile(KEY)
 
     assert news == KEY
     assert [one.metadata.name for one in scene.keeper.records()] == ["p"]
+
+
+async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_first(scene: Scene) -> None:
+    """It may be the only word on the pod's cards: while the pod is not known yet, nobody's it only seems."""
+    known, never = asyncio.Event(), asyncio.Event()
+    meta = {"name": "p", "namespace": "ns", "uid": "u-1", "resourceVersion": "3"}
+    pod = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+    lists = {
+        resources.GPU_PODS: stub.page(gpupod(BESIDE), version="9"),
+        resources.PODS: stub.later(known, stub.page(pod, version="9")),
+    }
+    for resource, listed in lists.items():
+        answers = {"": listed, "true": stub.watch(until=never)}
+        scene.server.on("GET", resource.path(), stub.by_query("watch", answers))
+    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.answers("p", TAKEN["by the schema"])
+    scene.answers(BESIDE, stub.thing(gpupod(BESIDE)))
+    scene.kubelet_tells()
+
+    running = asyncio.create_task(scene.keeper.run())
+    await waiting.eventually(lambda: asyncio.sleep(0, scene.keeper.records()), what="the record to be known")
+    known.set()
+    await waiting.eventually(lambda: asyncio.sleep(0, scene.written), what="the record to be written")
+    running.cancel()
+    never.set()
+
+    assert {one.removesuffix("/status") for one in scene.written} == {BESIDE}
+    assert not [one for one in scene.server.requests if one.method == "DELETE"]
+
+
+@pytest.mark.parametrize("name", ["u-1", "u-1.n2"], ids=["its uid", "its uid and another node"])
+async def test_a_pod_that_is_named_by_the_uid_of_another_has_its_own_news(scene: Scene, name: str) -> None:
+    """Any pod may be named so; what becomes of its record is not taken for news of the other pod."""
+    scene.placed()
+
+    assert scene.keeper._whose(("ns", name)) == ("ns", name)
+    assert scene.keeper._whose(("ns", BESIDE)) == KEY
 
 
 def stub_body(name: str) -> bytes:

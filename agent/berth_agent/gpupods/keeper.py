@@ -121,7 +121,7 @@ class Keeper:
         self._unclear: dict[mirror.Key, str] = {}
         self._beside: dict[mirror.Key, mirror.Key] = {}  # By pod, the record that has not the pod's name.
         self._pods = roster.Roster(self._pod_stirred)
-        self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._record_stirred)
+        self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
         self._witnesses = witnesses.Witnesses(
             sources, self._pods.living, self._pods.runs, stirred=self._everyone
         )
@@ -177,18 +177,10 @@ class Keeper:
         self._dirty.add(key)
         self._restless()
 
-    def _record_stirred(self, key: mirror.Key) -> None:
-        """Look at the pod that a record is of: its name is the record's, or its uid begins that."""
-        uid = key[1].removesuffix(f".{self._view.node}")
-        self._dirty.add(self._pods.of_uid(uid) or key)
-
     def _everyone(self) -> None:
         """Look at all names again: something else is said of who holds what."""
-        pods, records = self._pods.keys(), self._mirror.keys()
-        for key in pods:
+        for key in (*self._pods.keys(), *self._mirror.keys()):
             self._dirty.add(key)
-        for key in records:
-            self._record_stirred(key)
 
     async def run(self) -> None:
         """Follow both collections and keep the GpuPods for ever."""
@@ -200,7 +192,13 @@ class Keeper:
                 await each.wait_synced()
             await self._furnished.wait()
             while True:
-                await self._look(await self._dirty.take())
+                await self._look(self._whose(await self._dirty.take()))
+
+    def _whose(self, key: mirror.Key) -> mirror.Key:
+        """Return the name of the pod that is to be looked at: a record may stand beside that."""
+        owner = self._pods.of_uid(key[1].partition(".")[0])
+        pod = self._pods.get(owner) if owner else None
+        return owner if owner and pod and self._key_beside(pod) == key else key
 
     async def _look(self, key: mirror.Key) -> None:
         """Put one name right, or come back to it later."""
@@ -297,9 +295,9 @@ class Keeper:
         except (errors.Forbidden, errors.Invalid) as error:
             if seen or not needed:
                 raise
-            log.info("GpuPod %s/%s is written beside the one of its name: %s", *key, error)
             self._beside[key] = self._key_beside(pod)
             await self._make_so(self._beside[key], pod, spec, status)
+            log.info("GpuPod %s/%s is written as %s: %s", *key, self._beside[key][1], error)
 
     async def _make_so(
         self, key: mirror.Key, pod: record.Pod, spec: wire.GpuPodSpec, status: wire.GpuPodStatus
