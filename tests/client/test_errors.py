@@ -63,6 +63,14 @@ def test_what_etcd_does_not_take_is_no_trouble_of_the_server(code: int, message:
     assert not errors.everybodys(error)
 
 
+def test_whoever_quotes_those_words_is_not_believed() -> None:
+    """A server may quote what an author wrote, and fail for a reason that passes."""
+    message = 'the webhook cannot read the label "etcdserver: request is too large": no answer in time'
+    error = errors.from_answer(500, json.dumps(stub.failure(500, message)).encode())
+
+    assert type(error) is errors.Unavailable
+
+
 @pytest.mark.parametrize(
     "body",
     [

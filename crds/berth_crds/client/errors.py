@@ -40,7 +40,7 @@ class Unreachable(ClientError):
 
 
 class TooLarge(Unreachable):
-    """The answer is longer than is read, or says more."""
+    """The answer has more bytes or values than are read."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ambiguous=True)
@@ -136,9 +136,8 @@ class Status(msgspec.Struct, gc=False):
 
 
 NOT_FOUND: Final = 404
-OVERSIZED: Final = (
-    "etcdserver: request is too large"  # Etcd's words, which servers pass on with a 500 or a 409.
-)
+# Etcd's words, with which servers end the message of a 500 or a 409.
+OVERSIZED: Final = "etcdserver: request is too large"
 _decoder = msgspec.json.Decoder(Status)
 
 
@@ -156,7 +155,7 @@ def from_status(status: Status, *, code: int = 0, retry_after: float | None = No
     code = code or status.code
     if code == NOT_FOUND and status.reason != "NotFound":
         return Astray(code, status.message or "no details given", reason=status.reason)
-    if OVERSIZED in status.message:
+    if status.message.endswith(OVERSIZED):
         return Oversized(code, status.message, reason=status.reason)
     if retry_after is None and status.details is not None:
         retry_after = _bounded(status.details.retryAfterSeconds)
