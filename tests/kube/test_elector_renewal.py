@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth_crds.client import api
+from berth_crds.client import api, errors
 from berth_operator.kube import elector
 from kube.elections import QUICK, candidate, holding
 from support import clock
@@ -81,6 +81,33 @@ async def test_a_server_that_is_slow_does_not_cost_the_lead(
         await waiting.eventually(lambda: asyncio.sleep(0, tried > 6), what="two slow renewals")
         assert not task.done()
         assert leader.leads()
+
+
+async def test_a_second_attempt_outlasts_the_first(
+    session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the first connection turns out to be broken does not end what is sent over another one."""
+    leader = candidate(session, "a_x", timing=QUICK)
+    await leader.campaign()
+    write, tried, broken = session.replace, 0, asyncio.Event()
+
+    async def late(*what: Any, **where: Any) -> bytes:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            await broken.wait()
+            raise errors.Unreachable("the connection was reset", ambiguous=True)
+        broken.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return await write(*what, **where)
+
+    monkeypatch.setattr(session, "replace", late)
+    assert leader._held is not None
+    await leader._renew(leader._held)
+
+    assert tried == 2
+    assert leader.steady()
 
 
 async def test_a_renewal_that_was_made_before_its_second_attempt_counts_from_the_first(

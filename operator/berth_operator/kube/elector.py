@@ -19,8 +19,8 @@ import dataclasses
 import datetime as dt
 import logging
 import math
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from berth_operator.engine import ports
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Wall = Callable[[], dt.datetime]
 
 # Written by a holder that has ended in order, and by nobody else: a mark, as client-go leaves it.
@@ -253,8 +254,7 @@ class Elector:
                 done, _ = await asyncio.wait(writes, timeout=self._left() / 2)
                 if not done:
                     writes.append(asyncio.create_task(self._write(thing)))
-                    done, _ = await asyncio.wait(writes, return_when=asyncio.FIRST_COMPLETED)
-            return await done.pop()
+                return await _answered(writes)
         finally:
             for write in writes:
                 write.cancel()
@@ -346,6 +346,19 @@ class Elector:
         else:
             body = await self._session.replace(resources.LEASES, name, thing, namespace=where)
         return api.decode(body, lease.Lease, path=resources.LEASES.path(name, namespace=where))
+
+
+async def _answered(writes: Collection[asyncio.Task[T]]) -> T:
+    """Return the first answer to any of these; that one has no clear answer says nothing of the others."""
+    left = len(writes)
+    for answer in asyncio.as_completed(writes):
+        left -= 1
+        try:
+            return await answer
+        except (errors.Unreachable, errors.Unavailable):
+            if not left:
+                raise
+    raise AssertionError("nothing was written")
 
 
 def _is_released(spec: lease.LeaseSpec) -> bool:
