@@ -2,11 +2,10 @@
 
 Names, messages and errors from elsewhere go into records in a hundred places, so they are
 made fit for a terminal here, at the one place through which all of them pass. Here, too,
-their number is bounded: whoever may write pods, GpuPods or a Device can be wrong in another
-way a hundred times a second. Of one kind of record so many are written in a minute, of one
-kind about one object fewer (`extra=logs.about(name)` says which that is), and of all together
-no more than can be kept for years; of the others is only said how many there were. What is
-told at level DEBUG is for those who want it all.
+their number is bounded: whoever may write pods, GpuPods or a Device can make a hundred new
+mistakes a second. In each minute there is a limit for all records, a lower one for records of
+one kind, and the lowest for those of one kind about one object, which `extra=logs.about(name)`
+names. Of what exceeds them only the number is written. Records of level DEBUG have no limit.
 """
 
 import collections
@@ -42,7 +41,7 @@ class Formatter(logging.Formatter):
 
 
 class Limiter:
-    """Which records are written: of one kind are those whose sentence is the same but for its arguments."""
+    """Decides which records are written; those of one kind have the same sentence but for its arguments."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -153,7 +153,7 @@ async def test_a_pod_that_is_named_by_the_uid_of_another_has_its_own_news(scene:
 
 
 def stub_body(name: str) -> bytes:
-    """Give the GpuPod of the pod under a name, as the server sends it."""
+    """Return the GpuPod of the pod under a name, as the server sends it."""
     return msgspec.json.encode(gpupod(name))
 
 

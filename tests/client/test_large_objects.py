@@ -36,7 +36,7 @@ async def listed(items: list[dict[str, Any]], size: int = 100) -> tuple[stub.Stu
 
 
 def limits(server: stub.Stub) -> list[int]:
-    """Name the sizes of pages that were asked for."""
+    """Return the sizes of pages that were asked for."""
     return [int(one.query["limit"]) for one in server.requests]
 
 

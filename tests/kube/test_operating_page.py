@@ -123,8 +123,9 @@ def test_its_limits_of_the_log_are_those_of_the_code() -> None:
     """What it says of lines that are left out is what is written."""
     assert logs.WINDOW_SECONDS == 60, "a minute"
     text = " ".join(PAGE.split())
-    most = f"{logs.MOST_OF_ALL} lines are written at most, {logs.KEPT_FOR_ERRORS} of which are kept for errors"
-    assert f"In a minute {most}, and {logs.MOST_OF_A_KIND} of a kind" in text
+    assert f"In a minute {logs.MOST_OF_ALL} lines are written at most" in text
+    assert f"{logs.KEPT_FOR_ERRORS} of which are kept for errors" in text
+    assert f"and {logs.MOST_OF_A_KIND} of a kind" in text
     assert f"of most kinds {logs.MOST_ABOUT_ONE} about one object" in text
 
 

@@ -14,7 +14,7 @@ Pairs = set[tuple[int, int]]
 
 
 def published(node: str, pairs: Pairs, *, size: int = CARDS, salt: int = 0, places: int = 0) -> wire.Device:
-    """Give a Device of so many cards; `salt` varies the links, `places` cards share a place."""
+    """Return a Device of so many cards; `salt` varies the links, `places` cards share a place."""
     return builders.published(node, cards=_cards(node, pairs, size, salt, places))
 
 

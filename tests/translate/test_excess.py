@@ -18,7 +18,7 @@ NIC: Final = {"type": "rdma", "memory": None, "model": ""}
 
 
 def cut(cards: int, each: int, profiles: int = 1) -> Cards:
-    """Give cards with so many MIG instances each, of so many profiles in all."""
+    """Return cards with so many MIG instances each, of so many profiles in all."""
     numbers = [[card * each + one for one in range(each)] for card in range(cards)]
     lists = [
         [{"uuid": f"M{at}", "profile": f"1g.{at % profiles + 1}gb", "memory": 1} for at in those]
@@ -28,14 +28,14 @@ def cut(cards: int, each: int, profiles: int = 1) -> Cards:
 
 
 def virtual(groups: int, functions: int, labels: int = 0, length: int = 1) -> Cards:
-    """Give a network card with so many groups of so many functions, and labels of so many characters."""
+    """Return a network card with so many groups of so many functions, and labels of so many characters."""
     said = {f"l{at:02}": "x" * length for at in range(labels)}
     vfs = [[{"minor": 0, "busID": f"{at:04}:{one:03}"} for one in range(functions)] for at in range(groups)]
     return [NIC | {"vfGroups": [{"labels": said, "vfs": each} for each in vfs]}]
 
 
 def labelled(cards: int, labels: int, length: int = 1) -> Cards:
-    """Give cards with so many labels each, of so many characters."""
+    """Return cards with so many labels each, of so many characters."""
     return [{"labels": {f"l{at:02}": "x" * length for at in range(labels)}}] * cards
 
 

@@ -46,7 +46,7 @@ class Roster:
         return self._pods.get(key)
 
     def of_uid(self, uid: str) -> mirror.Key | None:
-        """Name the pod of a uid."""
+        """Return the key of the pod with this uid, if it is known."""
         return self._keys.get(uid)
 
     def living(self, key: mirror.Key) -> str:

@@ -283,7 +283,7 @@ class Informer(Generic[B]):
         return version
 
     def _compare(self, page: watch.Collection[B], *, first: bool) -> None:
-        """Take note of a restore that a page proves; it must be known before anything is told."""
+        """Record a restore that a page proves, before anything of that page is told."""
         if self._restored or not (evidence := self._evidence(page)):
             return
         self._session.history.restored(evidence, by=self)

@@ -111,7 +111,7 @@ class Store(Generic[B]):
     # ------------------------------------------------------------ changes
 
     def take(self, items: Iterable[B | watch.Unreadable], seen: set[Key], *, again: bool) -> Iterator[None]:
-        """Take a part of a list, an object for each turn, and note who was seen.
+        """Upsert a part of a list, one object in each step, and add their keys to `seen`.
 
         With `again` what seems unchanged is told as well.
         """
@@ -121,7 +121,7 @@ class Store(Generic[B]):
             yield
 
     def retain(self, seen: AbstractSet[Key]) -> Iterator[None]:
-        """Forget whom a whole list has not shown, one for each turn."""
+        """Forget the objects that a whole list has not shown, one in each step."""
         # An object of which not even the name can be read may be any of those that seem to be gone.
         self._nameless = NAMELESS in seen
         for key in sorted(set() if self._nameless else self._known.keys() - seen):
@@ -172,7 +172,7 @@ class Store(Generic[B]):
 
 
 async def in_turns(steps: Iterable[None]) -> None:
-    """Take all steps, and let others have their turn now and then: a long list must not keep them."""
+    """Run all steps, and let other tasks run now and then: a long list must not keep them waiting."""
     for count, _ in enumerate(steps, 1):
         if count % AT_A_TIME == 0:
             await asyncio.sleep(0)

@@ -162,7 +162,7 @@ class DeviceSink:
         self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: wire.Device) -> None:
-        """Take what an agent published; of one that says too much no pod gets anything."""
+        """Record what an agent published; no pod gets a card of a Device that says too much."""
         self._report(thing.metadata.name, excess.of(thing.spec))
         self._book.device_seen(devices.device(thing), thing.status.claims, thing.status.disputed)
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))

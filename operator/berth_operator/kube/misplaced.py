@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS: Final = 10.0
 AT_A_TIME: Final = 500  # Holds or GpuPods looked at before others have their turn.
 MOST_READ: Final = 20  # GpuPods of either kind read anew in one pass.
-HISTORY_SECONDS: Final = 3600.0  # For which it is remembered of a node that a GpuPod of it was removed.
-HASTE_SECONDS: Final = 1.0  # Between looks at what comes for such nodes.
+HISTORY_SECONDS: Final = 3600.0  # How long a node is remembered after a GpuPod of it was removed.
+HASTE_SECONDS: Final = 1.0  # Between two glances at what came for such nodes.
+MOST_HASTY: Final = 1000  # GpuPods that wait for a glance; the others are found by the next pass.
 POD: Final = resources.PODS.kind
-MOST_HASTY: Final = 1000  # GpuPods that wait for such a look; the others are found by the next pass.
 POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -117,7 +117,7 @@ class Known:
         self.heard: Callable[[str, Record], None] | None = None  # Told of each that is new.
 
     def put(self, title: str, one: Record) -> None:
-        """Take a GpuPod that is there."""
+        """Record a GpuPod."""
         if self.records.get(title) != one:
             self.drop(title)
             self.records[title] = one
@@ -125,12 +125,12 @@ class Known:
                 self.heard(title, one)
 
     def proved(self, title: str, one: Record) -> None:
-        """Note that a GpuPod is of its pod, if it is still there."""
+        """Record that a GpuPod is of its pod, if it is still there."""
         if self.records.get(title) == one:
             self.right[title] = one
 
     def drop(self, title: str) -> None:
-        """Forget one that is gone."""
+        """Forget a GpuPod that is gone."""
         self.records.pop(title, None)
         self.right.pop(title, None)
 
@@ -203,7 +203,7 @@ class Cleaner:
             self._due.clear()
 
     def _came(self, title: str, one: Record) -> None:
-        """Take note of a GpuPod that is new."""
+        """Queue a new GpuPod if its node has a history, unless it is known to be right."""
         if self._is_right(title, one):
             self._known.proved(title, one)
         elif self._clock() < self._history.get(one.node, 0.0) and len(self._hasty) < MOST_HASTY:

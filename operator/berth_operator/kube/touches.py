@@ -29,7 +29,7 @@ AT_ONCE: Final = 32
 PAUSE_SECONDS: Final = (0.1, 0.2, 0.5, 1.0)
 REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.Malformed)
 REFUSALS_HEEDED: Final = 20  # A pod that nobody may change must not keep all others from their cards.
-TROUBLE_HEEDED: Final = 60  # More than a Lease lasts in seconds: who still leads is heard by the server.
+TROUBLE_HEEDED: Final = 60  # In seconds longer than any Lease: the server that renews ours fails at this pod.
 LOGGED_EACH: Final = 10
 REASON: Final = "LeaderChanged"
 MESSAGE: Final = "A new leader of Berth has taken over and decides anew."
@@ -125,10 +125,10 @@ class Touches:
 
 
 def _patience(error: errors.ClientError) -> float:
-    """Return after how many attempts in vain a pod is left as it is.
+    """Return after how many failed attempts a pod is left as it is.
 
-    A bind makes a pod longer, too, so what etcd refuses to take is left at once. Trouble that is
-    everybody's is outlasted: either it ends, or the lead does.
+    A bind makes a pod longer as well, so a pod that etcd finds too large is left at once. Trouble
+    that other requests have, too, is waited out: either it ends, or the lead does.
     """
     if isinstance(error, errors.Oversized):
         return 0

@@ -181,7 +181,7 @@ def _pair(link: int, nearness: int) -> int:
 
 
 def _nearness(size: int, groups: Groups) -> list[list[int]]:
-    """Say what the places of each two cards are worth, of whose path through PCIe nobody may have told."""
+    """Return what the places of each two cards are worth, of which the path through PCIe may not be known."""
     near = [[0] * size for _ in range(size)]
     for scope, masks in groups:
         worth = NEARNESS.get(scope, 0)

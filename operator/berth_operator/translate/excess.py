@@ -2,8 +2,8 @@
 
 An agent writes the Device of its own node, and the schema bounds each list of it, but not
 what they are together: sixty-four groups of functions on each of sixty-four devices are a
-million. A Device that says more than these limits gets no pod and says why; of its cards
-nothing but what they are is kept. The limits are far above what any node has.
+million. A Device that says more than these limits gets no pod, and its summary says why; of
+its cards only what they are is kept. The limits are far above what any node has.
 """
 
 import itertools
@@ -18,7 +18,7 @@ UUIDS: Final = 1024  # Of cards and MIG instances: as many claims as the Device 
 PROFILES: Final = 64
 FUNCTIONS: Final = 4096
 LABELS: Final = 4096  # Of devices, and of groups of functions.
-FUNCTION_LABELS: Final = 16384  # Those of each function counted for itself: they are compared one by one.
+FUNCTION_LABELS: Final = 16384  # A group's labels count for each of its functions: each is compared.
 TEXT: Final = 128 << 10
 
 Counted = Iterator[tuple[str, int, int]]
@@ -41,7 +41,7 @@ def _bare(card: wire.Card) -> wire.Card:
 
 
 def _counted(spec: wire.DeviceSpec) -> Counted:
-    """Count one thing after the other, each only where there is not too much of those before."""
+    """Count one thing after the other: each is asked for only if those before are within their limits."""
     cards = spec.devices
     instances = [one for card in cards if card.mig for one in card.mig.instances]
     yield "uuids of cards and MIG instances", UUIDS, len(cards) + len(instances)

@@ -73,7 +73,7 @@ Counted = Iterator[tuple[str, int, int]]
 
 
 def too_long(length: int) -> Refusal | None:
-    """Return whether a pod is so long as an object that etcd may not take it with its bind."""
+    """Return a fault where a pod is so long that etcd may not take it with its bind."""
     if length <= OBJECT:
         return None
     return refusals.unsupported(
