@@ -136,7 +136,7 @@ class GpuPod(shapes.Model):
     that name and nothing else tells the pod's cards, its name is the pod's uid, a dot, and the node. The
     agent of the pod's node writes it; people read it, and so does the operator where the allocation on the
     pod cannot be read.
-    The operator removes one that is not of the pod of its name, by uid, on that pod's node.
+    The operator removes one whose uid or node is not that of its pod.
     """
 
     api_version: str = ""

@@ -83,9 +83,7 @@ async def test_a_server_that_is_slow_does_not_cost_the_lead(
         assert leader.leads()
 
 
-async def test_a_second_attempt_outlasts_the_first(
-    session: api.Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_second_attempt_outlasts_the_first(session: api.Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """That the first connection turns out to be broken does not end what is sent over another one."""
     leader = candidate(session, "a_x", timing=QUICK)
     await leader.campaign()

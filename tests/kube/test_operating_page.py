@@ -9,7 +9,7 @@ import pytest
 from berth_agent import settings as agent
 from berth_crds import http_server, logs
 from berth_operator import app, metrics, settings
-from berth_operator.engine import loop, pace, reasons, stock
+from berth_operator.engine import loop, pace, reasons, refusals, register, stock
 from berth_operator.http_api import auth, views
 from berth_operator.kube import events, lag, misplaced
 from berth_operator.scheduling import columns, entries, explain
@@ -117,6 +117,26 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
     }
     kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
     assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
+
+
+def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
+    """What it says of GpuPods is how many devices count, and how fast misplaced ones are judged."""
+    text = " ".join(PAGE.split())
+
+    assert f"A GpuPod lists {limits.SHARES} devices at most" in text
+    assert f"of one node list {register.MOST_SHARES} together" in text
+    assert "For an hour after that, what is written for the same node is judged as it comes, up to" in text
+    assert f"up to {misplaced.MOST_READ} in each second" in text
+    assert misplaced.HISTORY_SECONDS == 3600, "an hour"
+
+
+def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:
+    """What it says of a crowd of refused pods is what is asked."""
+    text = " ".join(PAGE.split())
+
+    assert f"Where a namespace has more than {refusals.FEW}, it is asked about a thirtieth" in text
+    assert refusals.ALL_ASKED_SECONDS / refusals.RETRY_SECONDS == 30, "a thirtieth"
+    assert refusals.SEVERAL == 3, "three binds"
 
 
 def test_its_limits_of_the_log_are_those_of_the_code() -> None:
