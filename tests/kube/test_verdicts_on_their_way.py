@@ -1,10 +1,12 @@
 """Verdicts on their way to a server: in which order, how many, and what becomes of those that fail."""
 
 import asyncio
+import itertools
 import json
 import time
 
 import pytest
+from aiohttp import web
 
 from berth_crds import wire
 from berth_crds.client import api, resources
@@ -119,6 +121,39 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
 
     assert [said(body) for body in server.bodies].index("C") <= tellers.BATCH + tellers.AT_ONCE
     assert took >= 0.35
+
+
+async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever makes pods faster than verdicts are written does not freeze what all others show."""
+    monkeypatch.setattr(tellers, "BATCH", 4)
+    monkeypatch.setattr(tellers, "KEPT_FOR_KNOWN", 1)
+    old = backlog.Candidate(uid="u-old", namespace="ml", name="old")
+    stream = (backlog.Candidate(uid=f"u-{at}", namespace="x", name=f"p{at}") for at in itertools.count())
+
+    def come(count: int) -> None:
+        for one in itertools.islice(stream, count):
+            server.on("PATCH", resources.PODS.path(one.name, namespace="x", sub="status"), then_more)
+            teller.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+            teller.refused(one, "A")
+
+    async def then_more(request: web.Request) -> web.StreamResponse:
+        come(1)
+        return await stub.thing({})(request)
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", resources.PODS.path("old", namespace="ml", sub="status"), stub.thing({}))
+        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        condition = raw.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="A")
+        status = raw.PodStatus(conditions=(condition,))
+        teller.saw(raw.Pod(wire.Meta(uid="u-old", resource_version="5"), status=status))
+        teller.refused(old, "B")
+        come(8)
+        async with timeless.beside(teller.run()):
+            await until_sent(server, 40)
+
+    assert "B" in [said(body) for body in server.bodies]
 
 
 def said(body: bytes) -> str:

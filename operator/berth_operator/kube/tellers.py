@@ -3,14 +3,14 @@
 A condition is written only when what it says changes, at a pace that makes way for binds,
 and never over a pod that was bound meanwhile: the write names the very revision that was
 judged, so that the server refuses it once the pod has moved on. Pods that show nothing yet
-come first: a crowd whose sentence changes must not keep a newcomer from its first one.
+come first: a crowd whose sentence changes must not keep a newcomer from its first one. But a
+part of each batch is kept for the others, which a stream of newcomers would keep from theirs.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
-import heapq
 import itertools
 import logging
 from collections.abc import Callable
@@ -34,6 +34,7 @@ FAILED: Final = "SchedulerError"  # Kubernetes' word for a pod that fits and is 
 RETRY_SECONDS: Final = 1.0
 AT_ONCE: Final = 8
 BATCH: Final = 64  # After so many it is looked again who comes first.
+KEPT_FOR_KNOWN: Final = 8  # Of a batch, for pods that show a verdict already.
 LONGEST_MESSAGE: Final = 4096
 LATER: Final = errors.Conflict | errors.Unavailable | errors.Astray
 
@@ -167,13 +168,23 @@ class Teller:
 
     async def _write_all(self) -> float:
         """Write some of what is due, and say how long everybody must wait for the server."""
-        uids = heapq.nsmallest(BATCH, (uid for uid in self._due if uid not in self._stuck), key=self._shows)
+        uids = self._next()
         # The first goes alone: while the server is away, nobody else is tried.
         for start, end in itertools.pairwise((0, *range(1, len(uids), AT_ONCE), len(uids))):
             pause = max(await asyncio.gather(*map(self._try, uids[start:end])), default=0.0)
             if pause:
                 return pause
         return 0.0
+
+    def _next(self) -> list[str]:
+        """Return the pods of the next batch: new ones first, and of both kinds those due for longest."""
+        due: dict[bool, list[str]] = {False: [], True: []}
+        for uid in self._due:
+            if uid not in self._stuck:
+                due[self._shows(uid)].append(uid)
+        new, known = due[False], due[True]
+        new = new[: BATCH - min(KEPT_FOR_KNOWN, len(known))]
+        return [*new, *known[: BATCH - len(new)]]
 
     def _shows(self, uid: str) -> bool:
         shown = self._shown.get(uid)
