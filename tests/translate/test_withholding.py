@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from berth_crds import allocation, names
+from berth_crds import allocation, names, wire
+from berth_crds.client import watch
 from berth_operator.scheduling import holds
 from berth_operator.translate import pods, raw
 from translate import manifests
@@ -235,3 +236,22 @@ def test_record_is_believed_even_of_a_pod_that_asks_for_nothing() -> None:
     found = bound(pod)
 
     assert found.hold.shares == (manifests.share(0),)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "node"),
+    [
+        pytest.param(manifests.record("n1", main=[2]), "n1", id="bound by Berth"),
+        pytest.param({names.ALLOCATION: "{"}, None, id="no word of where"),
+        pytest.param({}, None, id="no word at all"),
+    ],
+)
+def test_pod_too_large_to_be_read_is_where_its_record_says(
+    annotations: dict[str, str], node: str | None
+) -> None:
+    """Of such a pod there are only the metadata: its node keeps all cards back that nobody holds by name."""
+    meta = wire.Meta("p", "ml", "u", annotations=annotations)
+
+    found = pods.remains(watch.Unreadable(meta, "the answer has more than 33554432 bytes"))
+
+    assert found == (holds.Hold("u", "ml/p", node, withheld=holds.ALL_CARDS) if node else None)

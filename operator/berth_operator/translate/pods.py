@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from berth_crds import names
+from berth_crds import allocation, names
 from berth_crds.client import errors, watch
 from berth_operator.scheduling import backlog, decisions, holds, naming, workload
 from berth_operator.scheduling.devices import requests
@@ -145,20 +145,23 @@ _taken: Final = recall.Recall(taken)
 
 
 def remains(thing: watch.Unreadable) -> holds.Hold | None:
-    """Say what a pod that cannot be read withholds: all cards of its node, where even that is readable."""
+    """Return what a pod that cannot be read withholds: all cards of its node, where even that is readable."""
+    meta, node = thing.metadata, _whereabouts(thing)
+    if not node:
+        return None
+    return holds.Hold(
+        uid=meta.uid, title=f"{meta.namespace}/{meta.name}", node=node, withheld=holds.ALL_CARDS
+    )
+
+
+def _whereabouts(thing: watch.Unreadable) -> str:
+    """Return the node that a pod is on; of a pod too large to be read only its metadata tell that."""
     try:
         pod = _remains.decode(thing.body)
     except errors.ODD:
-        return None
-    if pod.status.phase in FINISHED or not pod.spec.node_name:
-        return None
-    meta = thing.metadata
-    return holds.Hold(
-        uid=meta.uid,
-        title=f"{meta.namespace}/{meta.name}",
-        node=pod.spec.node_name,
-        withheld=holds.ALL_CARDS,
-    )
+        found = allocation.decode(thing.metadata.annotations.get(names.ALLOCATION, ""))
+        return found.node if isinstance(found, allocation.Allocation) else ""
+    return "" if pod.status.phase in FINISHED else pod.spec.node_name
 
 
 _remains: Final = msgspec.json.Decoder(raw.PodRemains)
