@@ -147,7 +147,7 @@ class Arena:
             return answer.status == FORBIDDEN
 
     async def lead(self, holder: str = "") -> str:
-        """Write the leader's Lease in somebody's name, or as one that was released in order; return the term."""
+        """Write the leader's Lease in a name, or as one that was released in order; return the term."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
         async with self._session.delete(f"{path}/{names.LEADER_LEASE}"):
             pass  # There may be none.
