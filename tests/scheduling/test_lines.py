@@ -14,7 +14,7 @@ def places(waiting: backlog.Backlog) -> int:
     """Count all places in all lines, void ones included."""
     own = [value for value in vars(waiting).values() if isinstance(value, lines.Line)]
     named = [value for value in vars(waiting).values() if isinstance(value, lines.Lines)]
-    return sum(map(len, own)) + sum(one.places + len(one) for one in named)
+    return sum(map(len, own)) + sum(one.places + len(one) for one in named) + waiting._turns.places
 
 
 @pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
@@ -43,6 +43,17 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
         waiting.helped([Help.CAPACITY_FREED])
 
     assert places(waiting) <= 8 * (len(crowd) + lines.SPARE_PLACES)
+
+
+def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
+    """A pod that has its turn in each round, and is kept back each time, has one place."""
+    waiting = backlog.Backlog()
+    waiting.push(builders.candidate())
+
+    for _ in range(MANY):
+        assert len(list(waiting.others(0.0, ()))) == 1
+
+    assert places(waiting) <= 8
 
 
 def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from berth_operator.engine import ledger
 from berth_operator.scheduling import backlog, cycle, decisions, offers
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import requests
+from engine import books
 from scheduling.searching import place
 from support import builders, clock, worlds
 
@@ -56,6 +58,20 @@ def test_a_name_that_a_node_advertises_no_more_may_help() -> None:
 
 
 # ---------------------------------------------------------------- nobody sleeps who could go
+
+
+def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
+    """Not even one whose request was made up so that both have the same hash."""
+    book = books.of()
+    book.pod_bound(builders.hold("holder", minors=range(4)))
+    shares = {"odd": requests.Gpus(8, 46, 4619257955497632), "plain": requests.Gpus(1, 50, 8 << 30)}
+    for name, ask in shares.items():
+        book.pod_waiting(builders.candidate(name, ask), gated=False)
+        books.asleep(book, name, *decisions.Help)
+
+    book.pod_over("uid-holder")
+
+    assert books.awake(book) == ["plain"]
 
 
 def happen(book: ledger.Ledger, data: st.DataObject) -> None:

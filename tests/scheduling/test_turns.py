@@ -3,8 +3,12 @@
 import dataclasses
 from typing import Any
 
+import pytest
+
 from berth_operator.engine import ledger
 from berth_operator.scheduling import backlog, cycle, decisions, turns
+from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.devices import packing
 from berth_operator.scheduling.nodes import facts
 from engine import books
 from support import builders, clock
@@ -102,8 +106,14 @@ def test_each_of_a_crowd_has_its_turn() -> None:
     assert all(entry.attempts > before[entry.candidate.uid] for entry in book.waiting.entries())
 
 
-def test_a_freed_card_goes_to_the_first_that_can_use_it() -> None:
-    """A newcomer whose turn comes early leaves it to a pod before it that was woken for it."""
+@pytest.mark.parametrize("steps", [cycle.STEPS_A_POD, packing.SPENT], ids=["at first", "when they are spent"])
+def test_a_freed_card_goes_to_the_first_that_can_use_it(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """A newcomer whose turn comes early leaves it to a pod before it that was woken for it.
+
+    That takes no search, and no steps of one.
+    """
+    monkeypatch.setattr(cycle, "STEPS_A_ROUND", steps)
+    monkeypatch.setattr(cycle, "STEPS_A_POD", steps)
     book, now = stage(free=False)
     wait(book, "first", "2026-01-01T12", of="crowd")
     crowd(book, now)
@@ -194,9 +204,47 @@ def test_claims_end_with_those_who_made_them() -> None:
     assert (claimed, len(book.waiting._turns.claims)) == (CROWD, 0)
 
 
+def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
+    """Others that were woken for an earlier change and go have no part in it."""
+    waiting = backlog.Backlog()
+    for name in ("a", "b", "c"):
+        waiting.push(builders.candidate(name))
+        waiting.put_off(f"uid-{name}", now=0.0, wants=backlog.ANYTHING)
+    waiting.offered("n1", Help.CAPACITY_FREED, lambda _: True)
+    waiting.put_off("uid-a", now=0.0, wants=backlog.ANYTHING)
+    waiting.offered("n2", Help.CAPACITY_FREED, lambda _: True)
+    waiting.push(builders.candidate("new", priority=-1))
+
+    waiting.remove("uid-b")
+    waiting.ready(0.0)
+    (left,) = (nodes for pod, nodes in waiting.others(0.0, ("uid-a", "uid-c")) if pod.name == "new")
+
+    assert left == {"n2"}
+
+
+def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
+    """However long the line is, a round passes over some of them, and the next rounds over the others."""
+    waiting = backlog.Backlog()
+    waiting.push(builders.candidate("first", priority=1))
+    waiting.put_off("uid-first", now=0.0, wants=backlog.ANYTHING)
+    waiting.helped([Help.POLICY_CHANGED])
+    waiting.ready(0.0)
+    for at in range(3 * turns.MOST_PASSED_OVER):
+        waiting.push(builders.candidate(f"p{at:03}"))
+
+    kept_back = []
+    for _ in range(4):
+        assert not list(waiting.others(0.0, ("uid-first",)))
+        kept_back.append(sum(entry.kept_back is not None for entry in waiting.entries()))
+    after = {pod.name for pod, _ in waiting.others(turns.KEPT_BACK_SECONDS, ("uid-first",))}
+
+    assert kept_back == [turns.MOST_PASSED_OVER * share for share in (1, 2, 3, 3)]
+    assert len(after) == 3 * turns.MOST_PASSED_OVER
+
+
 def test_who_claims_too_much_claims_all() -> None:
     """What is claimed takes no more memory than a bounded number of nodes for each kind."""
-    claim = turns.Claim(builders.candidate(), (False, (0, "", "", "")))
+    claim = turns.Claim(1, builders.candidate(), (False, (0, "", "", "")))
 
     for at in range(turns.MOST_CLAIMED + 2):
         claim.add(f"n{at}")

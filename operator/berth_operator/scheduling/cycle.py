@@ -93,7 +93,7 @@ def each(
 def _in_turn(
     waiting: backlog.Backlog, now: float, limit: int, time: Time | None
 ) -> Iterator[tuple[backlog.Candidate, Spared | None]]:
-    """Give the pods of a round, and for those that come out of order the nodes that they leave to others."""
+    """Yield the pods of a round, and for those that come out of order the nodes that they leave to others."""
     done: set[str] = set()
     ready = waiting.ready(now, limit)
     for candidate in ready:
@@ -202,7 +202,8 @@ def _answer_beside(
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = search.ask(candidate.request, candidate.demand)
-        if not effort.spent and places.may_place(question, rules, spared):
+        searched_all = question.need.simple or not effort.spent
+        if searched_all and places.may_place(question, rules, spared):
             return None
     return answer_for(places, candidate, rules, said, effort)
 

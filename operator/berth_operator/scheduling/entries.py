@@ -7,7 +7,7 @@ import dataclasses
 import enum
 from typing import Final
 
-from berth_operator.scheduling import decisions, label_order
+from berth_operator.scheduling import decisions, label_order, questions
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -17,6 +17,7 @@ LONGEST_DEMOTED_SECONDS: Final = 60.0
 
 Order = label_order.Order
 Turn = tuple[bool, Order]  # The demoted come last.
+Kind = questions.Question | None  # Pods that ask the same are of one kind; None until it is worked out.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Name the pod as people do."""
+        """Namespace and name, as people name a pod."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -72,11 +73,11 @@ class Entry:
     not_before: float = 0.0
     wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
     demoted: bool = False  # Until it is placed or edited.
-    kind: int = 0  # Pods that ask the same are of one kind; worked out when a pod does not fit.
+    kind: Kind = None  # Worked out when the pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # That it has had out of order.
     kept_back: float | None = None  # Since when it leaves to others what it might take.
-    claims: bool = False  # Whether it was woken and not tried since.
+    claim: int = 0  # Which claim it has made, being woken; see `turns`.
 
     @property
     def group(self) -> label_order.Group:
@@ -104,13 +105,13 @@ class Entry:
         return self.demoted, self.order
 
     def standing(self, now: float) -> Standing:
-        """Tell what keeps the pod from being tried."""
+        """Return what keeps the pod from being tried."""
         if self.wants is not None:
             return Standing.NEEDS_CHANGE
         return Standing.READY if self.not_before <= now else Standing.BACKING_OFF
 
 
 def pause(attempts: int, *, demoted: bool = False) -> float:
-    """Say how long to wait after so many attempts."""
+    """Return how long to wait after so many attempts."""
     longest = LONGEST_DEMOTED_SECONDS if demoted else LONGEST_PAUSE_SECONDS
     return float(min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempts, 20)))

@@ -10,8 +10,11 @@ tried again, and who comes out of order takes nothing on a node that a pod befor
 do not hold for ever: whoever has been kept back for long enough takes what it finds.
 """
 
+import bisect
 import collections
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
@@ -21,19 +24,24 @@ from berth_operator.scheduling import entries, lines
 Entry = entries.Entry
 Turn = entries.Turn
 Rank = tuple[int, int, entries.Order]  # Priority, turns had, and then in order.
+Before = Callable[[Turn], frozenset[str] | None]
 
 KEPT_BACK_SECONDS: Final = 0.5
 MOST_CLAIMED: Final = 256  # Nodes by one kind; beyond that it claims all.
+# So many pods that must leave all nodes to others are passed over in a round, which costs some 50 us each.
+MOST_PASSED_OVER: Final = 64
 
 
 @dataclasses.dataclass(slots=True)
 class Claim:
     """The nodes that have become better since pods of a kind were tried; `first` comes first of them."""
 
+    number: int
     candidate: entries.Candidate
     first: Turn
     nodes: set[str] = dataclasses.field(default_factory=set)
     everywhere: bool = False
+    awake: int = 0  # How many pods were woken since it was made, and have not left yet.
 
     def add(self, node: str | None) -> None:
         """Claim a node, or with None all of them."""
@@ -48,8 +56,8 @@ class Claims:
     """What the woken pods claim, by kind; a claim ends with their next try, or when none is left."""
 
     def __init__(self) -> None:
-        self._claims: dict[int, Claim] = {}
-        self._awake: collections.Counter[int] = collections.Counter()  # Of each kind that claims anything.
+        self._claims: dict[entries.Kind, Claim] = {}
+        self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
         """Count the kinds that claim something."""
@@ -59,11 +67,12 @@ class Claims:
         """A pod was woken because a node has become better, or for a reason that may concern all."""
         claim = self._claims.get(entry.kind)
         if claim is None:
-            claim = self._claims[entry.kind] = Claim(entry.candidate, entry.turn)
+            claim = Claim(next(self._numbers), entry.candidate, entry.turn)
+            self._claims[entry.kind] = claim
         claim.first = min(claim.first, entry.turn)
         claim.add(node)
-        entry.claims = True
-        self._awake[entry.kind] += 1
+        claim.awake += 1
+        entry.claim = claim.number
 
     def offered(self, node: str, able: Callable[[entries.Candidate], bool]) -> None:
         """Another node has become better, before those that are awake were tried."""
@@ -71,25 +80,40 @@ class Claims:
             if not claim.everywhere and node not in claim.nodes and able(claim.candidate):
                 claim.add(node)
 
-    def tried(self, kind: int) -> None:
+    def tried(self, kind: entries.Kind) -> None:
         """No node takes a pod of this kind, as all of them are now."""
         self._claims.pop(kind, None)
-        self._awake.pop(kind, None)
 
     def left(self, entry: Entry) -> None:
         """A pod sleeps again, has its place or is gone."""
-        if entry.claims:
-            entry.claims = False
-            self._awake[entry.kind] -= 1
-            if self._awake[entry.kind] <= 0:
-                self.tried(entry.kind)
+        claim, number = self._claims.get(entry.kind), entry.claim
+        entry.claim = 0
+        # What it claimed may have ended, and others of its kind have claimed something since.
+        if claim is not None and claim.number == number:
+            claim.awake -= 1
+            if not claim.awake:
+                del self._claims[entry.kind]
 
-    def firsts(self) -> dict[str | None, Turn]:
-        """Return of each claimed node who comes first of those that claim it; None stands for all nodes."""
-        found: dict[str | None, Turn] = {}
+    def before(self) -> Before:
+        """Return what tells the nodes that are claimed before a turn; None where all of them are."""
+        firsts: dict[str, Turn] = {}  # Whoever claims a node first; in the order of their turns.
+        everywhere: Turn | None = None
         for claim in sorted(self._claims.values(), key=lambda one: one.first):
-            for node in (None,) if claim.everywhere else claim.nodes - found.keys():
-                found.setdefault(node, claim.first)
+            if claim.everywhere:
+                everywhere = claim.first
+                break
+            firsts.update(dict.fromkeys(claim.nodes - firsts.keys(), claim.first))
+        nodes, turns = list(firsts), list(firsts.values())
+
+        @functools.cache
+        def first_of(count: int) -> frozenset[str]:
+            return frozenset(nodes[:count])
+
+        def found(turn: Turn) -> frozenset[str] | None:
+            if everywhere is not None and everywhere < turn:
+                return None
+            return first_of(bisect.bisect_left(turns, turn))
+
         return found
 
 
@@ -109,61 +133,75 @@ class Turns:
 
     def stand(self, entry: Entry) -> None:
         """Let a pod that stands in line have its turn."""
-        rank = entry.order[0], entry.turns, entry.order
-        self._ranks.push(entry.candidate.namespace, rank, entry.ticket, entry.candidate.uid)
+        self._rank(entry)
         if not entry.attempts:
             self._untried.push(entry.turn, entry.ticket, entry.candidate.uid)
+
+    def _rank(self, entry: Entry) -> None:
+        rank = entry.order[0], entry.turns, entry.order
+        self._ranks.push(entry.candidate.namespace, rank, entry.ticket, entry.candidate.uid)
 
     def each(
         self, found: dict[str, Entry], done: Collection[str], now: float
     ) -> Iterator[tuple[Entry, frozenset[str]]]:
-        """Give one pod after the other that was not tried in this round, and the nodes that it must leave.
+        """Yield one pod after the other that was not tried in this round, and the nodes that it must leave.
 
         As long as pods have never been tried, none that is less important comes before them; the demoted
-        have no turns.
+        have no turns. Of those that must leave all nodes some are passed over, the others come next time.
         """
-        least, firsts = self._least(done), self.claims.firsts()
+        before, passed_over = self.claims.before(), 0
         taken: list[Entry] = []
         try:
-            while (entry := self._next(found, done, least, taken)) is not None:
-                left = _claimed(entry, firsts, now)
+            for entry in self._in_turn(found, done, taken):
+                left = _left(entry, before, now)
                 if left is not None:
                     yield entry, left
+                    continue
+                passed_over += 1
+                if passed_over >= MOST_PASSED_OVER:
+                    return
         finally:
             for entry in taken:
                 if entry.ticket and self._valid(entry.candidate.uid, entry.ticket):
-                    self.stand(entry)
+                    self._rank(entry)
 
     def _least(self, done: Collection[str]) -> float:
         places = self._untried.next_of(len(done) + 1)
         return next((order[0] for (_, order), _, uid in places if uid not in done), math.inf)
 
+    def _in_turn(self, found: dict[str, Entry], done: Collection[str], taken: list[Entry]) -> Iterator[Entry]:
+        """Take pods out of their lines, each in another namespace than the one before, if there is one."""
+        least, namespaces = self._least(done), collections.deque(self._ranks)
+        while namespaces:
+            namespace = namespaces.popleft()
+            entry = self._next(namespace, found, done, least, taken)
+            if entry is not None:
+                entry.turns += 1
+                self._ranks.move_back(namespace)
+                namespaces.append(namespace)
+                yield entry
+
     def _next(
-        self, found: dict[str, Entry], done: Collection[str], least: float, taken: list[Entry]
+        self, namespace: str, found: dict[str, Entry], done: Collection[str], least: float, taken: list[Entry]
     ) -> Entry | None:
-        """Take the next pod out of its line, in another namespace than the one before, if there is one."""
-        for namespace in self._ranks:
-            while (place := self._ranks.first(namespace)) is not None:
-                entry = found[place[2]]
-                if entry.order[0] > least:
-                    break
-                self._ranks.pop(namespace)
-                if entry.demoted:
-                    continue
+        """Take the next pod of a namespace out of its line."""
+        while (place := self._ranks.first(namespace)) is not None:
+            entry = found[place[2]]
+            if entry.order[0] > least:
+                return None
+            self._ranks.pop(namespace)
+            if not entry.demoted:
                 taken.append(entry)
                 if place[2] not in done:
-                    entry.turns += 1
-                    self._ranks.move_back(namespace)
                     return entry
         return None
 
 
-def _claimed(entry: Entry, firsts: dict[str | None, Turn], now: float) -> frozenset[str] | None:
-    """Return the nodes that pods before this one claim; None if they claim all of them."""
+def _left(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
+    """Return the nodes that a pod must leave to those before it; None if these claim all of them."""
     if entry.kept_back is not None and now - entry.kept_back >= KEPT_BACK_SECONDS:
         return frozenset()
-    claimed = {node for node, first in firsts.items() if first < entry.turn}
-    if None in claimed:
-        entry.kept_back = now if entry.kept_back is None else entry.kept_back
-        return None
-    return frozenset(node for node in claimed if node is not None)
+    claimed = before(entry.turn)
+    if claimed is None and entry.kept_back is None:
+        entry.kept_back = now
+    return claimed
