@@ -128,6 +128,29 @@ def test_a_node_that_joins_anew_has_its_cards_again(leaves: str) -> None:
     assert [found.lost(node) for node in ("n1", "n2")] == [frozenset(), A]
 
 
+@pytest.mark.parametrize("leaves", LEAVES)
+def test_who_has_its_cards_again_was_not_late(leaves: str) -> None:
+    """Nothing is said of a quarrel where there was none."""
+    found = known((publishes("n1", "a"), ()))
+
+    LEAVES[leaves](found)
+    found.publish(publishes("n1", "a"))
+
+    assert (found.late("n1"), found.lost("n1"), found.kept("n1")) == (frozenset(), frozenset(), ("a",))
+
+
+def test_who_came_when_the_first_was_gone_was_not_late() -> None:
+    """Nor is it once the one that was too late has withdrawn the card."""
+    found = known((publishes("n1", "a"), ()))
+    found.publish(publishes("n2", "a"))
+    found.withdraw("n1")
+    found.publish(publishes("n3", "a"))
+
+    found.withdraw("n2")
+
+    assert (found.keeper("a"), found.late("n3"), found.kept("n3")) == ("n3", frozenset(), ("a",))
+
+
 def test_what_is_withdrawn_and_published_alone_belongs_to_the_node() -> None:
     """So a card that was moved in the wrong order is given out once the Device is made anew."""
     found = known((publishes("n1", "a"), ()))

@@ -141,11 +141,13 @@ class Claims:
                 self._late.setdefault(uuid, set()).update(late)
 
     def _come_back(self, node: str, uuids: Iterable[str]) -> None:
-        """Give a node what was its own before it withdrew it."""
+        """Make a node the keeper again of what it withdrew and publishes once more."""
         for uuid in uuids:
             if self._origins.take(node, uuid):
                 others = {one for one in self._nodes[uuid] if one != node and uuid in self.of(one)}
-                self._late[uuid] = (self._late.get(uuid, set()) | others) - {node}
+                late = (self._late.pop(uuid, set()) | others) - {node}
+                if late:
+                    self._late[uuid] = late
 
     def _claim(self, node: str, uuids: frozenset[str]) -> set[str]:
         before = self._claimed.pop(node, frozenset())
@@ -202,7 +204,9 @@ class Claims:
     def late(self, node: str) -> frozenset[str]:
         """Return the uuids that a node published while they were another's, and nobody else claims now."""
         return frozenset(
-            uuid for uuid in self.of(node) if uuid in self._late and self._nodes[uuid] == (node,)
+            uuid
+            for uuid in self.of(node)
+            if node in self._late.get(uuid, ()) and self._nodes[uuid] == (node,)
         )
 
     def lost(self, node: str) -> frozenset[str]:
