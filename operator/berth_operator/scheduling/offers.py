@@ -7,6 +7,7 @@ compared here is necessary on any node, and labels, models and combinations are 
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -97,9 +98,10 @@ def judge(
     picture: inventory.Inventory, name: str, before: Left | None = None
 ) -> Callable[[backlog.Candidate], bool]:
     """Return what tells whether a changed node might take a pod; with `before` only its resources have."""
-    there = offer(picture, name)
+    known = functools.cache(lambda: offer(picture, name))  # Read only if anybody waits, and once.
 
     def able(candidate: backlog.Candidate) -> bool:
+        there = known()
         if there is None or (before is not None and room(before, candidate.demand)):
             return False  # That much was there before, so it is something else that is missing.
         return may_take(there, candidate.request, candidate.demand)
