@@ -210,7 +210,7 @@ def test_nothing_is_kept_of_what_is_said_of_a_pod_with_a_readable_record(*, late
 
 def test_what_gpupods_of_one_node_list_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that nobody knows may yet come, but not without end; other nodes have room of their own."""
-    monkeypatch.setattr(register, "MOST_SHARES", 4)
+    monkeypatch.setattr(register, "MOST_SHARES", 6)
     book = books.of(2)
 
     for at in range(10):
@@ -224,6 +224,17 @@ def test_what_gpupods_of_one_node_list_is_limited(monkeypatch: pytest.MonkeyPatc
     assert many == ["ml/many0", "ml/many1"]
     assert books.held(book) == ([0, 1], 0)
     assert list(book._register._named) == ["ml/many1", "ml/p", "ml/many9"]
+
+
+def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes memory, whatever it says."""
+    monkeypatch.setattr(register, "MOST_SHARES", 4)
+    book = books.of()
+
+    for at in range(10):
+        books.named(book, builders.gpupod(f"many{at}", uid=f"u{at}"))
+
+    assert len(book._register._named) == 4
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the other one first", "the true one first"])

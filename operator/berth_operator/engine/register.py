@@ -3,7 +3,7 @@
 The ledger asks here what such a pod holds now. A GpuPod speaks for the pod of its uid on its
 node, whatever its name is: only the agent of that node can have written it. It is kept until
 it is gone, or until its pod is known and needs nobody to speak for it: of pods with a readable
-record nothing is kept. How much all that are kept of one node may list is limited, too, for
+record nothing is kept. How much all that are kept of one node take is limited, too, for
 whoever has the token of its agent can write as many as he likes. People are told when a GpuPod
 speaks for its pod, when one is ignored, and when nobody names a pod's cards any more.
 """
@@ -20,7 +20,9 @@ from berth_operator.scheduling.holds import Hold
 
 log = logging.getLogger(__name__)
 
-MOST_SHARES: Final = 8192  # Of all GpuPods of a node together: each of 64 cards a hundred times over.
+# Of all GpuPods of a node together, each of which counts as one more share than it lists: enough to list
+# each of 64 cards a hundred times over.
+MOST_SHARES: Final = 8192
 
 
 class Register:
@@ -44,7 +46,7 @@ class Register:
         return uid in self._nameless
 
     def named(self, named: naming.Named) -> set[str]:
-        """Take what a GpuPod says; give the uids of the nameless pods to which it may be news."""
+        """Record what a GpuPod says; return the uids of the nameless pods to which it may be news."""
         before = self._named.get(named.title)
         if before == named:
             return set()
@@ -56,7 +58,7 @@ class Register:
         return self._concerned(named.title, named, before)
 
     def unnamed(self, title: str) -> set[str]:
-        """Forget a GpuPod; give the uids of the nameless pods to which it may be news."""
+        """Forget a GpuPod; return the uids of the nameless pods to which it may be news."""
         before = self._drop(title)
         return self._concerned(title, before) if before is not None else set()
 

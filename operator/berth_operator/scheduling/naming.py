@@ -40,8 +40,8 @@ class Named:
 
     @property
     def size(self) -> int:
-        """How many devices it lists."""
-        return sum(len(grant.shares) for grant in self.grants)
+        """How much it takes of memory: itself, and each device that it lists."""
+        return 1 + sum(len(grant.shares) for grant in self.grants)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Devi
 
 
 def _unspoken(hold: Hold, nameless: Nameless, device: facts.Device | None) -> Hold:
-    """Say what a pod withholds of which nobody says anything yet."""
+    """Return what a pod withholds whose devices nobody has named yet."""
     soon = device is not None and device.heard and nameless.plugged is not None and nameless.runs
     return dataclasses.replace(hold, withheld=holds.ALL_CARDS) if soon and hold.withheld else hold
 
