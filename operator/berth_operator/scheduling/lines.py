@@ -31,7 +31,7 @@ class Line(Generic[K]):
         return len(self._places)
 
     def push(self, key: K, number: int, uid: str) -> None:
-        """Give a pod a place."""
+        """Add a place for a pod."""
         if len(self._places) >= self._most:
             self._places = [place for place in self._places if self._valid(place[2], place[1])]
             heapq.heapify(self._places)
@@ -71,7 +71,7 @@ class Lines(Generic[N, K]):
         return len(self._lines)
 
     def __iter__(self) -> Iterator[N]:
-        """Name the lines, the one that was moved back last at the end."""
+        """Iterate over the names of the lines, the one that was moved back last at the end."""
         return iter(list(self._lines))
 
     @property
@@ -80,7 +80,7 @@ class Lines(Generic[N, K]):
         return sum(map(len, self._lines.values()))
 
     def push(self, name: N, key: K, number: int, uid: str) -> None:
-        """Give a pod a place in a line."""
+        """Add a place for a pod to a line."""
         line = self._lines.get(name)
         if line is None:
             self._make_room()
@@ -109,5 +109,5 @@ class Lines(Generic[N, K]):
         return self._lines[name].next_of(limit) if self.first(name) is not None else []
 
     def move_back(self, name: N) -> None:
-        """Name a line last from now on."""
+        """Move a line to the end of the order in which they are iterated over."""
         self._lines[name] = self._lines.pop(name)

@@ -7,7 +7,7 @@ from berth_operator.scheduling.nodes import facts
 
 
 def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand) -> columns.Mask:
-    """Tell which nodes have the resources left."""
+    """Return which nodes have the resources left."""
     table = picture.columns
     able: columns.Mask = table.known[rows].copy()
     for name, amount in demand.amounts:
@@ -18,7 +18,7 @@ def room(picture: inventory.Inventory, rows: columns.Rows, demand: facts.Demand)
 
 
 def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbers:
-    """Say how much of a resource the nodes have left; ABSENT where they do not advertise it."""
+    """Return how much of a resource the nodes have left; ABSENT where they do not advertise it."""
     at = table.resources.get(name)
     if at is None:
         return np.full(table.height(rows), columns.ABSENT, dtype=np.int64)
@@ -28,7 +28,7 @@ def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbe
 
 
 def has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
-    """Tell which nodes have so much of a resource left; what is absent is less than any demand."""
+    """Return which nodes have so much of a resource left; what is absent is less than any demand."""
     at = table.resources.get(name)
     if at is None:
         return np.zeros(table.height(rows), dtype=np.bool_)

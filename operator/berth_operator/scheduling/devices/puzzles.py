@@ -314,7 +314,7 @@ def _arrange(
 
 
 def _price(ask: requests.Ask) -> Callable[[int], int] | None:
-    """Say what it costs to order cards for an ask, by their number: whole ones are chosen as a set."""
+    """Return what it costs to order cards for an ask, by their number: whole ones are chosen as a set."""
     if not isinstance(ask, requests.Gpus) or not ask.whole:
         return None
     return functools.partial(topology.price, count=ask.count)

@@ -156,7 +156,7 @@ def quality(board: boards.Board, free: int, chosen: int) -> Quality:
 
 @boards.remembered(1 << 12)
 def _free_links(board: boards.Board, free: int) -> tuple[int, tuple[int, ...]]:
-    """Say what all pairs of free cards are worth, and the links of each slot to free ones."""
+    """Return what all pairs of free cards are worth, and the links of each slot to free ones."""
     links = _matrix(board, free.bit_length())[:, list(boards.slots(free))].sum(axis=1).tolist()
     return sum(links[at] for at in boards.slots(free)) // 2, tuple(links)
 
@@ -256,7 +256,7 @@ class _Field:
         return int(able[sets.masks[able].argmin()])
 
     def left_whole(self, rank: tuple[boards.Partition, ...], masks: Masks) -> Numbers:
-        """Say what the partitions of a rank are worth that each set leaves whole."""
+        """Return what the partitions of a rank are worth that each set leaves whole."""
         left = np.zeros(len(masks), dtype=np.int64)
         for part in rank:
             if part.mask & self.free == part.mask:
