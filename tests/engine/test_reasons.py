@@ -151,6 +151,25 @@ async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
         assert "GPU 0 of n2" in stage.teller.of("p")[-1]
 
 
+@timeless.scenario
+async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
+    """Though each round has more new pods than looks, what an old one shows is put right in its turn."""
+    stage = Stage(nodes=2, cards=1)
+    crowded(stage.book)
+    pod = waits(stage.book)
+
+    for second in range(4):
+        await timeless.at(float(second))
+        for at in range(reasons.CLOSE_LOOKS + 3):
+            waits(stage.book, f"new-{second}-{at}", WANTED + 1 + 10 * second + at)
+        stage.loop.round()
+        if not second:
+            fill(stage.book)
+
+    assert stage.teller.of("p")[-1] == closely(stage.book, pod)
+    assert "GPU 0 of n2" in stage.teller.of("p")[-1]
+
+
 # ---------------------------------------------------------------- what a pod shows already
 
 

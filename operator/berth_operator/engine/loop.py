@@ -103,10 +103,11 @@ class Loop:
         self._notes.round_made(book, made, started=started, ended=self._clock())
         # All binds are assumed before anything is said: words describe what is left after them.
         self.reasons.new_round(until=started + ROUND_SECONDS)
+        # Before the new ones, which else would take all looks where there are some in each round.
+        for candidate, message in self.reasons.later(self._clock(), looks=1 if made else reasons.CLOSE_LOOKS):
+            self._teller.refused(candidate, message)
         for one in made:
             self._say(one.answer)
-        for candidate, message in self.reasons.later(self._clock()):
-            self._teller.refused(candidate, message)
         if made:
             book.wake.set()  # There may be more than one round took.
 

@@ -6,10 +6,12 @@ so many, and not for longer than is left of its time after deciding. Pods
 that ask the same share one. A look is good until the inventory changes, because the
 sentence names nodes and figures. Whoever finds no time left keeps what the pod shows, if
 the counts do not contradict it, else gets the counts in words; `later` makes up for the
-looks that were left out, and for those that have become old, without any decision.
+looks that were left out, and for those that have become old, without any decision. One
+look a second is for these, however many new pods there are.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Final
@@ -33,10 +35,12 @@ Asks = tuple[requests.Request, facts.Demand]
 class Matter:
     """What pods that ask the same wait for: the last counts, and the last close look.
 
-    The look is good for one version of the inventory; a changed count makes it void.
+    The look is good for one version of the inventory; a changed count makes it void. `number` rises
+    from matter to matter, and with each look.
     """
 
     candidate: backlog.Candidate
+    number: int
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
     message: str = ""
@@ -71,6 +75,7 @@ class Reasons:
         self._said: dict[str, Said] = {}
         self._failed: dict[str, str] = {}  # Why the bind of a pod that has a place does not come about.
         self._matters: dict[Asks, Matter] = {}
+        self._numbers = itertools.count()
         self._looks = CLOSE_LOOKS
         self._next = 0.0
 
@@ -103,7 +108,10 @@ class Reasons:
         self._failed.pop(candidate.uid, None)
         if isinstance(answer, decisions.Reject):
             return explain.sentence(answer, candidate)
-        matter = self._matters.setdefault((candidate.request, candidate.demand), Matter(candidate))
+        asks = candidate.request, candidate.demand
+        matter = self._matters.get(asks)
+        if matter is None:
+            matter = self._matters[asks] = Matter(candidate, next(self._numbers))
         if matter.counts != answer.counts:
             matter.counts, matter.version = answer.counts, NEVER
         if not self._good(matter) and self._may_look:
@@ -120,13 +128,16 @@ class Reasons:
             self._next = now + LATER_SECONDS
         return self._next if self._said else None
 
-    def later(self, now: float) -> list[tuple[backlog.Candidate, str]]:
-        """Make up for looks, the longest overdue first, and say what is new of which pods."""
+    def later(self, now: float, *, looks: int = CLOSE_LOOKS) -> list[tuple[backlog.Candidate, str]]:
+        """Make up for some looks, and return what is new of which pods.
+
+        What was looked at longest ago comes first, so that new pods keep none of the old ones waiting.
+        """
         if now < self._next:
             return []
         self._next = now + LATER_SECONDS
         self._forget()
-        for matter in sorted(self._overdue(), key=lambda one: one.version):
+        for matter in sorted(self._overdue(), key=lambda one: one.number)[:looks]:
             if not self._may_look:
                 break
             if self._look(matter).fits:
@@ -168,6 +179,7 @@ class Reasons:
         timer = None if self._clock is None else allocator.stopwatch(self._clock, LOOK_SECONDS)
         effort = allocator.Effort(LOOK_STEPS, timer)
         told = explain.explain(self._book.places, matter.candidate, rules=self._book.rules, effort=effort)
+        matter.number = next(self._numbers)
         matter.version, matter.message = self._version, explain.sentence(told, matter.candidate)
         return told
 
