@@ -22,6 +22,7 @@ MOST_SLOW: Final = 64
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
 Why = tuple[decisions.Reason, str]
+Aside = tuple[columns.Numbers, columns.Scores]  # Nodes by their places, and their scores.
 
 
 @dataclasses.dataclass(slots=True)
@@ -36,12 +37,16 @@ class Answer:
     closer: dict[int, Why] = dataclasses.field(default_factory=dict)
     alike: dict[Hashable, Why] = dataclasses.field(default_factory=dict)  # The same by what it depends on.
 
-    def set_aside(self, places: columns.Numbers) -> list[tuple[int, float]]:
-        """Take out some nodes that seem able, and return where they stood, with their scores."""
-        able = places[self.score[places] != IMPOSSIBLE]
-        scores = self.score[able].tolist()
-        self.score[able] = IMPOSSIBLE
-        return list(zip(able.tolist(), scores, strict=True))
+    def set_aside(self, places: columns.Numbers) -> Aside:
+        """Take out some nodes, and return what `put_back` needs to undo that."""
+        aside = places, self.score[places]
+        self.score[places] = IMPOSSIBLE
+        return aside
+
+    def put_back(self, aside: Aside) -> None:
+        """Put nodes back that were set aside; none of them was asked meanwhile."""
+        places, scores = aside
+        self.score[places] = scores
 
     def bytes(self, question: questions.Question) -> int:
         """Return roughly how much memory an answer and its question take."""

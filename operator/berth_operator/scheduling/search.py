@@ -98,16 +98,16 @@ class Search:
     ) -> decisions.Placement | None:
         question = ask(request, demand)
         answer = self._answer(question, rules)
-        kept = answer.set_aside(self._places(spared)) if spared else []
-        last = [row.at for row in map(self.picture.row, self._slow.of(question)) if row is not None]
-        slow = answer.set_aside(self.picture.rank()[last]) if last else []
+        last = self._slow.of(question)
+        kept = answer.set_aside(self._places(spared)) if spared else None
+        slow = answer.set_aside(self._places(last)) if last else None
         found, asked = self._ask_nodes(request, question, answer, effort)
-        for place, score in slow:
-            answer.score[place] = score
-        if slow and found is None and not effort.spent:
-            found, _ = self._ask_nodes(request, question, answer, effort, asked=asked)
-        for place, score in kept:
-            answer.score[place] = score
+        if slow is not None:
+            answer.put_back(slow)
+            if found is None and not effort.spent:
+                found, _ = self._ask_nodes(request, question, answer, effort, asked=asked)
+        if kept is not None:
+            answer.put_back(kept)
         return found
 
     def _ask_nodes(
