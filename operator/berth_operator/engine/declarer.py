@@ -54,11 +54,11 @@ class Declarer:
         return revision is None or all(one.covers(uid, revision.number) for one in self._in_force)
 
     def _too_much(self) -> bool:
-        revisions = self._book.revisions
-        if len(revisions) <= MOST_COVERED:
+        known = self._book.revisions
+        if len(known) <= MOST_COVERED:
             return False
         after = self._in_force[-1].after
-        return sum(one.number > after for one in revisions.values()) > MOST_COVERED
+        return sum(one.number > after for one in known.values()) > MOST_COVERED
 
     async def _declared(self) -> None:
         if self._writing is None or self._writing.done():
