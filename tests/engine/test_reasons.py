@@ -161,10 +161,10 @@ async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
     for second in range(4):
         await timeless.at(float(second))
         for at in range(reasons.CLOSE_LOOKS + 3):
-            waits(stage.book, f"new-{second}-{at}", WANTED + 1 + 10 * second + at)
+            waits(stage.book, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
         stage.loop.round()
         if not second:
-            fill(stage.book)
+            stage.book.pod_bound(use("n1", 45, "c"))
 
     assert stage.teller.of("p")[-1] == closely(stage.book, pod)
     assert "GPU 0 of n2" in stage.teller.of("p")[-1]
