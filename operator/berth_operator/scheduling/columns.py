@@ -55,33 +55,23 @@ TROUBLES: Final = (
 
 
 class Names:
-    """Numbers for names that keep appearing: resources, models, profiles, types."""
-
-    def __init__(self, *known: str) -> None:
-        self.of: dict[str, int] = {name: at for at, name in enumerate(known)}
-
-    def __len__(self) -> int:
-        return len(self.of)
-
-    def get(self, name: str) -> int | None:
-        """Look a name up."""
-        return self.of.get(name)
-
-    def add(self, name: str) -> int:
-        """Look a name up, or give it the next number."""
-        return self.of.setdefault(name, len(self.of))
-
-
-class Used(Names):
     """Numbers for the names that rows have now, so many at most; those known at first stay."""
 
     def __init__(self, *known: str, most: int = sys.maxsize) -> None:
-        super().__init__(*known)
+        self.of: dict[str, int] = {name: at for at, name in enumerate(known)}
         self._most = most
         self._users = collections.Counter(known)  # One use of each that never ends.
         self._had: dict[int, frozenset[str]] = {}  # By row.
         self._vacant: list[int] = []
         self._listed: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        """Count the names."""
+        return len(self.of)
+
+    def get(self, name: str) -> int | None:
+        """Look a name up."""
+        return self.of.get(name)
 
     @property
     def width(self) -> int:
@@ -178,10 +168,10 @@ class Columns:
     """All tables, and the log of changes."""
 
     def __init__(self) -> None:
-        self.resources = Used(*BASE, most=MOST_RESOURCES)
-        self.models = Used()
-        self.profiles = Used(most=MOST_KINDS)
-        self.types = Used(most=MOST_KINDS)
+        self.resources = Names(*BASE, most=MOST_RESOURCES)
+        self.models = Names()
+        self.profiles = Names(most=MOST_KINDS)
+        self.types = Names(most=MOST_KINDS)
         # Of each node: what it can give and what is left of that, by resource; less than nothing may be.
         self.known: Mask = np.zeros(ROWS, dtype=np.bool_)
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)

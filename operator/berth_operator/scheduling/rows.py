@@ -73,8 +73,7 @@ class Places:
 
 def judge_places(rows: list[Row | None], where: facts.Where, labels: labels_.Labels) -> Places:
     """Ask all nodes, whose labels are these."""
-    seen = columns.Names("")
-    reasons: list[tuple[Reason, str]] = []
+    numbers: dict[tuple[Reason, str], int] = {}
     code = np.zeros(len(rows), dtype=np.int64)
     matching = labels.matching(where).tolist()
     covered = taints.Covered(where.tolerations)
@@ -83,10 +82,8 @@ def judge_places(rows: list[Row | None], where: facts.Where, labels: labels_.Lab
         if row is not None and row.node is not None:
             reason = _refused(row.node, covered, matches=matching[at])
         if reason is not None:
-            code[at] = seen.add(f"{reason[0]} {reason[1]}")
-            if code[at] > len(reasons):
-                reasons.append(reason)
-    return Places(code, tuple(reasons))
+            code[at] = numbers.setdefault(reason, len(numbers) + 1)
+    return Places(code, tuple(numbers))
 
 
 def refused_place(node: facts.Node, where: facts.Where) -> tuple[Reason, str] | None:
