@@ -123,6 +123,28 @@ def test_pods_that_ask_the_same_share_a_look() -> None:
     assert told == {pod.name: closely(book, pod) for pod in pods}
 
 
+def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None:
+    """One look serves all that ask the same, and each is told of the pods of its own namespace alone."""
+    book = books.of(1, 1)
+    book.node_seen(builders.node(cpu=1000))
+    book.pod_bound(builders.hold("first", minors=[0], amounts=(("cpu", 1000),)))
+    own = builders.candidate("own")
+    stranger = dataclasses.replace(builders.candidate("stranger"), namespace="zoo")
+    for pod in (own, stranger):
+        book.pod_waiting(pod, gated=False)
+    found = reasons.Reasons(book)
+
+    at_once = said(found, book)
+    book.pod_over("uid-first")
+    book.pod_bound(builders.hold("second", minors=[0], amounts=(("cpu", 1000),)))
+    news = later(found, 10.0)
+
+    assert "if ml/first ended on n1" in at_once["own"]
+    assert "if 1 pod of another namespace ended on n1" in at_once["stranger"]
+    assert news == {"own": closely(book, own)}
+    assert "if ml/second ended on n1" in news["own"]
+
+
 def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
     """Room was made: its turn comes, and no sentence about full nodes is written before that."""
     book = crowded(books.of(2, 1))

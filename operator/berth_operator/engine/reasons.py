@@ -13,7 +13,7 @@ look a second is for these, however many new pods there are.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth_operator.engine import ledger, ports
@@ -43,7 +43,11 @@ class Matter:
     number: int
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
-    message: str = ""
+    messages: Mapping[str, str] = dataclasses.field(default_factory=dict)  # See `explain.by_namespace`.
+
+    def message(self, namespace: str) -> str:
+        """Return what the last look tells pods of a namespace, so that it names no pods of others."""
+        return self.messages.get(namespace, self.messages.get("", ""))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +55,13 @@ class Said:
     """What was said of a pod, and in which matter."""
 
     matter: Matter
+    namespace: str
     message: str
+
+    @property
+    def behind(self) -> bool:
+        """Whether the last look says something else."""
+        return self.message != self.matter.message(self.namespace)
 
 
 def _nothing(_uid: str) -> str:
@@ -116,8 +126,9 @@ class Reasons:
             matter.counts, matter.version = answer.counts, NEVER
         if not self._good(matter) and self._may_look:
             self._look(matter)
-        message = matter.message if self._good(matter) else self._kept(candidate, matter)
-        self._said[candidate.uid] = Said(matter, message)
+        good = self._good(matter)
+        message = matter.message(candidate.namespace) if good else self._kept(candidate, matter)
+        self._said[candidate.uid] = Said(matter, candidate.namespace, message)
         return message
 
     # ------------------------------------------------------------ what had to wait
@@ -141,7 +152,7 @@ class Reasons:
             if not self._may_look:
                 break
             if self._look(matter).fits:
-                matter.message = ""  # Its turn is coming, and then it has a place or another reason.
+                matter.messages = {}  # Its turn is coming, and then it has a place or another reason.
         return [self._renewed(uid) for uid in self._said if self._behind(uid)]
 
     def _overdue(self) -> list[Matter]:
@@ -150,13 +161,13 @@ class Reasons:
     def _behind(self, uid: str) -> bool:
         """Tell whether a good look says something else than was said of a pod."""
         said = self._said[uid]
-        other = said.message != said.matter.message
-        return other and self._good(said.matter) and uid in self._book.waiting
+        return said.behind and self._good(said.matter) and uid in self._book.waiting
 
     def _renewed(self, uid: str) -> tuple[backlog.Candidate, str]:
-        candidate, matter = self._book.waiting.get(uid), self._said[uid].matter
-        self._said[uid] = Said(matter, matter.message)
-        return candidate or matter.candidate, matter.message
+        candidate, said = self._book.waiting.get(uid), self._said[uid]
+        message = said.matter.message(said.namespace)
+        self._said[uid] = dataclasses.replace(said, message=message)
+        return candidate or said.matter.candidate, message
 
     def _forget(self) -> None:
         self._said = {uid: said for uid, said in self._said.items() if uid in self._book.waiting}
@@ -171,7 +182,7 @@ class Reasons:
         return self._book.picture.columns.version
 
     def _good(self, matter: Matter) -> bool:
-        return matter.version == self._version and matter.message != ""
+        return matter.version == self._version and bool(matter.messages)
 
     def _look(self, matter: Matter) -> explain.Explanation:
         """Look closely, whatever was known before."""
@@ -180,7 +191,7 @@ class Reasons:
         effort = allocator.Effort(LOOK_STEPS, timer)
         told = explain.explain(self._book.places, matter.candidate, rules=self._book.rules, effort=effort)
         matter.number = next(self._numbers)
-        matter.version, matter.message = self._version, explain.sentence(told, matter.candidate)
+        matter.version, matter.messages = self._version, explain.by_namespace(told, matter.candidate)
         return told
 
     @property

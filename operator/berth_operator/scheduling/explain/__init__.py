@@ -42,6 +42,7 @@ STEPS_FOR_WHOLE: Final = 40_000
 brief = sentences.brief
 agrees = sentences.agrees
 sentence = sentences.sentence
+by_namespace = sentences.by_namespace
 nearest = sentences.nearest
 would_fit = sentences.would_fit
 refusals = sentences.refusals

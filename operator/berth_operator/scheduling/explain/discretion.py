@@ -28,6 +28,15 @@ def single(told: findings.Single, namespace: str) -> findings.Single:
     return told
 
 
+def namespaces(changes: Iterable[findings.Change], holders: Iterable[str]) -> set[str]:
+    """Return the namespaces of all pods that these would name."""
+    titles = list(holders)
+    for change_ in changes:
+        singles = change_.changes if isinstance(change_, findings.Pair) else (change_,)
+        titles += [title for one in singles if isinstance(one, findings.EndPods) for title in one.titles]
+    return {title.partition("/")[0] for title in titles}
+
+
 def pods(titles: Iterable[str], namespace: str) -> Iterable[str]:
     """Return the titles of a namespace, and then how many there are of others."""
     others = 0

@@ -6,6 +6,7 @@ pods come and go elsewhere. Conditions and events have a limit of 1,024 characte
 that is met, rare reasons are left out before anything is cut.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,9 @@ from berth_crds import text
 from berth_operator.scheduling import backlog, columns, decisions
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.explain import clauses, discretion, findings, words
+
+Extras = dict[tuple[Reason, str], str]
+Examples = dict[tuple[Reason, str], findings.Finding]
 
 LONGEST: Final = 1024
 REASONS_SHOWN: Final = (8, 4, 2, 1)
@@ -25,8 +29,22 @@ def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.C
     """Say why a pod waits and what would help, or what is wrong with its request."""
     if isinstance(told, decisions.Reject):
         return _cut("; ".join(fault.detail for fault in told.refusals))
-    extras = _extras(told, candidate.namespace)
-    ending = _ending(told, candidate.namespace)
+    return _sentence(told, candidate, _examples(told), candidate.namespace)
+
+
+def by_namespace(told: findings.Explanation, candidate: backlog.Candidate) -> dict[str, str]:
+    """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
+    examples = _examples(told)
+    holders = (one.holders for one in examples.values())
+    named = discretion.namespaces(told.changes[:1], itertools.chain.from_iterable(holders))
+    return {one: _sentence(told, candidate, examples, one) for one in ("", *sorted(named))}
+
+
+def _sentence(
+    told: findings.Explanation, candidate: backlog.Candidate, examples: Examples, namespace: str
+) -> str:
+    extras = _extras(told, examples, namespace)
+    ending = _ending(told, namespace)
     for shown in REASONS_SHOWN:
         said = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
         if len(said) <= LONGEST:
@@ -110,8 +128,6 @@ def _refusals(finding: findings.Finding, candidate: backlog.Candidate) -> list[R
 
 # ---------------------------------------------------------------- parts of it
 
-Extras = dict[tuple[Reason, str], str]
-
 
 def _counted(
     counts: Sequence[Count], candidate: backlog.Candidate, total: int, shown: int, extras: Extras
@@ -132,14 +148,22 @@ def _counted(
     return f"{head}: {'; '.join(parts)}" if parts else head
 
 
-def _extras(told: findings.Explanation, namespace: str) -> Extras:
-    """Name a card or a pod as an example of what is in the way, and what is nearest."""
-    extras: Extras = {}
+def _examples(told: findings.Explanation) -> Examples:
+    """Return for each reason the first node on which a card or pods can be named for it."""
+    found: Examples = {}
     for finding in told.nodes:
         key = finding.reason, finding.detail
-        example = _example(finding, namespace) if key not in extras else ""
-        if example:
-            extras[key] = f"such as {example} on {words.short(finding.node)}"
+        if key not in found and (finding.holders or _card(finding)):
+            found[key] = finding
+    return found
+
+
+def _extras(told: findings.Explanation, examples: Examples, namespace: str) -> Extras:
+    """Name a card or a pod as an example of what is in the way, and what is nearest."""
+    extras = {
+        key: f"such as {_example(finding, namespace)} on {words.short(finding.node)}"
+        for key, finding in examples.items()
+    }
     if told.nearest is not None:
         key = told.nearest.reason, told.nearest.detail
         extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(told.nearest)}")))
@@ -150,6 +174,10 @@ def _example(finding: findings.Finding, namespace: str) -> str:
     """Name the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
     if finding.holders:
         return words.listed(discretion.pods(finding.holders, namespace))
+    return _card(finding)
+
+
+def _card(finding: findings.Finding) -> str:
     if finding.shortfall is None or finding.reason not in EXEMPLARY:
         return ""
     cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
