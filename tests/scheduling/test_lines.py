@@ -1,4 +1,4 @@
-"""However often pods move from one line to another, the lines take no more memory than the pods need."""
+"""However often pods come, go and move from one line to another, lines take no more memory than pods need."""
 
 import pytest
 
@@ -64,6 +64,23 @@ def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
         waiting.push(builders.candidate(priority=at, label=1))
 
     assert places(waiting) <= 8 * lines.SPARE_PLACES
+
+
+def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
+    """Each pod asks for something that nobody else asks for; one that stays keeps its kind."""
+    waiting = backlog.Backlog()
+    waiting.push(builders.candidate("stays"))
+    waiting.put_off("uid-stays", now=0.0, wants=FREED)
+    kind = next(iter(waiting.entries())).kind
+
+    for at in range(MANY):
+        waiting.push(builders.candidate(demand=builders.demand(at)))
+        waiting.put_off("uid-p", now=0.0, wants=FREED)
+    waiting.push(builders.candidate("again"))
+    waiting.put_off("uid-again", now=0.0, wants=FREED)
+
+    assert len(waiting._kinds) <= 2 * lines.SPARE_PLACES
+    assert [entry.kind == kind for entry in waiting.entries()] == [True, False, True]
 
 
 def test_what_is_valid_is_kept_in_order() -> None:

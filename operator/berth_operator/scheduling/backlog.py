@@ -10,10 +10,11 @@ little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 """
 
 import collections
-from collections.abc import Callable, Collection, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import decisions, entries, label_order, lines, questions, turns
+from berth_operator.scheduling import decisions, entries, label_order, lines, turns
 
 # So many of the pods that a change may help are tried at once, the first in order, of each kind and of
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
@@ -26,11 +27,10 @@ SEARCHED_AT_ONCE: Final = 64
 
 Candidate = entries.Candidate
 Entry = entries.Entry
-Kind = entries.Kind
 Standing = entries.Standing
 Turn = entries.Turn
 Wants = frozenset[decisions.Help]
-Sleep = tuple[Kind, Wants]  # The kind of the pods, and what they wait for.
+Sleep = tuple[int, Wants]  # The kind of the pods, and what they wait for.
 ANYTHING: Final[Wants] = frozenset(decisions.Help)
 
 
@@ -45,14 +45,15 @@ class Backlog:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._kinds: dict[Kind, Kind] = {}  # Each once, so that they are quickly compared.
+        self._kinds: dict[Hashable, int] = {}  # Their numbers, by what the pods ask.
+        self._numbers = itertools.count(1)
         self._line = lines.Line[Turn](self._stands)
         self._searched = lines.Line[Turn](self._stands)  # The part of the line that needs a search.
         self._pausing = lines.Line[float](self._stands)
         self._sleeping: dict[Sleep, dict[str, Entry]] = {}
         self._judged = 0  # How often a kind was held against a node since the last round.
         self._woken: dict[str, Entry] = {}
-        self._behind = lines.Lines[Kind, Turn](self._stands)  # The woken that pause, by kind.
+        self._behind = lines.Lines[int, Turn](self._stands)  # The woken that pause, by kind.
         self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](
             self._stands
         )  # Of those in line.
@@ -159,12 +160,11 @@ class Backlog:
         else:
             self._sleep(entry, wants)
 
-    def _kind(self, candidate: Candidate) -> Kind:
-        """Return what a pod asks, as the one value for all that ask the same."""
+    def _kind(self, candidate: Candidate) -> int:
+        """Return the number of all pods that ask the same; numbers that nobody has any more are forgotten."""
         if len(self._kinds) > 2 * len(self._entries) + lines.SPARE_PLACES:
-            self._kinds = {one.kind: one.kind for one in self._entries.values() if one.kind is not None}
-        kind = questions.ask(candidate.request, candidate.demand)
-        return self._kinds.setdefault(kind, kind)
+            self._kinds = {one.candidate.asks: one.kind for one in self._entries.values() if one.kind}
+        return self._kinds.setdefault(candidate.asks, next(self._numbers))
 
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
@@ -268,7 +268,7 @@ class Backlog:
     def _hurry(self) -> None:
         """Let the first of those that were woken since the last time be tried at once."""
         if self._woken:
-            tried: collections.Counter[Kind] = collections.Counter()
+            tried: collections.Counter[int] = collections.Counter()
             room = TRIED_AT_ONCE
             woken = sorted(self._woken.values(), key=lambda one: one.turn)
             places = [one.turn for one in woken]
@@ -285,7 +285,7 @@ class Backlog:
                     self._behind.push(entry.kind, turn, entry.ticket, entry.candidate.uid)
             self._woken.clear()
 
-    def _follow(self, kind: Kind) -> None:
+    def _follow(self, kind: int) -> None:
         """Let the next of a kind be tried at once, of those that were woken but pause."""
         if (place := self._behind.pop(kind)) is not None:
             entry = self._entries[place[2]]

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 from typing import Final
 
-from berth_operator.scheduling import decisions, label_order, questions
+from berth_operator.scheduling import decisions, label_order
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -17,7 +17,6 @@ LONGEST_DEMOTED_SECONDS: Final = 60.0
 
 Order = label_order.Order
 Turn = tuple[bool, Order]  # The demoted come last.
-Kind = questions.Question | None  # Pods that ask the same are of one kind; None until it is worked out.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +35,11 @@ class Candidate:
     label: int = 0
     created: str = ""
     faults: tuple[decisions.Refusal, ...] = ()
+
+    @property
+    def asks(self) -> tuple[requests.Request, facts.Demand]:
+        """All that the pod asks for, which makes it one of a kind."""
+        return self.request, self.demand
 
     @property
     def title(self) -> str:
@@ -73,7 +77,7 @@ class Entry:
     not_before: float = 0.0
     wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
     demoted: bool = False  # Until it is placed or edited.
-    kind: Kind = None  # Worked out when the pod does not fit.
+    kind: int = 0  # Pods that ask the same are of one kind; numbered when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # That it has had out of order.
     kept_back: float | None = None  # Since when it leaves to others what it might take.

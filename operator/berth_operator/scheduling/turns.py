@@ -56,7 +56,7 @@ class Claims:
     """What the woken pods claim, by kind; a claim ends with their next try, or when none is left."""
 
     def __init__(self) -> None:
-        self._claims: dict[entries.Kind, Claim] = {}
+        self._claims: dict[int, Claim] = {}
         self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class Claims:
             if not claim.everywhere and node not in claim.nodes and able(claim.candidate):
                 claim.add(node)
 
-    def tried(self, kind: entries.Kind) -> None:
+    def tried(self, kind: int) -> None:
         """No node takes a pod of this kind, as all of them are now."""
         self._claims.pop(kind, None)
 
