@@ -64,6 +64,21 @@ async def test_the_first_declaration_names_what_waits() -> None:
 
 
 @timeless.scenario
+async def test_pods_that_come_last_take_no_place_among_those_that_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A crowd of important pods whose binds are refused is demoted, and the others are bound first."""
+    monkeypatch.setattr(declarer, "NAMED_AHEAD", 1)
+    on = await scene("5")
+    books.wait(on.book, "refused", version="4", priority=9)
+    on.book.waiting.demote("uid-refused")
+
+    await on.declarer.declare()
+
+    assert on.lease.written[-1].uids == {"uid-p0"}
+
+
+@timeless.scenario
 async def test_a_new_pod_costs_no_write() -> None:
     """It has a revision that is newer than any that was known."""
     on = await scene("5")

@@ -32,6 +32,15 @@ def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
     assert (before, ready(queue)) == (["a", "vip"], ["vip", "a"])
 
 
+def test_the_demoted_are_listed_last() -> None:
+    """In the order in which the pods would be taken."""
+    waiting = of(builders.candidate("a", priority=5), builders.candidate("b"))
+
+    waiting.demote("uid-a")
+
+    assert [entry.candidate.name for entry in waiting.each()] == ["b", "a"]
+
+
 def test_who_is_demoted_pauses_for_longer() -> None:
     """Each attempt costs the others their time, so the attempts become rare."""
     longest = [entries.pause(30), entries.pause(30, demoted=True)]

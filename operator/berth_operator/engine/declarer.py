@@ -77,6 +77,6 @@ class Declarer:
         book, requested = self._book, self._requested
         self._requested = set()
         after = max((one.number for one in book.revisions.values()), default=0)
-        first = heapq.nsmallest(NAMED_AHEAD, book.waiting.entries(), key=lambda entry: entry.order)
+        first = heapq.nsmallest(NAMED_AHEAD, book.waiting.entries(), key=lambda entry: entry.turn)
         ahead = (entry.candidate.uid for entry in first)
         return declaration.Declaration(after, frozenset(itertools.chain(book.assumed, requested, ahead)))

@@ -79,7 +79,7 @@ class Backlog:
 
     def each(self) -> Iterable[Entry]:
         """Go through all pods, in the order in which they would be taken."""
-        found = sorted(self._entries.values(), key=lambda entry: entry.order)
+        found = sorted(self._entries.values(), key=lambda entry: entry.turn)
         return label_order.reordered(found, lambda *_: ())
 
     def entries(self) -> Collection[Entry]:
