@@ -206,7 +206,7 @@ def _refuse(reason: Fault, detail: str) -> NoReturn:
 
 def _parsed(text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        return _decoder.decode(text)
     except RecursionError:
         _refuse(Fault.NOT_JSON, "nested too deep")
     except ValueError as error:  # also for numbers of thousands of digits
@@ -224,6 +224,9 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     _refuse(Fault.NOT_JSON, f"{name} is not JSON")
+
+
+_decoder: Final = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
 
 
 def _allocation(record: object) -> Allocation:

@@ -16,7 +16,7 @@ import collections
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -57,18 +57,30 @@ class Holding:
 class Asked:
     """What a bound pod asks for, as far as that matters for what it holds.
 
-    `own` is what its containers ask by resources, None where that makes no sense; `any` tells whether
-    anything of the pod asks for devices; `most` counts the cards that it may have for its resources.
+    `own` is what its containers ask by resources, None where that makes no sense, and `least` and `others`
+    are the cards that a record names at least for that, and the types of its other devices; `any` tells
+    whether anything of the pod asks for devices; `most` counts the cards that it may have for its resources.
     """
 
     own: requests.Request | None
+    least: int
+    others: frozenset[str]
     any: bool
     most: int
+    starts: tuple[tuple[str, bool], ...]
 
 
 def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
     """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
-    return Asked(_by_resources(pod), whole is None or bool(whole), _most(pod))
+    own = _by_resources(pod)
+    return Asked(
+        own,
+        fewest_cards(own) if own is not None else 0,
+        frozenset(asks.types_asked(own.containers) if own is not None else ()) - {DeviceType.GPU},
+        whole is None or bool(whole),
+        _most(pod),
+        starts(pod.spec),
+    )
 
 
 def holding(pod: raw.Pod, wants: Asked) -> Holding:
@@ -77,14 +89,14 @@ def holding(pod: raw.Pod, wants: Asked) -> Holding:
     text = annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
-        shares = allocator.held(naming.in_turn(granted(record), starts(pod.spec)))
-        return _recorded(shares, wants, marks(annotations) - _known(shares))
+        shares = allocator.held(naming.in_turn(granted(record), wants.starts))
+        return _recorded(shares, wants, marks(annotations, _known(shares)))
     if not _answered(annotations):
         return Holding(withheld=wants.most, fault=_unanswered(wants))
     if not wants.any or (record is None and not wants.own and not marks(annotations)):
         return Holding()
     marked = marks(annotations) | _legible(record, text or "")
-    least = fewest_cards(wants.own) if wants.own else naming.SURELY_ONE
+    least = wants.least if wants.own else naming.SURELY_ONE
     told = 0 < len(marked) < MOST_MARKED  # More may be named than is read.
     rest = max(0, least - _cards_in(marked)) if told else holds.ALL_CARDS
     return Holding(withheld=rest, marked=marked, fault=_fault(record))
@@ -116,21 +128,20 @@ def _known(shares: Iterable[decisions.Share]) -> set[str | int]:
 
 def _recorded(shares: tuple[decisions.Share, ...], wants: Asked, marked: Marks) -> Holding:
     """Believe a record; cards that it should name and does not are kept back without a name."""
-    withheld, fault = _missing(shares, wants.own)
+    withheld, fault = _missing(shares, wants)
     if marked:
         fault = fault or "its annotations name other cards than its allocation"
     return Holding(shares, withheld, marked, fault)
 
 
-def _missing(shares: tuple[decisions.Share, ...], own: requests.Request | None) -> tuple[int, str]:
+def _missing(shares: tuple[decisions.Share, ...], wants: Asked) -> tuple[int, str]:
     """Count the cards that a record should name and does not; a request of another time is not asked."""
-    if own is None:
+    if wants.own is None:
         return 0, ""
     named = len({share.uuid for share in shares if share.type == DeviceType.GPU})
-    surely = fewest_cards(own)
-    if named < surely:
-        return surely - named, f"its allocation names {named} of {surely} cards"
-    others = asks.types_asked(own.containers) - {share.type for share in shares} - {DeviceType.GPU}
+    if named < wants.least:
+        return wants.least - named, f"its allocation names {named} of {wants.least} cards"
+    others = wants.others and wants.others - {share.type for share in shares}
     return 0, f"its allocation names no {', '.join(sorted(others))}" if others else ""
 
 
@@ -142,23 +153,26 @@ def _answered(annotations: Iterable[str]) -> bool:
     return any(key in WORDS or names.CONTAINER_INFIX in key for key in annotations)
 
 
-def marks(annotations: Mapping[str, str]) -> Marks:
-    """Return the uuids and minors of the cards that the words beside the record name."""
-    return frozenset(itertools.islice(_marks(annotations), MOST_MARKED))
+def marks(annotations: Mapping[str, str], known: Collection[str | int] = ()) -> Marks:
+    """Return the uuids and minors that the words beside the record name, apart from the known ones."""
+    return frozenset(itertools.islice(_marks(annotations, known), MOST_MARKED)).difference(known)
 
 
-def _marks(annotations: Mapping[str, str]) -> Iterator[str | int]:
-    yield from _listed(annotations.get(names.MINORS, ""), MINOR, int)
+def _marks(annotations: Mapping[str, str], known: Collection[str | int]) -> Iterator[str | int]:
+    minors = {str(one) for one in known if isinstance(one, int)}
     for key, text in annotations.items():
         if key.endswith(UUIDS):
-            yield from _listed(text, UUID, str)
-        elif key.endswith(MINORS):
-            yield from _listed(text, MINOR, int)
+            if text not in known:
+                yield from _listed(text, UUID, str, known)
+        elif (key == names.MINORS or key.endswith(MINORS)) and text not in minors:
+            yield from _listed(text, MINOR, int, minors)
 
 
-def _listed(text: str, form: re.Pattern[str], read: Callable[[str], str | int]) -> Iterator[str | int]:
+def _listed(
+    text: str, form: re.Pattern[str], read: Callable[[str], str | int], known: Collection[str | int]
+) -> Iterator[str | int]:
     parts = (part.strip() for part in text.split(",", MOST_MARKED)[:MOST_MARKED])
-    return (read(part) for part in parts if form.fullmatch(part))
+    return (read(part) for part in parts if part not in known and form.fullmatch(part))
 
 
 def _legible(record: Record, text: str) -> Marks:
@@ -179,8 +193,8 @@ def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
     """Return what must be known of a pod whose record cannot be read, for its GpuPod to speak for it."""
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or _answered(pod.metadata.annotations)
     return naming.Nameless(
-        starts(pod.spec),
-        fewest_cards(wants.own) if wants.own else naming.SURELY_ONE,
+        wants.starts,
+        wants.least if wants.own else naming.SURELY_ONE,
         None if ours else _plugged(pod),
         pod.status.phase == PodPhase.RUNNING,
     )
