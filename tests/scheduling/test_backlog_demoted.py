@@ -87,7 +87,7 @@ def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
     waiting.demote("uid-vip")
 
     waiting.reinstate("uid-vip")
-    early = waiting.ready(1.0)
+    early = list(waiting.ready(1.0))
     waiting.helped([Help.CAPACITY_FREED])
 
     assert early == []

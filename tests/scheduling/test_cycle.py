@@ -293,7 +293,8 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
 
     assert isinstance(first, Wait)
     assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
-    looked_at = places.closer(search.ask(queue.ready(0.0)[0].request, queue.ready(0.0)[0].demand), USUAL)
+    (waiting,) = queue.ready(0.0)
+    looked_at = places.closer(search.ask(waiting.request, waiting.demand), USUAL)
     assert len(looked_at) == 30
     assert isinstance(later[-1], Wait)
 

@@ -216,7 +216,7 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     waiting.push(builders.candidate("new", priority=-1))
 
     waiting.remove("uid-b")
-    waiting.ready(0.0)
+    list(waiting.ready(0.0))
     (left,) = (nodes for pod, nodes in waiting.others(0.0, ("uid-a", "uid-c")) if pod.name == "new")
 
     assert left == {"n2"}
@@ -228,7 +228,7 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     waiting.push(builders.candidate("first", priority=1))
     waiting.put_off("uid-first", now=0.0, wants=backlog.ANYTHING)
     waiting.helped([Help.POLICY_CHANGED])
-    waiting.ready(0.0)
+    list(waiting.ready(0.0))
     for at in range(3 * turns.MOST_PASSED_OVER):
         waiting.push(builders.candidate(f"p{at:03}"))
 

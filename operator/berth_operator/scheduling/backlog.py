@@ -11,6 +11,7 @@ little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 
 import collections
 import itertools
+import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
@@ -237,18 +238,17 @@ class Backlog:
 
     # ------------------------------------------------------------ whose turn it is
 
-    def ready(self, now: float, limit: int | None = None) -> list[Candidate]:
-        """Name the pods to try now, in order, at most so many."""
+    def ready(self, now: float, limit: int | None = None) -> Iterator[Candidate]:
+        """Yield the pods to try now, in order, at most so many, and those that come in line meanwhile."""
         self._judged = 0
         self._hurry()
         while (place := self._pausing.first()) is not None and place[0] <= now:
             self._stand_in_line(self._entries[place[2]])
-        most = limit if limit is None else min(limit, SEARCHED_AT_ONCE)
-        turn = sorted([*self._line.next_of(limit), *self._searched.next_of(most)])
-        found = [self._entries[uid] for _, _, uid in turn[:limit]]
-        if len(self._raised):
-            found = label_order.reordered(found, self._first_raised)
-        return [entry.candidate for entry in found]
+        places = lines.walk((self._line, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf))
+        found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
+        raised = bool(len(self._raised))
+        for entry in label_order.reordered(list(found), self._first_raised) if raised else found:
+            yield entry.candidate
 
     def others(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
         """Yield pods in line that were not tried in this round, in turns, and the nodes that each leaves."""

@@ -7,6 +7,7 @@ back before it returns.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -96,19 +97,21 @@ def _in_turn(
     """Yield the pods of a round, and for those that come out of order the nodes that they leave to others."""
     done: set[str] = set()
     ready = waiting.ready(now, limit)
+    late = None
     for candidate in ready:
         if time is not None and time.late:
+            late = candidate
             break
         done.add(candidate.uid)
         yield candidate, None
-    if time is None or (len(done) == len(ready) < limit):
+    if time is None or (late is None and len(done) < limit):
         return
     for candidate, spared in waiting.others(now, frozenset(done)):
         if time.over:
             return
         done.add(candidate.uid)
         yield candidate, spared
-    for candidate in ready:
+    for candidate in itertools.chain([late] if late else [], ready):
         if candidate.uid not in done:
             yield candidate, None
 

@@ -48,6 +48,11 @@ class Line(Generic[K]):
         """Take the first valid place out, and return it."""
         return heapq.heappop(self._places) if self.first() is not None else None
 
+    def put_back(self, place: Place[K]) -> None:
+        """Return a place that was taken out, if it is still valid."""
+        if self._valid(place[2], place[1]):
+            heapq.heappush(self._places, place)
+
     def next_of(self, limit: int | None = None) -> list[Place[K]]:
         """Return the first valid places, at most so many, and leave them there."""
         turn: list[Place[K]] = []
@@ -56,6 +61,30 @@ class Line(Generic[K]):
         for place in turn:
             heapq.heappush(self._places, place)
         return turn
+
+
+def walk(*parts: tuple[Line[K], float]) -> Iterator[Place[K]]:
+    """Yield the first valid places of some lines in order, at most so many of each, and leave them there.
+
+    What comes in line meanwhile has its turn as well. A place costs nothing before it is asked for.
+    """
+    left = [most for _, most in parts]
+    taken: list[tuple[Line[K], Place[K]]] = []
+    try:
+        while heads := [
+            (place, at)
+            for at, (line, _) in enumerate(parts)
+            if left[at] and (place := line.first()) is not None
+        ]:
+            place, at = min(heads)
+            left[at] -= 1
+            line = parts[at][0]
+            line.pop()
+            taken.append((line, place))
+            yield place
+    finally:
+        for line, place in taken:
+            line.put_back(place)
 
 
 class Lines(Generic[N, K]):
