@@ -269,7 +269,7 @@ class Inventory:
             row.amounts[name] = used
             if not used:
                 del row.amounts[name]
-            self._write_left(row, name)
+            self._write_left(row, name, used)
         counting.take(row, hold, sign)
         if withholding.is_odd(hold, self.claims.of(row.name)):
             affected = self.claims.hold(row.name, withholding.held(row.holds.values()))
@@ -282,20 +282,20 @@ class Inventory:
         table = self.columns
         table.allocatable[row.at] = table.left[row.at] = columns.ABSENT
         table.use_resources(row.at, (name for name, _ in allocatable))
-        for name, amount in allocatable:
-            column = table.resources.get(name)
-            if column is not None:
-                table.allocatable[row.at, column] = table.left[row.at, column] = amount
-        for name in row.amounts:
-            self._write_left(row, name)
+        row.given = {name: amount for name, amount in allocatable if name in table.resources.of}
+        for name, amount in row.given.items():
+            column = table.resources.of[name]
+            table.allocatable[row.at, column] = table.left[row.at, column] = amount
+        for name, used in row.amounts.items():
+            self._write_left(row, name, used)
 
-    def _write_left(self, row: rows.Row, name: str) -> None:
-        table, column = self.columns, self.columns.resources.get(name)
+    def _write_left(self, row: rows.Row, name: str, used: int) -> None:
         # Of what the node does not have nothing is left, whatever pods on it ask for: they may name anything.
-        if column is not None and table.allocatable[row.at, column] != columns.ABSENT:
+        given = row.given.get(name)
+        if given is not None:
+            table = self.columns
             # Exact sums may exceed 64 bits.
-            used = min(row.amounts.get(name, 0), facts.LARGEST)
-            table.left[row.at, column] = table.allocatable[row.at, column] - used
+            table.left[row.at, table.resources.of[name]] = given - min(used, facts.LARGEST)
 
     # ------------------------------------------------------------ rows
 

@@ -19,7 +19,12 @@ class Question:
     manner: requests.Manner
     demand: facts.Demand
     request: requests.Request | None
-    size: int = dataclasses.field(default=0, compare=False)  # How many things it names.
+    named: int = dataclasses.field(default=0, compare=False)  # So many things are named in the request.
+
+    @property
+    def size(self) -> int:
+        """How many things are named, which is what it takes of memory."""
+        return self.named + self.demand.size
 
     @functools.cached_property
     def _hash(self) -> int:
@@ -34,4 +39,4 @@ def ask(request: requests.Request, demand: facts.Demand) -> Question:
     """Make the question that a pod puts to all nodes."""
     need = request.need
     whole = None if need.simple else request
-    return Question(need, request.conditions, request.manner, demand, whole, request.size + demand.size)
+    return Question(need, request.conditions, request.manner, demand, whole, request.size)

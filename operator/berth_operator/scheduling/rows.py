@@ -31,7 +31,8 @@ class Row:
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     silent: bool = True
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
-    amounts: dict[str, int] = dataclasses.field(default_factory=dict)
+    amounts: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what pods hold.
+    given: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what the node can give.
     used: dict[str, views.Usage] = dataclasses.field(default_factory=dict)
     functions: dict[str, int] = dataclasses.field(default_factory=dict)  # By bus id, how many hold it.
     slots: dict[str, int] = dataclasses.field(default_factory=dict)  # Uuid of a plain card to its slot.

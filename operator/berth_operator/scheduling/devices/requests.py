@@ -170,7 +170,7 @@ class Request:
     conditions: Conditions = ANY_CARD
     manner: Manner = ANY_MANNER
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
         labels = len(self.manner.labels) + len(self.manner.function_labels)
@@ -204,7 +204,7 @@ def phases(request: Request) -> Iterator[tuple[ContainerRequest, ...]]:
             yield (*started, one)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Need:
     """A request summed up over its containers.
 
@@ -231,7 +231,7 @@ class Need:
         """Tell whether any device is asked for."""
         return bool(self.cards or self.parts)
 
-    @property
+    @functools.cached_property
     def cards(self) -> int:
         """How many cards are asked for, in people's words: whole ones, shared ones, instances, replicas."""
         shared = max((ask.count for ask in self.shares), default=0)
