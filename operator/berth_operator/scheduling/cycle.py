@@ -183,7 +183,9 @@ def answer_for(
         return decisions.Reject(candidate.uid, candidate.faults)
     question = search.ask(candidate.request, candidate.demand)
     if question not in said:
-        placement = places.place(candidate.request, candidate.demand, rules=rules, effort=effort)
+        placement = places.place(
+            candidate.request, candidate.demand, rules=rules, effort=effort, question=question
+        )
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
         counts = tally.tally(places.picture, question, places.closer(question, rules))

@@ -24,22 +24,28 @@ class Line(Generic[K]):
     def __init__(self, valid: Valid) -> None:
         self._valid = valid
         self._places: list[Place[K]] = []
+        self._new: list[Place[K]] = []  # Not sorted in yet: many are void before anybody asks for them.
         self._most = SPARE_PLACES
 
     def __len__(self) -> int:
         """Count the places, void ones included."""
-        return len(self._places)
+        return len(self._places) + len(self._new)
 
     def push(self, key: K, number: int, uid: str) -> None:
         """Add a place for a pod."""
-        if len(self._places) >= self._most:
-            self._places = [place for place in self._places if self._valid(place[2], place[1])]
+        if len(self) >= self._most:
+            self._places = [place for place in (*self._places, *self._new) if self._valid(place[2], place[1])]
+            self._new.clear()
             heapq.heapify(self._places)
             self._most = 2 * len(self._places) + SPARE_PLACES
-        heapq.heappush(self._places, (key, number, uid))
+        self._new.append((key, number, uid))
 
     def first(self) -> Place[K] | None:
         """Return the first place that is valid."""
+        if self._new:
+            for place in self._new:
+                self.put_back(place)
+            self._new.clear()
         while self._places and not self._valid(self._places[0][2], self._places[0][1]):
             heapq.heappop(self._places)
         return self._places[0] if self._places else None

@@ -61,20 +61,22 @@ class Search:
         rules: policy.Policy,
         effort: allocator.Effort | None = None,
         spared: Collection[str] = (),
+        question: Question | None = None,
     ) -> decisions.Placement | None:
         """Find the best node and devices; a preferred scope is tried as a condition first, then wider ones.
 
         Where `effort` is spent, nodes are left that were not looked at: the next time goes on with them.
-        The nodes in `spared` are left to others.
+        The nodes in `spared` are left to others. `question` is what both ask together, where that is known.
         """
         effort = allocator.Effort() if effort is None else effort
         *narrow, _ = scopes.ladder(request.manner)
         for scope in narrow:
             manner = dataclasses.replace(request.manner, scope=scope, required=True)
-            found = self._place(dataclasses.replace(request, manner=manner), demand, rules, effort, spared)
+            closer = dataclasses.replace(request, manner=manner)
+            found = self._place(closer, ask(closer, demand), rules, effort, spared)
             if found is not None:
                 return found
-        return self._place(request, demand, rules, effort, spared)
+        return self._place(request, question or ask(request, demand), rules, effort, spared)
 
     def may_place(self, question: Question, rules: policy.Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may have a place, as far as is known without another look at it."""
@@ -91,12 +93,11 @@ class Search:
     def _place(
         self,
         request: requests.Request,
-        demand: facts.Demand,
+        question: Question,
         rules: policy.Policy,
         effort: allocator.Effort,
         spared: Collection[str],
     ) -> decisions.Placement | None:
-        question = ask(request, demand)
         answer = self._answer(question, rules)
         last = self._slow.of(question)
         kept = answer.set_aside(self._places(spared)) if spared else None
