@@ -163,8 +163,9 @@ class DeviceSink:
 
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device that says too much."""
-        self._report(thing.metadata.name, excess.of(thing.spec))
-        self._book.device_seen(devices.device(thing), thing.status.claims, thing.status.disputed)
+        fault = excess.of(thing.spec)
+        self._report(thing.metadata.name, fault)
+        self._book.device_seen(devices.device(thing, fault), thing.status.claims, thing.status.disputed)
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
     def _report(self, name: str, fault: str) -> None:

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import itertools
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from berth_crds import catalog, text, vocabulary, wire
@@ -27,9 +27,12 @@ KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
-def device(thing: wire.Device) -> facts.Device:
-    """Read what an agent published; cards of which it says too much are closed."""
-    fault = excess.of(thing.spec)
+def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
+    """Read what an agent published; cards of which it says too much are closed.
+
+    `fault` is what it says too much of, where that is known.
+    """
+    fault = excess.of(thing.spec) if fault is None else fault
     spec = excess.bare(thing.spec) if fault else thing.spec
     verdicts = {one.uuid: one for one in thing.status.devices}
     twice = _twice(spec.devices)
@@ -48,17 +51,21 @@ def device(thing: wire.Device) -> facts.Device:
 
 def _twice(cards: Iterable[wire.Card]) -> frozenset[str]:
     """Find uuids that stand in a Device twice: nobody could tell which of the two a pod has."""
-    counts = collections.Counter(uuid for card in cards for uuid in _uuids(card))
-    return frozenset(uuid for uuid, count in counts.items() if count > 1)
+    uuids = [uuid for card in cards for uuid in _uuids(card)]
+    if len(set(uuids)) == len(uuids):
+        return frozenset()
+    return frozenset(uuid for uuid, count in collections.Counter(uuids).items() if count > 1)
 
 
-def _uuids(card: wire.Card) -> Iterator[str]:
-    yield card.uuid
-    yield from (one.uuid for one in (card.mig.instances if card.mig else ()))
+def _uuids(card: wire.Card) -> list[str]:
+    return [card.uuid, *(one.uuid for one in card.mig.instances)] if card.mig else [card.uuid]
 
 
 def _card(
-    card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, ...], twice: Collection[str] = ()
+    card: wire.Card,
+    verdict: wire.CardStatus | None,
+    cordon: tuple[str, ...],
+    twice: frozenset[str] = frozenset(),
 ) -> facts.Card:
     place = card.topology or wire.Topology()
     return facts.Card(
@@ -114,8 +121,8 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str,
     return None
 
 
-def _ambiguous(card: wire.Card, twice: Collection[str]) -> Reason | None:
-    return Reason.DUPLICATE_UUID if any(uuid in twice for uuid in _uuids(card)) else None
+def _ambiguous(card: wire.Card, twice: frozenset[str]) -> Reason | None:
+    return Reason.DUPLICATE_UUID if twice and not twice.isdisjoint(_uuids(card)) else None
 
 
 def failed_source(conditions: tuple[wire.Condition, ...]) -> str:
