@@ -107,11 +107,11 @@ async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_n
     await scene.keeper._dirty.take()
 
     scene.keeper._mirror.upserted(found)
-    news = scene.keeper._whose(await scene.keeper._dirty.take())
+    news = scene.keeper._concerned(await scene.keeper._dirty.take())
     scene.keeper._mirror.upserted(plain)
     await scene.keeper._reconcile(KEY)
 
-    assert news == KEY
+    assert KEY in news
     assert [one.metadata.name for one in scene.keeper.records()] == ["p"]
 
 
@@ -148,8 +148,28 @@ async def test_a_pod_that_is_named_by_the_uid_of_another_has_its_own_news(scene:
     """Any pod may be named so; what becomes of its record is not taken for news of the other pod."""
     scene.placed()
 
-    assert scene.keeper._whose(("ns", name)) == ("ns", name)
-    assert scene.keeper._whose(("ns", BESIDE)) == KEY
+    assert scene.keeper._concerned(("ns", name)) == {("ns", name)}
+    assert scene.keeper._concerned(("ns", BESIDE)) == {("ns", BESIDE), KEY}
+
+
+async def test_a_pod_that_has_the_name_of_anothers_record_gets_its_own(scene: Scene) -> None:
+    """Neither pod's record is taken for the other's: both are written, and none is removed."""
+    own = gpupod(BESIDE) | {"spec": gpupod(BESIDE)["spec"] | {"podUID": "u-2"}}
+    scene.answers(BESIDE, stub.thing(own))
+    scene.placed()
+    meta = wire.Meta(BESIDE, "ns", "u-2", annotations={names.ALLOCATION: GRANTED})
+    scene.keeper._pods.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running")))
+
+    await scene.keeper._reconcile(("ns", BESIDE))
+    written = scene.written[0]
+    scene.keeper._mirror.upserted(msgspec.convert(own, wire.GpuPod))
+    scene.answers("p", stub.thing(gpupod("p")))
+    await scene.keeper._reconcile(KEY)
+    await scene.keeper._reconcile(("ns", BESIDE))
+
+    assert written == BESIDE
+    assert "p" in scene.written
+    assert not [one for one in scene.server.requests if one.method == "DELETE"]
 
 
 def stub_body(name: str) -> bytes:

@@ -192,13 +192,19 @@ class Keeper:
                 await each.wait_synced()
             await self._furnished.wait()
             while True:
-                await self._look(self._whose(await self._dirty.take()))
+                for key in self._concerned(await self._dirty.take()):
+                    await self._look(key)
 
-    def _whose(self, key: mirror.Key) -> mirror.Key:
-        """Return the name of the pod that is to be looked at: a record may stand beside that."""
-        owner = self._pods.of_uid(key[1].partition(".")[0])
+    def _concerned(self, key: mirror.Key) -> set[mirror.Key]:
+        """Return the pods to look at: the one of this name, and the one whose record may stand here."""
+        owner = self._owner(key, key[1].partition(".")[0])
+        return {key, owner} if owner else {key}
+
+    def _owner(self, where: mirror.Key, uid: str) -> mirror.Key | None:
+        """Return the name of the pod with this uid, if its record may stand here."""
+        owner = self._pods.of_uid(uid)
         pod = self._pods.get(owner) if owner else None
-        return owner if owner and pod and self._key_beside(pod) == key else key
+        return owner if owner and pod and where in {owner, self._key_beside(pod)} else None
 
     async def _look(self, key: mirror.Key) -> None:
         """Put one name right, or come back to it later."""
@@ -232,18 +238,18 @@ class Keeper:
             await self._remove(mirror.key_of(seen.metadata), seen)
 
     async def _found(self, key: mirror.Key, pod: record.Pod | None) -> wire.GpuPod | None:
-        """Return the record of a pod, by its name or beside it, and remove those that are not its."""
-        if pod is not None and self._mirror.get(besides := self._key_beside(pod)):
-            self._beside.setdefault(key, besides)
+        """Return the record of a pod, by its name or beside it, and remove those that are nobody's."""
         found = None
-        for where in (key, self._beside.get(key)):
-            seen = self._mirror.get(where) if where else None
-            if where and seen and (pod is None or found or seen.spec.pod_uid != pod.metadata.uid):
+        places = dict.fromkeys([key, self._key_beside(pod) if pod else key, self._beside.pop(key, key)])
+        for where in places:
+            seen = self._mirror.get(where)
+            owner = self._owner(where, seen.spec.pod_uid) if seen else None
+            if seen and (owner is None or (owner == key and found)):
                 await self._remove(where, seen)
-            else:
-                found = found or seen
-        if found is None or mirror.key_of(found.metadata) == key:
-            self._beside.pop(key, None)
+            elif seen and owner == key:
+                found = seen
+                if where != key:
+                    self._beside[key] = where
         return found
 
     def _key_beside(self, pod: record.Pod) -> mirror.Key:
