@@ -27,6 +27,10 @@ async def made_up(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[stub.Stub]:
         yield server
 
 
+DENIED = 'admission webhook "deny.example.com" denied the request'
+FAILED = 'Internal error occurred: failed calling webhook "a.example.com": failed to call webhook: EOF'
+
+
 async def outcome_of(server: stub.Stub) -> ports.Outcome:
     """Bind the pod there."""
     async with api.Api(server.link, agent="test") as session:
@@ -45,6 +49,9 @@ async def outcome_of(server: stub.Stub) -> ports.Outcome:
         pytest.param(stub.later(asyncio.Event(), stub.thing({})), ports.Unknown, True, id="no answer"),
         pytest.param(stub.status(409, "already assigned"), ports.Unknown, False, id="409"),
         pytest.param(stub.status(429, "too many requests"), ports.Throttled, None, id="429"),
+        pytest.param(stub.status(429, f"{DENIED}: later"), ports.Refused, None, id="a webhook's 429"),
+        pytest.param(stub.status(500, FAILED), ports.Refused, None, id="a webhook fails"),
+        pytest.param(stub.status(500, f"quoted: {FAILED}"), ports.Unknown, True, id="a webhook is quoted"),
         pytest.param(stub.status(400, "bad"), ports.Refused, None, id="400"),
         pytest.param(stub.status(401, "who?"), ports.Refused, None, id="401"),
         pytest.param(stub.status(403, "the fence says no"), ports.Refused, None, id="403"),
@@ -68,6 +75,20 @@ async def test_what_an_answer_means(
     assert getattr(outcome, "open", None) is open_
     assert len(made_up.requests) == 1
     assert made_up.requests[0].query["timeout"] == "3s"
+
+
+@pytest.mark.parametrize(("message", "doubts"), [(FAILED, 0), ("etcdserver: request timed out", 1)])
+async def test_a_webhook_that_fails_puts_no_lead_in_doubt(
+    made_up: stub.Stub, message: str, doubts: int
+) -> None:
+    """It may be of one namespace alone, whose pods would else have the binds of all others wait."""
+    made_up.on("POST", f"{PATH}/binding", stub.status(500, message))
+    lead = Lead()
+
+    async with api.Api(made_up.link, agent="test") as session:
+        await hand(session, lead).bind(CANDIDATE, pods.placement("n1", pods.CARD))
+
+    assert lead.doubts == doubts
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ SERVER_SECONDS: Final = 3  # The server gives a bind up after this long, so that
 CLIENT_SECONDS: Final = 4.0
 FENCE: Final = "ValidatingAdmissionPolicy 'berth-fence'"
 FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within moments.
+# So begins what the server says of the webhooks that it asks before it writes anything, whatever the code.
+WEBHOOKS: Final = ("Internal error occurred: failed calling webhook ", 'admission webhook "')
 NO_DRY_RUN: Final = "does not support dry run"  # The server's words.
 DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.Astray)
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much, or for none.
@@ -90,7 +92,7 @@ class Writer:
         except errors.ClientError as error:
             if isinstance(error, errors.Forbidden) and FENCE in error.message:
                 self._fenced()
-            if isinstance(error, DOUBTFUL):
+            if isinstance(error, DOUBTFUL) and not _of_webhook(error):
                 self._lead.doubt()
             return _of_revision(outcome(error), version)
         self._fenced_since = None
@@ -142,6 +144,11 @@ def _of_revision(answer: ports.Answer, version: str) -> ports.Answer:
     return dataclasses.replace(answer, version=version) if isinstance(answer, ports.Unknown) else answer
 
 
+def _of_webhook(error: errors.ClientError) -> bool:
+    """Whether a webhook is in the way: nothing was written then, and the server is well."""
+    return isinstance(error, errors.ApiError) and error.message.startswith(WEBHOOKS)
+
+
 def outcome(error: errors.ClientError) -> ports.Answer:
     """Tell what a failed bind means for the pod."""
     match error:
@@ -151,12 +158,12 @@ def outcome(error: errors.ClientError) -> ports.Answer:
         case errors.Conflict() | errors.NotFound():
             # Perhaps it was our own earlier bind that won: the pod itself knows.
             return ports.Unknown(error.message, open=False)
+        case errors.ApiError() if _of_webhook(error):
+            return ports.Refused(error.message)
         case errors.Throttled():
             return ports.Throttled(error.message, error.retry_after or REST_SECONDS)
         case errors.Unreachable(ambiguous=False):
             return ports.Refused(str(error))
-        case errors.Unreachable() | errors.Unavailable():
-            return ports.Unknown(str(error))
         case (
             errors.Malformed()
             | errors.Unauthorized()
@@ -165,8 +172,8 @@ def outcome(error: errors.ClientError) -> ports.Answer:
             | errors.Oversized()
         ):
             return ports.Refused(error.message)
-        case errors.ApiError():
-            # No API server answers a bind like this; whoever stands between us may have passed it on.
+        case errors.Unreachable() | errors.ApiError():
+            # Perhaps nobody has answered it, or somebody between us who may have passed it on.
             return ports.Unknown(str(error))
         case _:
             return ports.Refused(str(error))
