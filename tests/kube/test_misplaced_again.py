@@ -64,7 +64,7 @@ async def test_a_node_with_a_history_takes_no_more_than_its_share(
 ) -> None:
     """However many are written, some are read at a time, and few wait: passes find the others."""
     monkeypatch.setattr(misplaced, "MOST_HASTY", 3)
-    monkeypatch.setattr(misplaced, "MOST_READ", 2)
+    monkeypatch.setattr(misplaced, "MOST_GLANCED", 2)
     await removed_once(scene)
     before = len(scene.server.requests)
 

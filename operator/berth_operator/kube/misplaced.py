@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 10.0
 AT_A_TIME: Final = 500  # Holds or GpuPods looked at before others have their turn.
-MOST_READ: Final = 20  # GpuPods of either kind read anew in one pass.
+MOST_READ: Final = 100  # GpuPods of either kind read anew in one pass: a restart finds many of ended pods.
+MOST_GLANCED: Final = 20  # Those read anew in one look at what comes.
 HISTORY_SECONDS: Final = 3600.0  # How long a node is remembered after a GpuPod of it was removed.
 HASTE_SECONDS: Final = 1.0  # Between two glances at what came for such nodes.
 MOST_HASTY: Final = 1000  # GpuPods that wait for a glance; the others are found by the next pass.
@@ -194,7 +195,7 @@ class Cleaner:
 
     async def glance(self) -> None:
         """Judge some of the GpuPods that came for nodes of which others were removed."""
-        for title in list(self._hasty)[:MOST_READ]:
+        for title in list(self._hasty)[:MOST_GLANCED]:
             del self._hasty[title]
             one = self._known.records.get(title)
             if one is not None and title not in self._known.right and not self._is_right(title, one):
