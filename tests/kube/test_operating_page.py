@@ -126,7 +126,7 @@ def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
     assert f"A GpuPod lists {limits.SHARES} devices at most" in text
     assert f"of one node list {register.MOST_SHARES} together" in text
     assert "For an hour after that, what is written for the same node is judged as it comes, up to" in text
-    assert f"up to {misplaced.MOST_READ} in each second" in text
+    assert f"up to {misplaced.MOST_GLANCED} in each second" in text
     assert misplaced.HISTORY_SECONDS == 3600, "an hour"
 
 
