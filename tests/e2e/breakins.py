@@ -46,8 +46,23 @@ COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
 WORDS: Final = "labels and annotations of a GpuPod are not an agent's"
+UNKNOWN: Final = "has another uid"
+ONCE: Final = "and may not take that back"
+FIELDS: Final = "which fields of a Device are the operator's"
+ON_LEASE: Final = "labels and annotations of a Lease are not an agent's"
 LEASE: Final = "may write only the Lease of its own node"
 SICK: Final = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
+
+NODE_OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "<mine>", "uid": "u"}
+RIGHT: Final = NODE_OWNER | {"uid": "<mine-uid>"}
+FORGED: Final = {
+    "manager": names.OPERATOR_MANAGER,
+    "operation": "Apply",
+    "subresource": "status",
+    "apiVersion": names.API_VERSION,
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:status": {"f:devices": {}}},
+}
 
 ALLOWED: Final = {
     "its Device": Attempt(D, "mine", {"spec": {"bootID": "b"}}),
@@ -57,6 +72,8 @@ ALLOWED: Final = {
         D, "mine", named("Device", "mine", status={"conditions": [NVML]}), APPLY, "status"
     ),
     "to heed a person's word": Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: None}}}),
+    "to make the Node the owner of its Device": Attempt(D, "mine", owned(RIGHT)),
+    "to make the Node the owner of its Lease": Attempt(L, "mine", owned(RIGHT)),
     "its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "me"}}),
     "a GpuPod of its node": Attempt(G, "mine", {"spec": {"containers": [{"name": "main"}]}}),
     "a GpuPod's status": Attempt(G, "mine", {"status": {"phase": "Running"}}, sub="status"),
@@ -68,9 +85,6 @@ ALLOWED: Final = {
         N, "mine", {"metadata": {"labels": {"berth.dev/gpu.product": "T4", "berth.dev/gpu.count": None}}}
     ),
 }
-
-NODE_OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "<mine>", "uid": "u"}
-
 
 REFUSED: Final = {
     # Devices of others.
@@ -129,6 +143,14 @@ REFUSED: Final = {
     "an owner of another kind": Attempt(
         D, "mine", owned(NODE_OWNER | {"apiVersion": "x.io/v1"}), words=OWNER
     ),
+    "a Node of another uid as the owner of its Device": Attempt(D, "mine", owned(NODE_OWNER), words=UNKNOWN),
+    "another uid beside that of the Node": Attempt(D, "mine", owned(RIGHT, NODE_OWNER), words=UNKNOWN),
+    "an owner that waits for its Device": Attempt(
+        D, "mine", owned(RIGHT | {"blockOwnerDeletion": True}), words=ONCE
+    ),
+    "fields in the operator's name": Attempt(
+        D, "mine", {"metadata": {"managedFields": [FORGED]}}, words=FIELDS
+    ),
     "readiness by patch": Attempt(
         D, "mine", replaced("/status/conditions/0/status", "False"), JSON_PATCH, "status", words=CONDITION
     ),
@@ -142,6 +164,14 @@ REFUSED: Final = {
     ),
     # Leases.
     "a Lease owned by another Node": Attempt(L, "mine", owned(NODE_OWNER | {"name": "<other>"}), words=OWNER),
+    "a Node of another uid as the owner of its Lease": Attempt(L, "mine", owned(NODE_OWNER), words=UNKNOWN),
+    "a Lease for which its Node waits": Attempt(
+        L, "mine", owned(RIGHT | {"blockOwnerDeletion": True}), words=ONCE
+    ),
+    "an annotation of its Lease": Attempt(
+        L, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=ON_LEASE
+    ),
+    "a label of its Lease": Attempt(L, "mine", {"metadata": {"labels": {"note": "x"}}}, words=ON_LEASE),
     "a Lease that cannot go": Attempt(
         L, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=OWNER
     ),
@@ -183,6 +213,13 @@ REFUSED: Final = {
     ),
     "a GpuPod named by its pod's uid and another node": Attempt(
         G, "beside-other", gpupod("beside-other", "mine", uid=UID, owner=UID), verb="POST", words=BESIDE
+    ),
+    "a GpuPod named by its pod's uid and a node whose name ends like its own": Attempt(
+        G,
+        "beside-longer",
+        gpupod("beside-longer", "mine", uid=f"{UID}.x", owner=f"{UID}.x"),
+        verb="POST",
+        words=BESIDE,
     ),
     "a GpuPod named by another pod's uid": Attempt(
         G, "beside", gpupod("beside", "mine", uid="u", owner="u"), verb="POST", words=BESIDE
