@@ -45,11 +45,14 @@ DISPUTED: Final = "status.disputed of a Device is the operator's"
 COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
-WORDS: Final = "labels and annotations of a GpuPod are not an agent's"
+LABELS: Final = "labels, generateName and finalizers"
+# On updates the server does not look at it, so it may be of any length.
+LONG: Final = {"metadata": {"generateName": "x" * 1000}}
+WORDS: Final = "labels, annotations and generateName of a GpuPod are not an agent's"
 UNKNOWN: Final = "has another uid"
 ONCE: Final = "and may not take that back"
 FIELDS: Final = "which fields of a Device are the operator's"
-ON_LEASE: Final = "labels and annotations of a Lease are not an agent's"
+ON_LEASE: Final = "labels, annotations and generateName of a Lease are not an agent's"
 LEASE: Final = "may write only the Lease of its own node"
 SICK: Final = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
 
@@ -130,10 +133,9 @@ REFUSED: Final = {
     "to take an annotation away": Attempt(
         D, "mine", {"metadata": {"annotations": {"note": None}}}, words=NOTES
     ),
-    "a label": Attempt(D, "mine", {"metadata": {"labels": {"team": "b"}}}, words="labels and finalizers"),
-    "a finalizer": Attempt(
-        D, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words="labels and finalizers"
-    ),
+    "a label": Attempt(D, "mine", {"metadata": {"labels": {"team": "b"}}}, words=LABELS),
+    "a finalizer": Attempt(D, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=LABELS),
+    "a long field of its Device": Attempt(D, "mine", LONG, words=LABELS),
     "another owner": Attempt(
         D,
         "mine",
@@ -171,6 +173,7 @@ REFUSED: Final = {
     "an annotation of its Lease": Attempt(
         L, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=ON_LEASE
     ),
+    "a long field of its Lease": Attempt(L, "mine", LONG, words=ON_LEASE),
     "a label of its Lease": Attempt(L, "mine", {"metadata": {"labels": {"note": "x"}}}, words=ON_LEASE),
     "a Lease that cannot go": Attempt(
         L, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=OWNER
@@ -207,6 +210,7 @@ REFUSED: Final = {
     "an annotation of its GpuPod": Attempt(
         G, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=WORDS
     ),
+    "a long field of its GpuPod": Attempt(G, "mine", LONG, words=WORDS),
     "a label of its GpuPod": Attempt(G, "mine", {"metadata": {"labels": {"note": "x"}}}, words=WORDS),
     "a new GpuPod with an annotation": Attempt(
         G, "fresh", gpupod("fresh", "mine", owner="u", annotations={"note": "x"}), verb="POST", words=WORDS
@@ -254,6 +258,7 @@ REFUSED: Final = {
     "an annotation of its Node": Attempt(
         N, "mine", {"metadata": {"annotations": {"k": "x"}}}, words=ONLY_LABELS
     ),
+    "a long field of its Node": Attempt(N, "mine", LONG, words=ONLY_LABELS),
     "a finalizer of its Node": Attempt(
         N, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=ONLY_LABELS
     ),

@@ -146,9 +146,7 @@ async def test_nothing_is_made_that_would_be_collected_at_once(
 
 
 @pytest.mark.parametrize("resource", [pytest.param(D, id="Device"), pytest.param(L, id="Lease")])
-async def test_what_goes_with_its_node_goes_on_doing_so(
-    ground: Ground, resource: resources.Resource
-) -> None:
+async def test_what_goes_with_its_node_goes_on_doing_so(ground: Ground, resource: resources.Resource) -> None:
     """Neither without an owner nor with another uid than the Node's does an agent leave what is owned."""
     await Attempt(resource, "mine", attempts.owned(breakins.RIGHT)).make(ground)
 
@@ -160,9 +158,7 @@ async def test_what_goes_with_its_node_goes_on_doing_so(
         await attempts.is_refused(ground, Attempt(resource, "mine", change, words=words))
 
 
-async def test_a_node_made_again_owns_what_its_running_agent_makes(
-    ground: Ground, base: fleet.Fleet
-) -> None:
+async def test_a_node_made_again_owns_what_its_running_agent_makes(ground: Ground, base: fleet.Fleet) -> None:
     """The token of a pod that outlives its Node has the former uid; the Node's own counts."""
     mine = ground.names["mine"]
     container = {"name": "agent", "image": "x"}
@@ -184,8 +180,9 @@ async def test_a_node_made_again_owns_what_its_running_agent_makes(
             thing["metadata"] |= {"ownerReferences": [breakins.RIGHT]}
             attempt = Attempt(resource, "mine", thing, APPLY)
 
+            # The policies may hear of the Node a little later.
             async def made_so(attempt: Attempt = attempt) -> bool:
-                with contextlib.suppress(errors.Forbidden):  # The policies may hear of the Node a little later.
+                with contextlib.suppress(errors.Forbidden):
                     await attempt.make(heir)
                 return await heir.read(attempt.resource, "mine") is not None
 
@@ -220,8 +217,8 @@ async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Groun
         pytest.param(
             {"metadata": {"annotations": {names.REPAIRED: "all"}}}, breakins.NOTES, id="a person's word"
         ),
-        pytest.param({"metadata": {"labels": {"team": "a"}}}, "labels and finalizers", id="a label"),
-        pytest.param({"metadata": {"finalizers": ["x.io/f"]}}, "labels and finalizers", id="a finalizer"),
+        pytest.param({"metadata": {"labels": {"team": "a"}}}, breakins.LABELS, id="a label"),
+        pytest.param({"metadata": {"finalizers": ["x.io/f"]}}, breakins.LABELS, id="a finalizer"),
     ],
 )
 async def test_a_new_device_brings_nothing_along(ground: Ground, change: Any, words: str) -> None:
