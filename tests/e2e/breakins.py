@@ -46,8 +46,8 @@ COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
 LABELS: Final = "labels, generateName and finalizers"
-# On updates the server does not look at it, so it may be of any length.
-LONG: Final = {"metadata": {"generateName": "x" * 1000}}
+# On updates of our own kinds the server does not look at it, so it may be of any length.
+LONG: Final = {"metadata": {"generateName": "x" * 60}}
 WORDS: Final = "labels, annotations and generateName of a GpuPod are not an agent's"
 UNKNOWN: Final = "has another uid"
 ONCE: Final = "and may not take that back"
