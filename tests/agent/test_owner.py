@@ -23,7 +23,7 @@ def stored(uid: str) -> dict[str, Any]:
 
 
 async def test_a_node_made_again_is_read_anew_when_its_former_uid_is_refused() -> None:
-    """No Device was there whose end would have told of it: the refusal does."""
+    """Not only the end of a Device tells that its Node may be another one now: a refusal does, too."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         nodes = [stub.thing({"metadata": {"uid": uid}}) for uid in ("former", "new")]
         server.on("GET", resources.NODES.path(NODE), *nodes)

@@ -49,7 +49,7 @@ LABELS: Final = "labels, generateName and finalizers"
 # On updates of our own kinds the server does not look at it, so it may be of any length.
 LONG: Final = {"metadata": {"generateName": "x" * 60}}
 WORDS: Final = "labels, annotations and generateName of a GpuPod are not an agent's"
-UNKNOWN: Final = "has another uid"
+UNKNOWN: Final = "the Node of the uid in the agent's token"
 ONCE: Final = "and may not take that back"
 FIELDS: Final = "which fields of a Device are the operator's"
 ON_LEASE: Final = "labels, annotations and generateName of a Lease are not an agent's"

@@ -131,21 +131,6 @@ async def test_an_agent_may_create(ground: Ground, resource: resources.Resource,
 
 
 @pytest.mark.parametrize("resource", [pytest.param(D, id="Device"), pytest.param(L, id="Lease")])
-async def test_nothing_is_made_that_would_be_collected_at_once(
-    ground: Ground, resource: resources.Resource
-) -> None:
-    """A new object names the Node that is there now, or none."""
-    await ground.admin.send("DELETE", ground.path(resource, "mine"))
-    thing = attempts.device("mine") if resource is D else breakins.lease("mine")
-    thing["metadata"] |= {"ownerReferences": [breakins.NODE_OWNER]}
-
-    await attempts.is_refused(ground, Attempt(resource, "mine", thing, APPLY, words=breakins.UNKNOWN))
-
-    thing["metadata"] |= {"ownerReferences": [breakins.RIGHT]}
-    await attempts.works(ground, Attempt(resource, "mine", thing, APPLY))
-
-
-@pytest.mark.parametrize("resource", [pytest.param(D, id="Device"), pytest.param(L, id="Lease")])
 async def test_what_goes_with_its_node_goes_on_doing_so(ground: Ground, resource: resources.Resource) -> None:
     """Neither without an owner nor with another uid than the Node's does an agent leave what is owned."""
     await Attempt(resource, "mine", attempts.owned(breakins.RIGHT)).make(ground)
@@ -159,7 +144,7 @@ async def test_what_goes_with_its_node_goes_on_doing_so(ground: Ground, resource
 
 
 async def test_a_node_made_again_owns_what_its_running_agent_makes(ground: Ground, base: fleet.Fleet) -> None:
-    """The token of a pod that outlives its Node has the former uid; the Node's own counts."""
+    """The token of a pod that outlives its Node has the former uid, and new objects name the Node's own."""
     mine = ground.names["mine"]
     container = {"name": "agent", "image": "x"}
     spec = {"serviceAccountName": names.AGENT_ACCOUNT, "nodeName": mine, "containers": [container]}
@@ -178,15 +163,7 @@ async def test_a_node_made_again_owns_what_its_running_agent_makes(ground: Groun
         heir = dataclasses.replace(ground.by(agent), names={**ground.names, "mine-uid": uid})
         for resource, thing in ((D, attempts.device("mine")), (L, breakins.lease("mine"))):
             thing["metadata"] |= {"ownerReferences": [breakins.RIGHT]}
-            attempt = Attempt(resource, "mine", thing, APPLY)
-
-            # The policies may hear of the Node a little later.
-            async def made_so(attempt: Attempt = attempt) -> bool:
-                with contextlib.suppress(errors.Forbidden):
-                    await attempt.make(heir)
-                return await heir.read(attempt.resource, "mine") is not None
-
-            await ground.stage.until(f"the {resource.kind} of the new Node", made_so, seconds=30)
+            await attempts.works(heir, Attempt(resource, "mine", thing, APPLY))
     await ground.admin.delete(resources.PODS, mine, namespace=names.SYSTEM_NAMESPACE)
 
 

@@ -113,7 +113,7 @@ class Publisher:
             self._forget()
             raise
         except errors.Forbidden:
-            # A Node that was made again meanwhile has another uid, and the server takes no other.
+            # A Node that was made again meanwhile has another uid, which the refusal may be about.
             self._owner = None
             raise
         return owner
