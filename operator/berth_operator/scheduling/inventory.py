@@ -34,7 +34,8 @@ class Inventory:
         self.claims = claims.Claims(clock)
         self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
-        self._affected: set[str] = set()  # Nodes whose cards a hold of cards that are not there has changed.
+        self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
+        self._cards_before: dict[str, rows.Cards] = {}  # What nodes could give whose cards have changed.
         self.layout = 0  # Rises whenever rows come or go: what was worked out by row is void then.
         self._rank: columns.Numbers | None = None
         self._order: columns.Numbers | None = None
@@ -195,7 +196,8 @@ class Inventory:
         row.owned = withholding.after_claims(row.published, self.claims.lost(row.name))
         there = self.claims.of(row.name)
         device, unnamed = withholding.after_holds(row.owned, there, row.holds.values())
-        if (device, unnamed) != (row.device, row.unnamed):
+        if (device, unnamed) != row.cards:
+            self._cards_before.setdefault(row.name, row.cards)
             row.device, row.unnamed = device, unnamed
             self._install(row, device)
 
@@ -220,6 +222,7 @@ class Inventory:
         row = self.row(node)
         if row is None:
             return set()
+        self._cards_before.setdefault(node, row.cards)
         row.published = row.owned = row.device = None
         row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
         self._named.clear()
@@ -259,9 +262,14 @@ class Inventory:
         return hold
 
     def take_affected(self) -> set[str]:
-        """Return the nodes whose cards have changed because pods hold cards that are not there, once."""
+        """Return the nodes whose claims have changed because pods hold cards that are not there, once."""
         affected, self._affected = self._affected, set()
         return affected
+
+    def take_changed(self) -> dict[str, rows.Cards]:
+        """Return the nodes whose cards count otherwise than before, and what these were, once."""
+        changed, self._cards_before = self._cards_before, {}
+        return changed
 
     def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
         for name, amount in hold.amounts:
