@@ -365,7 +365,7 @@ class Ledger:
         self.touched.discard(node)
 
     def _devices_changed(self, affected: Collection[str]) -> None:
-        """React to news of some nodes' cards: who keeps them, whoever else names them, is not offered anew."""
+        """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
         self.touched.update(affected)
         for name, before in self.picture.take_changed().items():
             self.touched.add(name)
