@@ -18,7 +18,7 @@ import asyncio
 import dataclasses
 import enum
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from berth_operator.engine import ports, register, revisions
@@ -40,7 +40,6 @@ from berth_operator.scheduling.nodes import facts
 
 # A bind that is lost is followed until its end is certain, which a server that works tells soon.
 OPEN_SECONDS: Final = 60.0
-UNKNOWN: Final[Mapping[str, offers.Cards]] = {}
 
 
 class State(enum.Enum):
@@ -354,25 +353,25 @@ class Ledger:
         row = self.picture.row(device.node)
         changed = row is None or row.published != device
         if changed or self.picture.claims.recorded(device.node, recorded):
-            before = {device.node: offers.cards(row)}
             affected = self.picture.put_device(device, recorded, disputed)
-            self._devices_changed(affected if changed else affected - {device.node}, before)
+            self._devices_changed(affected if changed else affected - {device.node})
             self._revise_node(device.node)
 
     def device_gone(self, node: str) -> None:
         """A Device is gone, and its cards with it."""
         affected = self.picture.drop_device(node)
-        self._unsettle(node, devices_alone=True)
         self._devices_changed(affected)
         self._revise_node(node)
         self.touched.discard(node)
 
-    def _devices_changed(self, nodes: Collection[str], before: Mapping[str, offers.Cards] = UNKNOWN) -> None:
-        """React to a change of the cards that some nodes can give out; of some it is known what they were."""
-        self.touched.update(nodes)
-        for name in nodes:
+    def _devices_changed(self, affected: Collection[str]) -> None:
+        """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
+        self.touched.update(affected)
+        for name, before in self.picture.take_changed().items():
+            self.touched.add(name)
             self._unsettle(name, devices_alone=True)
-            if name not in before or offers.better_cards(before[name], offers.cards(self.picture.row(name))):
+            row = self.picture.row(name)
+            if row is not None and offers.better_cards(before, row.cards):
                 self._offer(name, Help.DEVICE_CHANGED)
 
     def devices_known(self) -> None:
