@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from berth_operator.scheduling import decisions, holds, inventory
+from berth_operator.scheduling import decisions, holds, inventory, titles
 from berth_operator.scheduling.decisions import Reason
 from support import builders, pictures
 
@@ -144,7 +144,7 @@ def test_what_a_record_says_is_taken_in() -> None:
     picture.set_silent("n2", silent=False)
     before = free(picture, "n1"), free(picture, "n2")
 
-    picture.put_device(builders.device("n1", [A]), [A.uuid])
+    picture.put_device(builders.device("n1", [A]), titles.Record([A.uuid]))
 
     assert before == ([], [])
     assert (free(picture, "n1"), free(picture, "n2")) == ([0], [])
