@@ -1,5 +1,6 @@
 """What is said of a card elsewhere than in its Device keeps it from new pods (I1, I9)."""
 
+import dataclasses
 from collections.abc import Iterable
 
 import pytest
@@ -148,3 +149,20 @@ def test_what_a_record_says_is_taken_in() -> None:
 
     assert before == ([], [])
     assert (free(picture, "n1"), free(picture, "n2")) == ([0], [])
+
+
+def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() -> None:
+    """Its old node publishes it while a pod on the new one holds it: nobody else is given it meanwhile."""
+    picture = builders.picture(*builders.nodes(2, cards=1))
+    picture.claims.ordered = True
+    picture.put_device(builders.device("n1", []))
+    picture.put_device(builders.device("n2", [A]))
+    picture.charge(dataclasses.replace(builders.hold("p", "n2"), shares=(builders.share(0),)))
+
+    picture.put_device(builders.device("n1", [A]))
+    meanwhile = free(picture, "n1")
+    picture.release("uid-p")
+    told = picture.take_affected()
+
+    assert (meanwhile, free(picture, "n1"), free(picture, "n2")) == ([], [0], [])
+    assert "n1" in told
