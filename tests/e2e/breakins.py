@@ -42,6 +42,7 @@ BESIDE: Final = "named by its pod's uid and its agent's node"
 UID: Final = "6cf3bbc0-7726-46d2-816f-525511292b61"
 CLAIMS: Final = "status.claims of a Device is the operator's"
 DISPUTED: Final = "status.disputed of a Device is the operator's"
+ORIGINS: Final = "status.origins of a Device is the operator's"
 COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
@@ -124,6 +125,9 @@ REFUSED: Final = {
     ),
     "other claims": Attempt(D, "mine", {"status": {"claims": ["GPU-x"]}}, sub="status", words=CLAIMS),
     "other disputes": Attempt(D, "mine", {"status": {"disputed": ["GPU-x"]}}, sub="status", words=DISPUTED),
+    "other origins": Attempt(
+        D, "mine", {"status": {"origins": [{"uuid": "GPU-x", "node": "x"}]}}, sub="status", words=ORIGINS
+    ),
     "claims by apply": Attempt(
         D, "mine", named("Device", "mine", status={"claims": ["GPU-x"]}), APPLY, "status", words=CLAIMS
     ),

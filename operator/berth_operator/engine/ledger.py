@@ -32,6 +32,7 @@ from berth_operator.scheduling import (
     offers,
     policy,
     search,
+    titles,
     workload,
 )
 from berth_operator.scheduling.decisions import Help
@@ -91,8 +92,10 @@ class IllegalStep(Exception):
 class Ledger:
     """Everything the operator knows, kept up to date by events."""
 
-    def __init__(self, clock: ports.Clock, voice: logging.Logger = register.log) -> None:
-        self.picture = inventory.Inventory(clock)
+    def __init__(
+        self, clock: ports.Clock, voice: logging.Logger = register.log, *, day: ports.Clock = float
+    ) -> None:
+        self.picture = inventory.Inventory(day)
         self.places = search.Search(self.picture)
         self.waiting = backlog.Backlog()
         self.rules = policy.Policy()
@@ -346,14 +349,12 @@ class Ledger:
         self._unsettle(name)
         self._revise_node(name)
 
-    def device_seen(
-        self, device: devices.Device, recorded: Collection[str] = (), disputed: Collection[str] = ()
-    ) -> None:
-        """A Device is new or changed; `recorded` are uuids that belong to its node, `disputed` do not."""
+    def device_seen(self, device: devices.Device, record: titles.Record = titles.NOTHING) -> None:
+        """A Device is new or changed; what is recorded of its uuids counts until all Devices were read."""
         row = self.picture.row(device.node)
         changed = row is None or row.published != device
-        if changed or self.picture.claims.recorded(device.node, recorded):
-            affected = self.picture.put_device(device, recorded, disputed)
+        if changed or not self.picture.claims.ordered:
+            affected = self.picture.put_device(device, record)
             self._devices_changed(affected if changed else affected - {device.node})
             self._revise_node(device.node)
 

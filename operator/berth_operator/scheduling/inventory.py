@@ -7,7 +7,7 @@ changes it, and nobody does while a decision reads it; a what-if is `charge` and
 or a pod bound to it, in whatever order they arrive) until nothing does.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from berth_operator.scheduling import (
     lessons,
     rows,
     supplies,
+    titles,
     withholding,
     workload,
 )
@@ -37,10 +38,10 @@ class Inventory:
     """Nodes, devices, holds, and what is known of the workload."""
 
     def __init__(self, clock: Callable[[], float] = float) -> None:
-        """Begin with nothing; on the clock that is the default no time passes."""
+        """Begin with nothing; the clock tells the time of day, and by default none passes."""
         self.columns = columns.Columns()
         self.workload = workload.Workload()
-        self.claims = claims.Claims(clock)
+        self.claims = claims.Claims(clock, self._names_held)
         self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
         self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
@@ -185,19 +186,22 @@ class Inventory:
         self._reckon(row)
         self._vacate_if_idle(row)
 
-    def put_device(
-        self, device: devices.Device, recorded: Collection[str] = (), disputed: Collection[str] = ()
-    ) -> set[str]:
-        """Record what an agent published; `recorded` are the uuids that are known to belong to this node.
+    def put_device(self, device: devices.Device, record: titles.Record = titles.NOTHING) -> set[str]:
+        """Take what an agent published, and what is recorded of its uuids.
 
-        `disputed` are those that it had not surely. Return the nodes for which it changes something.
+        Return the nodes for which it changes something.
         """
         row = self._at(device.node)
         row.published = device
         held = withholding.held(row.holds.values())
-        affected = self.claims.publish(device, recorded, held, disputed=disputed)
+        affected = self.claims.publish(device, record, held)
         self._settle_all(affected)
         return affected
+
+    def _names_held(self, node: str) -> frozenset[str]:
+        """Return the uuids that pods on a node hold now."""
+        row = self.row(node)
+        return withholding.held(row.holds.values()) if row is not None else frozenset()
 
     def _settle_all(self, names: Iterable[str]) -> None:
         for name in names:
@@ -294,7 +298,7 @@ class Inventory:
                 del row.amounts[name]
             self._write_left(row, name, used)
         counting.take(row, hold, sign)
-        if withholding.is_odd(hold, self.claims.of(row.name)):
+        if row.name in self.claims.watched or withholding.is_odd(hold, self.claims.of(row.name)):
             affected = self.claims.hold(row.name, withholding.held(row.holds.values()))
             self._settle_all({row.name, *affected})
             self._affected |= affected
