@@ -95,7 +95,7 @@ class Ledger:
     def __init__(
         self, clock: ports.Clock, voice: logging.Logger = register.log, *, day: ports.Clock = float
     ) -> None:
-        self.picture = inventory.Inventory(day)
+        self.picture = inventory.Inventory(clock, day)
         self.places = search.Search(self.picture)
         self.waiting = backlog.Backlog()
         self.rules = policy.Policy()

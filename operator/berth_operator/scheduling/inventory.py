@@ -37,11 +37,11 @@ BYTES_A_THING: Final = 128  # Of what pods name.
 class Inventory:
     """Nodes, devices, holds, and what is known of the workload."""
 
-    def __init__(self, clock: Callable[[], float] = float) -> None:
-        """Begin with nothing; the clock tells the time of day, and by default none passes."""
+    def __init__(self, clock: Callable[[], float] = float, day: Callable[[], float] = float) -> None:
+        """Begin with nothing; `day` tells the time of day, and by default no time passes."""
         self.columns = columns.Columns()
         self.workload = workload.Workload()
-        self.claims = claims.Claims(clock, self._names_held)
+        self.claims = claims.Claims(day, self._names_held)
         self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
         self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
