@@ -72,6 +72,21 @@ class StatusSummary(shapes.Model):
     """Why cards of this node get no new pods, such as "1 card unhealthy". Absent or empty: all may."""
 
 
+class Origin(shapes.Model):
+    """Another node to which a uuid belonged or belongs."""
+
+    uuid: shapes.Uuid
+    """Of a GPU or a MIG instance."""
+
+    node: shapes.NodeName
+    """To which node it belongs before this one. It is this node itself where it withdrew the uuid, or
+    waits for pods elsewhere to end that hold it."""
+
+    since: shapes.Moment | None = None
+    """When that node withdrew it; for a day from then it gets it back by publishing it again. Absent:
+    it still claims it."""
+
+
 class DeviceStatus(shapes.Model):
     """How the cards fare: verdicts and sources from the agent, liveness and counts from the operator."""
 
@@ -93,3 +108,7 @@ class DeviceStatus(shapes.Model):
     disputed: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_most=1024)] = ()
     """Uuids of GPUs and MIG instances that this node publishes and the operator does not give out
     here, because another node had them first or nobody knows who had. Absent or empty: none."""
+
+    origins: Annotated[tuple[Origin, ...], shapes.whole_list(at_most=1024)] = ()
+    """From which nodes uuids came, written by the operator for its successor. A uuid that is in claims,
+    too, belongs to this node until the other is back. Absent or empty: all were here first."""

@@ -205,6 +205,14 @@ class StatusSummary(Struct, frozen=True):
     reason: str = ""
 
 
+class Origin(Struct, frozen=True):
+    """The node from which a uuid came to the one that publishes it."""
+
+    uuid: str
+    node: str
+    since: str = ""
+
+
 class DeviceStatus(Struct, frozen=True):
     """Verdicts of the agent, liveness and counts of the operator."""
 
@@ -213,6 +221,7 @@ class DeviceStatus(Struct, frozen=True):
     summary: StatusSummary | None = None
     claims: tuple[str, ...] = ()
     disputed: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
 
 
 class Device(Struct, frozen=True):

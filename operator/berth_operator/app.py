@@ -86,7 +86,7 @@ class Operator:
         self._session = session
         self._chosen = chosen
         self._clock = clock
-        self._book = ledger.Ledger(clock)
+        self._book = ledger.Ledger(clock, day=time.time)
         self._dog = watchdog.Watchdog(self._book, clock=clock)
         aside = pace.behind(self._binding, **ASIDE)
         self._events = events.Events(

@@ -127,7 +127,7 @@ async def is_refused(ground: Ground, attempt: Attempt) -> None:
     assert await ground.read(attempt.resource, attempt.which) == before
 
 
-def owned(*owners: Mapping[str, str]) -> dict[str, object]:
+def owned(*owners: Mapping[str, object]) -> dict[str, object]:
     """Write a change of owners."""
     return {"metadata": {"ownerReferences": list(owners)}}
 

@@ -42,12 +42,31 @@ BESIDE: Final = "named by its pod's uid and its agent's node"
 UID: Final = "6cf3bbc0-7726-46d2-816f-525511292b61"
 CLAIMS: Final = "status.claims of a Device is the operator's"
 DISPUTED: Final = "status.disputed of a Device is the operator's"
+ORIGINS: Final = "status.origins of a Device is the operator's"
 COUNTS: Final = "status.summary of a Device is the operator's"
 NOTES: Final = "annotations of a Device are not an agent's"
 OWNER: Final = "the owner of its"
-WORDS: Final = "labels and annotations of a GpuPod are not an agent's"
+LABELS: Final = "labels, generateName and finalizers"
+# On updates of our own kinds the server does not look at it, so it may be of any length.
+LONG: Final = {"metadata": {"generateName": "x" * 60}}
+WORDS: Final = "labels, annotations and generateName of a GpuPod are not an agent's"
+UNKNOWN: Final = "the Node of the uid in the agent's token"
+ONCE: Final = "and may not take that back"
+FIELDS: Final = "which fields of a Device are the operator's"
+ON_LEASE: Final = "labels, annotations and generateName of a Lease are not an agent's"
 LEASE: Final = "may write only the Lease of its own node"
 SICK: Final = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
+
+NODE_OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "<mine>", "uid": "u"}
+RIGHT: Final = NODE_OWNER | {"uid": "<mine-uid>"}
+FORGED: Final = {
+    "manager": names.OPERATOR_MANAGER,
+    "operation": "Apply",
+    "subresource": "status",
+    "apiVersion": names.API_VERSION,
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:status": {"f:devices": {}}},
+}
 
 ALLOWED: Final = {
     "its Device": Attempt(D, "mine", {"spec": {"bootID": "b"}}),
@@ -57,6 +76,8 @@ ALLOWED: Final = {
         D, "mine", named("Device", "mine", status={"conditions": [NVML]}), APPLY, "status"
     ),
     "to heed a person's word": Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: None}}}),
+    "to make the Node the owner of its Device": Attempt(D, "mine", owned(RIGHT)),
+    "to make the Node the owner of its Lease": Attempt(L, "mine", owned(RIGHT)),
     "its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "me"}}),
     "a GpuPod of its node": Attempt(G, "mine", {"spec": {"containers": [{"name": "main"}]}}),
     "a GpuPod's status": Attempt(G, "mine", {"status": {"phase": "Running"}}, sub="status"),
@@ -68,9 +89,6 @@ ALLOWED: Final = {
         N, "mine", {"metadata": {"labels": {"berth.dev/gpu.product": "T4", "berth.dev/gpu.count": None}}}
     ),
 }
-
-NODE_OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "<mine>", "uid": "u"}
-
 
 REFUSED: Final = {
     # Devices of others.
@@ -107,6 +125,9 @@ REFUSED: Final = {
     ),
     "other claims": Attempt(D, "mine", {"status": {"claims": ["GPU-x"]}}, sub="status", words=CLAIMS),
     "other disputes": Attempt(D, "mine", {"status": {"disputed": ["GPU-x"]}}, sub="status", words=DISPUTED),
+    "other origins": Attempt(
+        D, "mine", {"status": {"origins": [{"uuid": "GPU-x", "node": "x"}]}}, sub="status", words=ORIGINS
+    ),
     "claims by apply": Attempt(
         D, "mine", named("Device", "mine", status={"claims": ["GPU-x"]}), APPLY, "status", words=CLAIMS
     ),
@@ -116,10 +137,9 @@ REFUSED: Final = {
     "to take an annotation away": Attempt(
         D, "mine", {"metadata": {"annotations": {"note": None}}}, words=NOTES
     ),
-    "a label": Attempt(D, "mine", {"metadata": {"labels": {"team": "b"}}}, words="labels and finalizers"),
-    "a finalizer": Attempt(
-        D, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words="labels and finalizers"
-    ),
+    "a label": Attempt(D, "mine", {"metadata": {"labels": {"team": "b"}}}, words=LABELS),
+    "a finalizer": Attempt(D, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=LABELS),
+    "a long field of its Device": Attempt(D, "mine", LONG, words=LABELS),
     "another owner": Attempt(
         D,
         "mine",
@@ -128,6 +148,14 @@ REFUSED: Final = {
     ),
     "an owner of another kind": Attempt(
         D, "mine", owned(NODE_OWNER | {"apiVersion": "x.io/v1"}), words=OWNER
+    ),
+    "a Node of another uid as the owner of its Device": Attempt(D, "mine", owned(NODE_OWNER), words=UNKNOWN),
+    "another uid beside that of the Node": Attempt(D, "mine", owned(RIGHT, NODE_OWNER), words=UNKNOWN),
+    "an owner that waits for its Device": Attempt(
+        D, "mine", owned(RIGHT | {"blockOwnerDeletion": True}), words=ONCE
+    ),
+    "fields in the operator's name": Attempt(
+        D, "mine", {"metadata": {"managedFields": [FORGED]}}, words=FIELDS
     ),
     "readiness by patch": Attempt(
         D, "mine", replaced("/status/conditions/0/status", "False"), JSON_PATCH, "status", words=CONDITION
@@ -142,6 +170,15 @@ REFUSED: Final = {
     ),
     # Leases.
     "a Lease owned by another Node": Attempt(L, "mine", owned(NODE_OWNER | {"name": "<other>"}), words=OWNER),
+    "a Node of another uid as the owner of its Lease": Attempt(L, "mine", owned(NODE_OWNER), words=UNKNOWN),
+    "a Lease for which its Node waits": Attempt(
+        L, "mine", owned(RIGHT | {"blockOwnerDeletion": True}), words=ONCE
+    ),
+    "an annotation of its Lease": Attempt(
+        L, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=ON_LEASE
+    ),
+    "a long field of its Lease": Attempt(L, "mine", LONG, words=ON_LEASE),
+    "a label of its Lease": Attempt(L, "mine", {"metadata": {"labels": {"note": "x"}}}, words=ON_LEASE),
     "a Lease that cannot go": Attempt(
         L, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=OWNER
     ),
@@ -177,12 +214,20 @@ REFUSED: Final = {
     "an annotation of its GpuPod": Attempt(
         G, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=WORDS
     ),
+    "a long field of its GpuPod": Attempt(G, "mine", LONG, words=WORDS),
     "a label of its GpuPod": Attempt(G, "mine", {"metadata": {"labels": {"note": "x"}}}, words=WORDS),
     "a new GpuPod with an annotation": Attempt(
         G, "fresh", gpupod("fresh", "mine", owner="u", annotations={"note": "x"}), verb="POST", words=WORDS
     ),
     "a GpuPod named by its pod's uid and another node": Attempt(
         G, "beside-other", gpupod("beside-other", "mine", uid=UID, owner=UID), verb="POST", words=BESIDE
+    ),
+    "a GpuPod named by its pod's uid and a node whose name ends like its own": Attempt(
+        G,
+        "beside-longer",
+        gpupod("beside-longer", "mine", uid=f"{UID}.x", owner=f"{UID}.x"),
+        verb="POST",
+        words=BESIDE,
     ),
     "a GpuPod named by another pod's uid": Attempt(
         G, "beside", gpupod("beside", "mine", uid="u", owner="u"), verb="POST", words=BESIDE
@@ -217,6 +262,7 @@ REFUSED: Final = {
     "an annotation of its Node": Attempt(
         N, "mine", {"metadata": {"annotations": {"k": "x"}}}, words=ONLY_LABELS
     ),
+    "a long field of its Node": Attempt(N, "mine", LONG, words=ONLY_LABELS),
     "a finalizer of its Node": Attempt(
         N, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=ONLY_LABELS
     ),

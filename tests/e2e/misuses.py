@@ -21,7 +21,8 @@ STATUS: Final = "of a pod's status the operator may write only the condition Pod
 CONDITIONS: Final = "of a pod's conditions the operator may write only PodScheduled"
 BOUND: Final = "is its kubelet's"
 VERDICTS: Final = (
-    "of a Device's status the operator may write only the condition Ready, summary, claims and disputed"
+    "of a Device's status the operator may write only "
+    "the condition Ready, summary, claims, disputed and origins"
 )
 THEIRS: Final = "of a Device's conditions the operator may write only Ready"
 LEASE: Final = "may write only its own Lease"

@@ -1,6 +1,8 @@
 """Whoever gets hold of one node's agent has one node: what its token may write, and what it may not."""
 
 import contextlib
+import dataclasses
+import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +16,7 @@ from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
 from e2e import attempts, breakins, fleet
 from e2e.attempts import APPLY, MERGE, Attempt, Ground
-from e2e.breakins import D, G, L
+from e2e.breakins import D, G, L, N
 from e2e.stage import Stage
 from testbed import cluster as clusters
 from testbed import kubeconfig
@@ -40,6 +42,7 @@ async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
     for name in (mine, other):
         meta = {"name": name, "labels": {"zone": "a", "berth.dev/gpu.count": "1"}, "annotations": {"k": "v"}}
         await stage.admin.create(resources.NODES, {"metadata": meta})
+    uid = json.loads(await stage.admin.send("GET", N.path(mine)))["metadata"]["uid"]
     # As a person makes it by hand.
     token = base.cluster.kubectl(
         *("-n", names.SYSTEM_NAMESPACE, "create", "token", names.AGENT_ACCOUNT),
@@ -49,6 +52,7 @@ async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
     async with api.Api(connection.load(path), agent="test-e2e") as agent:
         spaces = {resources.LEASES: names.NODES_NAMESPACE}
         beside = {"beside": f"{breakins.UID}.{mine}", "beside-other": f"{breakins.UID}.{other}"}
+        beside |= {"beside-longer": f"{breakins.UID}.x.{mine}", "mine-uid": uid}
         lent = Ground(stage, agent, {"mine": mine, "other": other} | beside, spaces)
         for which in ("mine", "other"):
             await furnish(lent, which)
@@ -126,6 +130,43 @@ async def test_an_agent_may_create(ground: Ground, resource: resources.Resource,
     assert await ground.read(resource, "mine")
 
 
+@pytest.mark.parametrize("resource", [pytest.param(D, id="Device"), pytest.param(L, id="Lease")])
+async def test_what_goes_with_its_node_goes_on_doing_so(ground: Ground, resource: resources.Resource) -> None:
+    """Neither without an owner nor with another uid than the Node's does an agent leave what is owned."""
+    await Attempt(resource, "mine", attempts.owned(breakins.RIGHT)).make(ground)
+
+    for change, words in (
+        (attempts.owned(), breakins.ONCE),
+        ({"metadata": {"ownerReferences": None}}, breakins.ONCE),
+        (attempts.owned(breakins.NODE_OWNER), breakins.UNKNOWN),
+    ):
+        await attempts.is_refused(ground, Attempt(resource, "mine", change, words=words))
+
+
+async def test_a_node_made_again_owns_what_its_running_agent_makes(ground: Ground, base: fleet.Fleet) -> None:
+    """The token of a pod that outlives its Node has the former uid, and new objects name the Node's own."""
+    mine = ground.names["mine"]
+    container = {"name": "agent", "image": "x"}
+    spec = {"serviceAccountName": names.AGENT_ACCOUNT, "nodeName": mine, "containers": [container]}
+    made = {"metadata": {"name": mine}, "spec": spec}
+    await ground.admin.create(resources.PODS, made, namespace=names.SYSTEM_NAMESPACE)
+    token = base.cluster.kubectl(
+        *("-n", names.SYSTEM_NAMESPACE, "create", "token", names.AGENT_ACCOUNT),
+        *("--bound-object-kind=Pod", f"--bound-object-name={mine}"),
+    )
+    for resource in (D, L, N):
+        await ground.admin.send("DELETE", ground.path(resource, "mine"))
+    await ground.admin.create(N, {"metadata": {"name": mine}})
+    uid = json.loads(await ground.admin.send("GET", N.path(mine)))["metadata"]["uid"]
+
+    async with api.Api(connection.load(config(base.cluster, token.strip())), agent="test-e2e") as agent:
+        heir = dataclasses.replace(ground.by(agent), names={**ground.names, "mine-uid": uid})
+        for resource, thing in ((D, attempts.device("mine")), (L, breakins.lease("mine"))):
+            thing["metadata"] |= {"ownerReferences": [breakins.RIGHT]}
+            await attempts.works(heir, Attempt(resource, "mine", thing, APPLY))
+    await ground.admin.delete(resources.PODS, mine, namespace=names.SYSTEM_NAMESPACE)
+
+
 async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Ground) -> None:
     """It is the Pod's; one of a pod that does not exist is taken away again, and keeps nobody's name."""
     await ground.admin.send("DELETE", ground.path(G, "mine"))
@@ -153,8 +194,8 @@ async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Groun
         pytest.param(
             {"metadata": {"annotations": {names.REPAIRED: "all"}}}, breakins.NOTES, id="a person's word"
         ),
-        pytest.param({"metadata": {"labels": {"team": "a"}}}, "labels and finalizers", id="a label"),
-        pytest.param({"metadata": {"finalizers": ["x.io/f"]}}, "labels and finalizers", id="a finalizer"),
+        pytest.param({"metadata": {"labels": {"team": "a"}}}, breakins.LABELS, id="a label"),
+        pytest.param({"metadata": {"finalizers": ["x.io/f"]}}, breakins.LABELS, id="a finalizer"),
     ],
 )
 async def test_a_new_device_brings_nothing_along(ground: Ground, change: Any, words: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ledger, summaries
-from berth_operator.scheduling import backlog, policy
+from berth_operator.scheduling import backlog, policy, titles
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
 from engine import books
@@ -159,6 +159,39 @@ def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyP
     assert found == [False, False, False, True]
 
 
+def test_cards_that_stay_with_their_node_wake_nobody() -> None:
+    """Whatever another node's Device names: only a node whose cards count otherwise is offered anew."""
+    book = books.of(3, cards=1)
+    book.devices_known()
+    book.agent_silent("n3", silent=True)
+    books.wait(book)
+    books.asleep(book, "p", *Help)
+    named = [builders.card(0, at=name) for name in ("n3", "n1", "n2")]
+
+    for cards in (named, named[:1], named):
+        book.device_seen(builders.device("n3", cards))
+
+    assert books.awake(book) == []
+    assert book.touched >= {"n1", "n2", "n3"}, "others claim their cards, which is to be shown"
+
+
+def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond so many, all are woken once; whoever sleeps from then on is woken by the next such change."""
+    monkeypatch.setattr(backlog, "MOST_JUDGED", 1)
+    book, found = books.of(cards=1), []
+    for name in ("a", "b"):
+        books.wait(book, name, cards=1 + (name == "b"))
+        books.asleep(book, name, Help.CAPACITY_FREED)
+
+    for _ in range(2):
+        for at in range(9):
+            book.waiting.offered(f"n{at}", Help.CAPACITY_FREED, lambda _: False)
+        found.append(sorted(book.waiting._woken))
+        books.asleep(book, "a", Help.CAPACITY_FREED)
+
+    assert found == [["uid-a", "uid-b"]] * 2
+
+
 TOUCHING: dict[str, Callable[[ledger.Ledger], object]] = {
     "a pod is bound": lambda book: book.pod_bound(HELD),
     "a pod ends": comes_and_ends,
@@ -240,7 +273,7 @@ def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
     book = books.of(1)
     book.touched.clear()
 
-    book.device_seen(builders.device("n1"), [builders.uuid("n1", 0)])
+    book.device_seen(builders.device("n1"), titles.Record([builders.uuid("n1", 0)]))
 
     assert book.touched == set()
     assert book.picture.claims.keeper(builders.uuid("n1", 0)) == "n1"

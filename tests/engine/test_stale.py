@@ -71,6 +71,26 @@ async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_ane
     assert pictures.free_cards(stage.book.picture) == 1
 
 
+@timeless.scenario
+async def test_a_bind_stands_when_another_node_names_its_card() -> None:
+    """The card stays with the node that was first, so what was decided is sent as it is."""
+    stage = Stage(nodes=2, cards=1)
+    stage.book.devices_known()
+    stage.loop._pace.rest(5.0)
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        stage.loop.round()
+        await timeless.at(1.0)
+        stage.book.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
+        stood = stage.book.stands("uid-p")
+        await timeless.until(lambda: stage.teller.of("p"))
+        await stage.loop.drain()
+
+    assert stood
+    assert stage.teller.of("p") == ["placed on n1"]
+
+
 @pytest.mark.parametrize("change", OF_ITS_CARDS.values(), ids=OF_ITS_CARDS.keys())
 @timeless.scenario
 async def test_what_befalls_cards_is_nothing_to_a_pod_without(change: Change) -> None:

@@ -12,6 +12,7 @@ from berth_crds import names
 from berth_crds.client import api, resources
 from berth_operator.engine import pace, summaries
 from berth_operator.kube import statuses
+from berth_operator.scheduling import titles
 from kube.conftest import Noted
 from support import clock, stub
 from testbed import cluster as clusters
@@ -94,7 +95,8 @@ async def test_a_device_shows_counts_and_whether_its_agent_lives(desk: Desk) -> 
 
 async def test_a_device_records_which_uuids_are_its_own(desk: Desk, session: Noted) -> None:
     """They are written with the counts, once; and taken away when none are left; so are disputes."""
-    desk.want(claims=("GPU-a", "GPU-b"), disputed=("GPU-c",))
+    came = (("GPU-b", titles.Origin("n7", 60.0)), ("GPU-c", titles.Origin("n8")))
+    desk.want(claims=("GPU-a", "GPU-b"), disputed=("GPU-c",), origins=came)
     first = await desk.flushed()
     await desk.flushed()
     count = len(session.sent)
@@ -102,7 +104,11 @@ async def test_a_device_records_which_uuids_are_its_own(desk: Desk, session: Not
     last = await desk.flushed()
 
     assert (first["claims"], first["disputed"], count) == (["GPU-a", "GPU-b"], ["GPU-c"], 1)
-    assert not (last.get("claims") or last.get("disputed"))
+    assert first["origins"] == [
+        {"uuid": "GPU-b", "node": "n7", "since": "1970-01-01T00:01:00Z"},
+        {"uuid": "GPU-c", "node": "n8"},
+    ]
+    assert not (last.get("claims") or last.get("disputed") or last.get("origins"))
 
 
 async def test_what_is_shown_already_is_not_written(desk: Desk, session: Noted) -> None:

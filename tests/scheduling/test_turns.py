@@ -204,6 +204,18 @@ def test_claims_end_with_those_who_made_them() -> None:
     assert (claimed, len(book.waiting._turns.claims)) == (CROWD, 0)
 
 
+def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
+    """A kind that claims all nodes has nothing to add, however many more become better."""
+    waiting = backlog.Backlog()
+    waiting.push(builders.candidate("a"))
+    waiting.put_off("uid-a", now=0.0, wants=backlog.ANYTHING)
+
+    waiting.helped((Help.POLICY_CHANGED,))
+    waiting.offered("n1", Help.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
+
+    assert waiting._turns.claims.limited == 0
+
+
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
     waiting = backlog.Backlog()

@@ -1,10 +1,11 @@
 """What is said of a card elsewhere than in its Device keeps it from new pods (I1, I9)."""
 
+import dataclasses
 from collections.abc import Iterable
 
 import pytest
 
-from berth_operator.scheduling import decisions, holds, inventory
+from berth_operator.scheduling import decisions, holds, inventory, titles
 from berth_operator.scheduling.decisions import Reason
 from support import builders, pictures
 
@@ -144,7 +145,24 @@ def test_what_a_record_says_is_taken_in() -> None:
     picture.set_silent("n2", silent=False)
     before = free(picture, "n1"), free(picture, "n2")
 
-    picture.put_device(builders.device("n1", [A]), [A.uuid])
+    picture.put_device(builders.device("n1", [A]), titles.Record([A.uuid]))
 
     assert before == ([], [])
     assert (free(picture, "n1"), free(picture, "n2")) == ([0], [])
+
+
+def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() -> None:
+    """Its old node publishes it while a pod on the new one holds it: nobody else is given it meanwhile."""
+    picture = builders.picture(*builders.nodes(2, cards=1))
+    picture.claims.ordered = True
+    picture.put_device(builders.device("n1", []))
+    picture.put_device(builders.device("n2", [A]))
+    picture.charge(dataclasses.replace(builders.hold("p", "n2"), shares=(builders.share(0),)))
+
+    picture.put_device(builders.device("n1", [A]))
+    meanwhile = free(picture, "n1")
+    picture.release("uid-p")
+    told = picture.take_affected()
+
+    assert (meanwhile, free(picture, "n1"), free(picture, "n2")) == ([], [0], [])
+    assert "n1" in told

@@ -2,8 +2,8 @@
 
 It follows that one Device by a watch, so a Device that somebody deletes or edits is
 noticed at once and told to the loop, and so is a person's word to the agent. The Node that
-owns it is read once, and again whenever the Device is gone: it goes with its Node, and the
-next Node of that name has another uid.
+owns it is read once, and again whenever the Device is gone or may not be written: it goes with
+its Node, and the next Node of that name has another uid.
 """
 
 import asyncio
@@ -111,6 +111,10 @@ class Publisher:
         except errors.NotFound:
             # Deleted between the two writes, or its kind is not served (yet).
             self._forget()
+            raise
+        except errors.Forbidden:
+            # A Node that was made again meanwhile has another uid, which the refusal may be about.
+            self._owner = None
             raise
         return owner
 

@@ -18,7 +18,7 @@ import asyncio
 import dataclasses
 import enum
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from berth_operator.engine import ports, register, revisions
@@ -32,6 +32,7 @@ from berth_operator.scheduling import (
     offers,
     policy,
     search,
+    titles,
     workload,
 )
 from berth_operator.scheduling.decisions import Help
@@ -40,7 +41,6 @@ from berth_operator.scheduling.nodes import facts
 
 # A bind that is lost is followed until its end is certain, which a server that works tells soon.
 OPEN_SECONDS: Final = 60.0
-UNKNOWN: Final[Mapping[str, offers.Cards]] = {}
 
 
 class State(enum.Enum):
@@ -92,8 +92,10 @@ class IllegalStep(Exception):
 class Ledger:
     """Everything the operator knows, kept up to date by events."""
 
-    def __init__(self, clock: ports.Clock, voice: logging.Logger = register.log) -> None:
-        self.picture = inventory.Inventory(clock)
+    def __init__(
+        self, clock: ports.Clock, voice: logging.Logger = register.log, *, day: ports.Clock = float
+    ) -> None:
+        self.picture = inventory.Inventory(clock, day)
         self.places = search.Search(self.picture)
         self.waiting = backlog.Backlog()
         self.rules = policy.Policy()
@@ -347,32 +349,30 @@ class Ledger:
         self._unsettle(name)
         self._revise_node(name)
 
-    def device_seen(
-        self, device: devices.Device, recorded: Collection[str] = (), disputed: Collection[str] = ()
-    ) -> None:
-        """A Device is new or changed; `recorded` are uuids that belong to its node, `disputed` do not."""
+    def device_seen(self, device: devices.Device, record: titles.Record = titles.NOTHING) -> None:
+        """A Device is new or changed; what is recorded of its uuids counts until all Devices were read."""
         row = self.picture.row(device.node)
         changed = row is None or row.published != device
-        if changed or self.picture.claims.recorded(device.node, recorded):
-            before = {device.node: offers.cards(row)}
-            affected = self.picture.put_device(device, recorded, disputed)
-            self._devices_changed(affected if changed else affected - {device.node}, before)
+        if changed or not self.picture.claims.ordered:
+            affected = self.picture.put_device(device, record)
+            self._devices_changed(affected if changed else affected - {device.node})
             self._revise_node(device.node)
 
     def device_gone(self, node: str) -> None:
         """A Device is gone, and its cards with it."""
         affected = self.picture.drop_device(node)
-        self._unsettle(node, devices_alone=True)
         self._devices_changed(affected)
         self._revise_node(node)
         self.touched.discard(node)
 
-    def _devices_changed(self, nodes: Collection[str], before: Mapping[str, offers.Cards] = UNKNOWN) -> None:
-        """React to a change of the cards that some nodes can give out; of some it is known what they were."""
-        self.touched.update(nodes)
-        for name in nodes:
+    def _devices_changed(self, affected: Collection[str]) -> None:
+        """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
+        self.touched.update(affected)
+        for name, before in self.picture.take_changed().items():
+            self.touched.add(name)
             self._unsettle(name, devices_alone=True)
-            if name not in before or offers.better_cards(before[name], offers.cards(self.picture.row(name))):
+            row = self.picture.row(name)
+            if row is not None and offers.better_cards(before, row.cards):
                 self._offer(name, Help.DEVICE_CHANGED)
 
     def devices_known(self) -> None:

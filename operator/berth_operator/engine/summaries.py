@@ -11,9 +11,10 @@ from berth_crds import text
 from berth_operator.engine import audits
 from berth_operator.scheduling import claims, inventory, rows
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.titles import Origin
 
 MOST_NAMED: Final = 4  # Nodes that publish the same cards.
-MOST_DISPUTED: Final = 1024  # As many as a Device takes.
+MOST_RECORDED: Final = 1024  # As many as a Device takes.
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
 TROUBLE_WORDS: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
@@ -36,6 +37,7 @@ class Summary:
     reason: str = ""
     claims: tuple[str, ...] = ()  # The uuids that belong to the node, to be recorded.
     disputed: tuple[str, ...] = ()  # Those that it publishes and has not surely.
+    origins: tuple[tuple[str, Origin], ...] = ()  # From which nodes they came.
 
 
 def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
@@ -44,6 +46,7 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
         return None
     view = row.view()
     cards = view.device.cards
+    record = owners.record(row.name)
     unused = sum(view.open and card.trouble is None and view.unused(card) for card in cards)
     return Summary(
         node=row.name,
@@ -53,8 +56,9 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
         silent=row.silent,
         # As long as the field may be: a longer one would have the whole status refused.
         reason=text.line("; ".join(filter(None, _parts(row, owners)))),
-        claims=owners.kept(row.name),
-        disputed=tuple(sorted(owners.lost(row.name)))[:MOST_DISPUTED],
+        claims=tuple(sorted(record.claims))[:MOST_RECORDED],
+        disputed=tuple(sorted(record.disputed))[:MOST_RECORDED],
+        origins=tuple(sorted(record.origins.items()))[:MOST_RECORDED],
     )
 
 

@@ -165,7 +165,7 @@ class DeviceSink:
         """Record what an agent published; no pod gets a card of a Device that says too much."""
         fault = excess.of(thing.spec)
         self._report(thing.metadata.name, fault)
-        self._book.device_seen(devices.device(thing, fault), thing.status.claims, thing.status.disputed)
+        self._book.device_seen(devices.device(thing, fault), devices.record(thing.status))
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
     def _report(self, name: str, fault: str) -> None:

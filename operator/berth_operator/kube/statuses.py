@@ -18,6 +18,7 @@ import msgspec
 from berth_crds import logs, names, text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_operator.engine import pace, summaries
+from berth_operator.scheduling import titles
 from berth_operator.translate import policies
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying 
 DEVICE: Final = resources.DEVICES.kind
 POLICY: Final = resources.POLICIES.kind
 # The parts of a Device's status in which the operator has a say: the cards are many times as much.
-OURS: Final = ("conditions", "summary", "claims", "disputed")
+OURS: Final = ("conditions", "summary", "claims", "disputed", "origins")
 # Parts of a policy that are checked and kept, but that nothing acts upon yet.
 DORMANT: Final = ("models", "sharing")
 
@@ -176,7 +177,13 @@ def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> di
         "summary": summary,
         "claims": list(wanted.claims),
         "disputed": list(wanted.disputed),
+        "origins": [_origin(uuid, one) for uuid, one in wanted.origins],
     }
+
+
+def _origin(uuid: str, origin: titles.Origin) -> dict[str, str]:
+    since = None if origin.since is None else dt.datetime.fromtimestamp(origin.since, dt.UTC)
+    return {"uuid": uuid, "node": origin.node} | ({"since": lease.second(since)} if since else {})
 
 
 def policy_status(body: Shown, *, moment: str) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Backlog:
         self._pausing = lines.Line[float](self._stands)
         self._sleeping: dict[Sleep, dict[str, Entry]] = {}
         self._judged = 0  # How often a kind was held against a node since the last round.
+        self._roused: set[decisions.Help] = set()  # Changes for which nobody sleeps, since all were woken.
         self._woken: dict[str, Entry] = {}
         self._behind = lines.Lines[int, Turn](self._stands)  # The woken that pause, by kind.
         self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](
@@ -216,18 +217,32 @@ class Backlog:
 
         To the others the node may now say no for another reason, so that any change may help them.
         """
-        self._judged += len(self._turns.claims)
-        self._turns.claims.offered(node, able if self._judged <= MOST_JUDGED else _anybody)
+        claims = self._turns.claims
+        self._judged += claims.limited
+        if self._judged > MOST_JUDGED:
+            self._rouse(change)
+            return
+        claims.offered(node, able)
         for (kind, wants), group in list(self._sleeping.items()):
             if change not in wants:
                 continue
             self._judged += 1
-            if self._judged > MOST_JUDGED or able(next(iter(group.values())).candidate):
+            if self._judged > MOST_JUDGED:
+                self._rouse(change)
+                return
+            if able(next(iter(group.values())).candidate):
                 self._wake(group, node)
             elif wants != ANYTHING:
                 del self._sleeping[kind, wants]
                 for entry in group.values():
                     self._sleep(entry, ANYTHING)
+
+    def _rouse(self, change: decisions.Help) -> None:
+        """Wake all that wait for such a change: too many nodes have changed to tell who might take which."""
+        self._turns.claims.everywhere()
+        if change not in self._roused:
+            self.helped((change,))
+            self._roused.add(change)
 
     def _wake(self, group: dict[str, Entry], node: str | None) -> None:
         for uid, entry in list(group.items()):
@@ -307,6 +322,7 @@ class Backlog:
 
     def _sleep(self, entry: Entry, wants: Wants) -> None:
         entry.wants = wants
+        self._roused.clear()
         self._sleeping.setdefault((entry.kind, wants), {})[entry.candidate.uid] = entry
 
     def _ticket(self, entry: Entry) -> int:
@@ -328,7 +344,3 @@ class Backlog:
             self._sleeping[sleep].pop(entry.candidate.uid, None)
             if not self._sleeping[sleep]:
                 del self._sleeping[sleep]
-
-
-def _anybody(_: Candidate) -> bool:
-    return True

@@ -73,6 +73,7 @@ def each(
     A search is not begun with less than each has a right to, and none is kept from it for ever: the next
     round begins with it, if it still comes first. Where the time is over, so is the round.
     """
+    places.picture.renew()
     places.picture.lesson()  # Where it has to be worked out, that is not the first pod's time.
     said: Said = {}
     purse = Purse(time)

@@ -7,13 +7,23 @@ changes it, and nobody does while a decision reads it; a what-if is `charge` and
 or a pod bound to it, in whatever order they arrive) until nothing does.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
 
 from berth_crds import catalog
-from berth_operator.scheduling import claims, columns, counting, lessons, rows, withholding, workload
+from berth_operator.scheduling import (
+    claims,
+    columns,
+    counting,
+    lessons,
+    rows,
+    supplies,
+    titles,
+    withholding,
+    workload,
+)
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts, labels
@@ -27,20 +37,20 @@ BYTES_A_THING: Final = 128  # Of what pods name.
 class Inventory:
     """Nodes, devices, holds, and what is known of the workload."""
 
-    def __init__(self, clock: Callable[[], float] = float) -> None:
-        """Begin with nothing; on the clock that is the default no time passes."""
+    def __init__(self, clock: Callable[[], float] = float, day: Callable[[], float] = float) -> None:
+        """Begin with nothing; `day` tells the time of day, and by default no time passes."""
         self.columns = columns.Columns()
         self.workload = workload.Workload()
-        self.claims = claims.Claims(clock)
+        self.claims = claims.Claims(day, self._names_held)
         self.rows: list[rows.Row | None] = []
         self.index: dict[str, int] = {}
-        self._affected: set[str] = set()  # Nodes whose cards a hold of cards that are not there has changed.
+        self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
+        self._cards_before: dict[str, rows.Cards] = {}  # What nodes could give whose cards have changed.
         self.layout = 0  # Rises whenever rows come or go: what was worked out by row is void then.
         self._rank: columns.Numbers | None = None
         self._order: columns.Numbers | None = None
-        self._scale: tuple[int, int] | None = None
-        self.supplies = 0  # Rises whenever what the nodes have changes.
-        self._supply: lessons.Supply | None = None
+        self._scale: supplies.Scale | None = None
+        self._supplies = supplies.Supplies(clock)
         self._learned = (-1, -1), lessons.Lesson()
         self._places: dict[facts.Where, rows.Places] = {}
         self._places_bytes = 0
@@ -100,19 +110,26 @@ class Inventory:
 
     def scale(self) -> tuple[int, int]:
         """Give the cards and the bytes of the largest node of each: what others are compared with."""
-        if self._scale is None:
-            table = self.columns
-            cards = (table.model != columns.ABSENT).sum(axis=1).max()
-            self._scale = max(1, int(cards)), max(1, int(table.total.sum(axis=1).max()))
-        return self._scale
+        return self._supplies.seen()[1]
+
+    @property
+    def supplies(self) -> int:
+        """A number that rises whenever what the nodes have counts anew."""
+        return self._supplies.version
+
+    def renew(self) -> None:
+        """Let all count that has changed of what the nodes have; not while a decision reads it."""
+        self._supplies.renew()
 
     def lesson(self) -> lessons.Lesson:
         """Give what the workload teaches: a function of the pods now known and of what the nodes have."""
-        version = self.workload.version, self.supplies
+        version = self.workload.version, self._supplies.version
         if self._learned[0] != version:
-            if self._supply is None:
-                self._supply = lessons.supply(_kinds(self.rows))
-            self._learned = version, lessons.learn(self.workload, self._supply)
+            supply, scale = self._supplies.seen()
+            self._learned = version, lessons.learn(self.workload, supply)
+            if self._scale not in (None, scale):
+                self.layout += 1
+            self._scale = scale
         return self._learned[1]
 
     def places(self, where: facts.Where) -> rows.Places:
@@ -151,9 +168,8 @@ class Inventory:
         if row.node is None or _place(row.node) != _place(node):
             self._forget_places()
             self.layout += 1
-        if row.node is None or row.node.allocatable != node.allocatable:
-            self._resupplied()
         row.node = node
+        self._reckon(row)
         table.touch(row.at)
 
     def drop_node(self, name: str) -> None:
@@ -167,22 +183,25 @@ class Inventory:
         self.columns.touch(row.at)
         self._forget_places()
         self.layout += 1
-        self._resupplied()
+        self._reckon(row)
         self._vacate_if_idle(row)
 
-    def put_device(
-        self, device: devices.Device, recorded: Collection[str] = (), disputed: Collection[str] = ()
-    ) -> set[str]:
-        """Record what an agent published; `recorded` are the uuids that are known to belong to this node.
+    def put_device(self, device: devices.Device, record: titles.Record = titles.NOTHING) -> set[str]:
+        """Take what an agent published, and what is recorded of its uuids.
 
-        `disputed` are those that it had not surely. Return the nodes for which it changes something.
+        Return the nodes for which it changes something.
         """
         row = self._at(device.node)
         row.published = device
         held = withholding.held(row.holds.values())
-        affected = self.claims.publish(device, recorded, held, disputed=disputed)
+        affected = self.claims.publish(device, record, held)
         self._settle_all(affected)
         return affected
+
+    def _names_held(self, node: str) -> frozenset[str]:
+        """Return the uuids that pods on a node hold now."""
+        row = self.row(node)
+        return withholding.held(row.holds.values()) if row is not None else frozenset()
 
     def _settle_all(self, names: Iterable[str]) -> None:
         for name in names:
@@ -195,7 +214,8 @@ class Inventory:
         row.owned = withholding.after_claims(row.published, self.claims.lost(row.name))
         there = self.claims.of(row.name)
         device, unnamed = withholding.after_holds(row.owned, there, row.holds.values())
-        if (device, unnamed) != (row.device, row.unnamed):
+        if (device, unnamed) != row.cards:
+            self._cards_before.setdefault(row.name, row.cards)
             row.device, row.unnamed = device, unnamed
             self._install(row, device)
 
@@ -209,7 +229,7 @@ class Inventory:
         for slot, card in enumerate(device.cards):
             table.model[row.at, slot] = table.models.of[models[slot]]
             table.total[row.at, slot] = card.memory
-        self._rescale()
+        self._reckon(row)
         counting.recount(self.columns, row)
 
     def drop_device(self, node: str) -> set[str]:
@@ -220,6 +240,7 @@ class Inventory:
         row = self.row(node)
         if row is None:
             return set()
+        self._cards_before.setdefault(node, row.cards)
         row.published = row.owned = row.device = None
         row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
         self._named.clear()
@@ -227,7 +248,7 @@ class Inventory:
         self._settle_all(affected)
         self.columns.clear_cards(row.at)
         _use(self.columns, row.at, row.view().device)
-        self._rescale()
+        self._reckon(row)
         counting.recount(self.columns, row)
         self._vacate_if_idle(row)
         return affected
@@ -237,6 +258,7 @@ class Inventory:
         row = self.row(node)
         if row is not None and row.silent != silent:
             row.silent = silent
+            self._reckon(row)
             counting.recount(self.columns, row)
 
     # ------------------------------------------------------------ changing: holds
@@ -259,9 +281,14 @@ class Inventory:
         return hold
 
     def take_affected(self) -> set[str]:
-        """Return the nodes whose cards have changed because pods hold cards that are not there, once."""
+        """Return the nodes whose claims have changed because pods hold cards that are not there, once."""
         affected, self._affected = self._affected, set()
         return affected
+
+    def take_changed(self) -> dict[str, rows.Cards]:
+        """Return the nodes whose cards count otherwise than before, and what these were, once."""
+        changed, self._cards_before = self._cards_before, {}
+        return changed
 
     def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
         for name, amount in hold.amounts:
@@ -271,7 +298,7 @@ class Inventory:
                 del row.amounts[name]
             self._write_left(row, name, used)
         counting.take(row, hold, sign)
-        if withholding.is_odd(hold, self.claims.of(row.name)):
+        if row.name in self.claims.watched or withholding.is_odd(hold, self.claims.of(row.name)):
             affected = self.claims.hold(row.name, withholding.held(row.holds.values()))
             self._settle_all({row.name, *affected})
             self._affected |= affected
@@ -338,15 +365,8 @@ class Inventory:
         self._places_bytes = 0
         self._labels = None
 
-    def _resupplied(self) -> None:
-        self.supplies += 1
-        self._supply = None
-
-    def _rescale(self) -> None:
-        self._resupplied()
-        before, self._scale = self._scale, None
-        if before is not None and self.scale() != before:
-            self.layout += 1
+    def _reckon(self, row: rows.Row) -> None:
+        self._supplies.note(row.name, supplies.part(row))
 
 
 def _use(table: columns.Columns, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
@@ -358,13 +378,3 @@ def _use(table: columns.Columns, at: int, device: devices.Device, models: Iterab
 
 def _place(node: facts.Node) -> tuple[object, ...]:
     return node.labels, node.taints, node.unschedulable
-
-
-def _kinds(found: list[rows.Row | None]) -> Iterator[tuple[str, int, int, int]]:
-    """Give the kind of each node that has cards: model, percent of cards, cpu, memory."""
-    for row in found:
-        if row is not None and row.node is not None and row.device is not None and row.device.cards:
-            given = dict(row.node.allocatable)
-            model = catalog.model_key(row.device.cards[0].model)
-            cards = len(row.device.cards) * workload.GRID
-            yield model, cards, given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)

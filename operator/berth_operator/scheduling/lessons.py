@@ -17,10 +17,11 @@ card costs more than 1. The quadratic term, small, only makes them unique.
 cards that nobody would ask for anyway cost less.
 """
 
+import collections
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -47,7 +48,8 @@ NOWHERE: Final = ("\n",)  # Models of which there are none: no name has a line o
 NOISE: Final = 1e-12  # What floating point leaves of a zero.
 
 Floats = npt.NDArray[np.float64]
-Classes = tuple[tuple[tuple[str, int, int, int], int], ...]
+Kind = tuple[str, int, int, int]  # A model, and percent of cards, cpu and memory of a node.
+Classes = tuple[tuple[Kind, int], ...]
 
 _SPACES: Final = np.arange(GRID + 1)
 # Each space is split in two, of which the second is no larger; what would be is worth less than nothing.
@@ -74,27 +76,32 @@ class Lesson:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Supply:
-    """What all nodes with cards have: cpu, memory and cards together, and how many there are of each kind.
-
-    A kind is a model, and percent of cards, cpu and memory of a node.
-    """
+    """What all nodes with cards have: cpu, memory and cards together, and how many there are of each kind."""
 
     cpu: int = 0
     memory: int = 0
     percent: int = 0
     classes: Classes = ()
+    models: frozenset[str] = frozenset()
+
+    def __hash__(self) -> int:
+        """Hash the sums: there may be as many kinds as nodes."""
+        return hash((self.cpu, self.memory, self.percent))
 
 
-def supply(nodes: Iterable[tuple[str, int, int, int]]) -> Supply:
+def supply(nodes: Iterable[Kind]) -> Supply:
     """Sum up the nodes that have cards, each given as its kind."""
-    kinds: dict[tuple[str, int, int, int], int] = {}
-    for kind in nodes:
-        kinds[kind] = kinds.get(kind, 0) + 1
+    return supply_of(collections.Counter(nodes))
+
+
+def supply_of(kinds: Mapping[Kind, int]) -> Supply:
+    """Sum up the nodes that have cards, given as how many there are of each kind."""
     return Supply(
         cpu=sum(kind[2] * count for kind, count in kinds.items()),
         memory=sum(kind[3] * count for kind, count in kinds.items()),
         percent=sum(kind[1] * count for kind, count in kinds.items()),
         classes=tuple(sorted(kinds.items())),
+        models=frozenset(kind[0] for kind in kinds),
     )
 
 
@@ -109,7 +116,7 @@ def learn(known: workload.Workload, nodes: Supply) -> Lesson:
         _ratio(known.memory, nodes.memory, known.percent, nodes.percent, step),
         _proportions(known, count, parts),
         _by_models(known, count, min(MODEL_PARTS, parts), nodes),
-        nodes.classes,
+        nodes,
     )
 
 
@@ -133,25 +140,24 @@ def _by_models(
     """Return how many parts are asked of which models; pods may name any, and those that exist are kept."""
     if count < ENOUGH or not any(known.by_models):
         return ()
-    there = {kind[0] for kind, _ in nodes.classes}
     shares = [(key, round(asked * parts / known.percent)) for key, asked in known.by_models.items()]
-    found = [(_existing(key, there), share) for key, share in shares if share]
+    found = [(_existing(key, nodes.models), share) for key, share in shares if share]
     return tuple(sorted(found)) if any(key for key, _ in found) else ()
 
 
-def _existing(models: workload.Models, there: set[str]) -> workload.Models:
+def _existing(models: workload.Models, there: frozenset[str]) -> workload.Models:
     return tuple(one for one in models if one in there) or NOWHERE if models else ()
 
 
 @functools.lru_cache(maxsize=256)
 def _lesson(
-    cpu: float, memory: float, sizes: bytes, models: tuple[tuple[workload.Models, int], ...], classes: Classes
+    cpu: float, memory: float, sizes: bytes, models: tuple[tuple[workload.Models, int], ...], nodes: Supply
 ) -> Lesson:
     return Lesson(
         cpu=cpu,
         memory=memory,
         space=worth_of_space(sizes) if sizes else BY_SIZE,
-        surplus=in_surplus(cpu, memory, models, classes) if models and classes else (),
+        surplus=in_surplus(cpu, memory, models, nodes.classes) if models and nodes.classes else (),
     )
 
 

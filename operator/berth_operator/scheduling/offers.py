@@ -17,7 +17,6 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 Left = Mapping[str, int]
-Cards = tuple[devices.Device | None, int]
 NOTHING: Final[Left] = {}
 
 
@@ -123,12 +122,7 @@ def better_node(before: facts.Node | None, after: facts.Node) -> bool:
     )
 
 
-def cards(row: rows.Row | None) -> Cards:
-    """Return what a node can give out of cards: which there are, and how many of them are kept back."""
-    return (row.device, row.unnamed) if row is not None else (None, 0)
-
-
-def better_cards(before: Cards, after: Cards) -> bool:
+def better_cards(before: rows.Cards, after: rows.Cards) -> bool:
     """Whether changed cards might serve a pod that they did not serve before: less memory alone does not."""
     (old, kept), (new, keeps) = before, after
     if old is None or new is None or keeps < kept or len(old.cards) != len(new.cards):

@@ -16,6 +16,8 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.nodes import labels as labels_
 
+Cards = tuple[devices.Device | None, int]  # What a node can give out, and how many are kept back of it.
+
 
 @dataclasses.dataclass(slots=True)
 class Row:
@@ -47,6 +49,11 @@ class Row:
     def open(self) -> bool:
         """Whether its devices may be given out at all."""
         return self.device is not None and not self.device.failed and not self.silent
+
+    @property
+    def cards(self) -> Cards:
+        """What it can give out of cards: which there are, and how many of them are kept back."""
+        return self.device, self.unnamed
 
     @property
     def withheld(self) -> int:

@@ -57,32 +57,52 @@ class Claims:
 
     def __init__(self) -> None:
         self._claims: dict[int, Claim] = {}
+        self._limited: dict[int, Claim] = {}  # Those that do not claim all nodes.
         self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
         """Count the kinds that claim something."""
         return len(self._claims)
 
+    @property
+    def limited(self) -> int:
+        """Count the kinds that claim some nodes, but not all of them."""
+        return len(self._limited)
+
     def woken(self, entry: Entry, node: str | None) -> None:
         """A pod was woken because a node has become better, or for a reason that may concern all."""
         claim = self._claims.get(entry.kind)
         if claim is None:
             claim = Claim(next(self._numbers), entry.candidate, entry.turn)
-            self._claims[entry.kind] = claim
+            self._claims[entry.kind] = self._limited[entry.kind] = claim
         claim.first = min(claim.first, entry.turn)
-        claim.add(node)
+        self._add(entry.kind, claim, node)
         claim.awake += 1
         entry.claim = claim.number
 
     def offered(self, node: str, able: Callable[[entries.Candidate], bool]) -> None:
         """Another node has become better, before those that are awake were tried."""
-        for claim in self._claims.values():
-            if not claim.everywhere and node not in claim.nodes and able(claim.candidate):
-                claim.add(node)
+        for kind, claim in list(self._limited.items()):
+            if node not in claim.nodes and able(claim.candidate):
+                self._add(kind, claim, node)
+
+    def everywhere(self) -> None:
+        """So many nodes have become better that those that are awake claim all."""
+        for kind, claim in list(self._limited.items()):
+            self._add(kind, claim, None)
+
+    def _add(self, kind: int, claim: Claim, node: str | None) -> None:
+        claim.add(node)
+        if claim.everywhere:
+            self._limited.pop(kind, None)
 
     def tried(self, kind: int) -> None:
         """No node takes a pod of this kind, as all of them are now."""
+        self._drop(kind)
+
+    def _drop(self, kind: int) -> None:
         self._claims.pop(kind, None)
+        self._limited.pop(kind, None)
 
     def left(self, entry: Entry) -> None:
         """A pod sleeps again, has its place or is gone."""
@@ -92,7 +112,7 @@ class Claims:
         if claim is not None and claim.number == number:
             claim.awake -= 1
             if not claim.awake:
-                del self._claims[entry.kind]
+                self._drop(entry.kind)
 
     def before(self) -> Before:
         """Return what tells the nodes that are claimed before a turn; None where all of them are."""

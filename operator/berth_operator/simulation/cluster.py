@@ -25,7 +25,7 @@ class Cluster:
     def __init__(self, strategy: Strategy | None = None, *, clock: ports.Clock = lambda: 0.0) -> None:
         self.now = 0.0
         self.clock = clock  # Of the real world, for what must not take too long.
-        self.book = ledger.Ledger(lambda: self.now)
+        self.book = ledger.Ledger(lambda: self.now, day=lambda: self.now)
         self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
         self._strategy = strategy
         self._renewals: dict[str, dt.datetime | None] = {}
@@ -56,8 +56,7 @@ class Cluster:
             case "Node":
                 self._take_node(defaults.node(thing))
             case "Device":
-                status = thing.value.status
-                self.book.device_seen(devices.device(thing.value), status.claims, status.disputed)
+                self.book.device_seen(devices.device(thing.value), devices.record(thing.value.status))
                 self._condemned[thing.name] = condemned(thing.value)
             case "GpuPod":
                 self._take_names(thing)

@@ -7,6 +7,7 @@ publish what no hardware has: of a board with too many rings, links and partitio
 
 import collections
 import dataclasses
+import datetime as dt
 import itertools
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Final
 
 from berth_crds import catalog, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
+from berth_operator.scheduling import titles
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import boards, facts, rings
 from berth_operator.translate import excess
@@ -47,6 +49,25 @@ def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
         failed=fault or failed_source(thing.status.conditions),
         heard=any(one.type == KUBELET for one in thing.status.conditions),
     )
+
+
+def record(status: wire.DeviceStatus) -> titles.Record:
+    """Read what was recorded of whose the uuids of a Device are."""
+    return titles.Record(
+        claims=frozenset(status.claims),
+        disputed=frozenset(status.disputed),
+        origins={one.uuid: titles.Origin(one.node, _since(one.since)) for one in status.origins},
+    )
+
+
+def _since(moment: str) -> float | None:
+    """Read when a card left its node; what cannot be read was long ago."""
+    if not moment:
+        return None
+    try:
+        return dt.datetime.fromisoformat(moment).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _twice(cards: Iterable[wire.Card]) -> frozenset[str]:

@@ -1,0 +1,72 @@
+"""What is known of one uuid, and what of that is recorded in the Devices.
+
+`claims` decides by it whose the uuid is. The record of a node tells its own uuids, those which it
+has not surely, and for either the node that has or had a better right to it.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+
+class Origin(NamedTuple):
+    """A node that may come back for a uuid, and since when it is away; None while it still claims it."""
+
+    node: str
+    since: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """What is written into the Device of a node: its own uuids, those it has not surely, and from whom."""
+
+    claims: Collection[str] = frozenset()
+    disputed: Collection[str] = frozenset()
+    origins: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Title:
+    """What is known of one uuid."""
+
+    owner: str = ""
+    origin: Origin | None = None
+    shared: bool = False  # Whether the origin has no better right than the owner.
+    published: tuple[str, ...] = ()  # By these nodes, in the order in which they were seen.
+    held: tuple[str, ...] = ()  # By pods on these, which need not publish it.
+    late: frozenset[str] = frozenset()  # Those who published it while it was another's.
+    doubts: frozenset[str] = frozenset()  # Those whose pods held it when Berth first looked.
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """Who publishes it and is not late."""
+        return tuple(node for node in self.published if node not in self.late)
+
+    @property
+    def claimants(self) -> tuple[str, ...]:
+        """Who publishes it, or has pods that hold it."""
+        return (*self.published, *(node for node in self.held if node not in self.published))
+
+    @property
+    def keeper(self) -> str:
+        """To whom it may be given."""
+        return "" if self.doubts - {self.owner} else self.owner
+
+    def waits(self) -> frozenset[str]:
+        """Name the nodes whose pods keep it from somebody who publishes it."""
+        back = self.origin is not None and self.origin.node in self.live and self.origin.node != self.owner
+        return self.doubts | {self.owner} if back else self.doubts
+
+
+NOTHING: Final = Record()
+UNKNOWN: Final = Title()
+
+
+def beside(title: Title, node: str) -> Origin | None:
+    """Return whose a uuid is that a node publishes beside its owner; None where nobody knows."""
+    if node in title.doubts or (not title.owner and node not in title.late):
+        return None
+    if title.origin is not None and title.origin.node == node:
+        return title.origin
+    first = title.owner or ("" if title.origin is not None else "".join(title.live[:1]))
+    return Origin(first) if first else title.origin
