@@ -139,7 +139,7 @@ def _written(share: Share) -> dict[str, str | int]:
 
 
 def annotations(allocation: Allocation, *, term: str) -> dict[str, str]:
-    """Give every annotation that the Binding carries; `term` names the leader who decided."""
+    """Return every annotation that the Binding carries; `term` names the leader who decided."""
     answer = {names.ALLOCATION: encode(allocation), names.TERM: term}
     if minors := gpu_minors(allocation):
         answer[names.MINORS] = minors

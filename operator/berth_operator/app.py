@@ -73,7 +73,7 @@ LAST_WORD_SECONDS: Final = 1.0  # A log that nobody reads must not keep a proces
 
 
 def wall() -> dt.datetime:
-    """Give the time of day, for records that people read."""
+    """Return the time of day, for records that people read."""
     return dt.datetime.now(dt.UTC)
 
 
@@ -139,7 +139,7 @@ class Operator:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         role = "leading" if self._leading else "standing by"
         return "; ".join(filter(None, (role, repr(self._book), self._reconciler.trouble)))
 
@@ -148,7 +148,7 @@ class Operator:
         return server.serve(address, ready=lambda: self._feeds.synced, state=self.state, **rest)
 
     def _routes(self) -> list[web.RouteDef]:
-        """Give what is served beside the probes."""
+        """Return what is served beside the probes."""
         guard = auth.Guard(
             reviews.Reviews(self._session), clock=self._clock, local=auth.loopback(self._chosen.listen)
         )

@@ -54,7 +54,7 @@ def command(berth: clusters.Cluster, nodes: list[str]) -> list[str]:
 
 
 def kind(event: audit.AuditEvent) -> str:
-    """Say what was written."""
+    """Return what was written."""
     return "/".join(filter(None, (event.resource, event.subresource)))
 
 

@@ -50,24 +50,24 @@ MOST_ANNOTATIONS: Final = 250_000  # Bytes of all annotations, likewise.
 
 
 def container(name: str, **limits: object) -> dict[str, Any]:
-    """Give a container; underscores and double underscores in names stand for dots and slashes."""
+    """Return a container; underscores and double underscores in names stand for dots and slashes."""
     return holding(name, {key.replace("__", "/").replace("_", "."): value for key, value in limits.items()})
 
 
 def holding(name: str, limits: Mapping[str, object]) -> dict[str, Any]:
-    """Give a container that asks for this."""
+    """Return a container that asks for this."""
     asked = {key: str(value) for key, value in limits.items()}
     return {"name": name, "image": "example.com/x", "resources": {"limits": asked, "requests": asked}}
 
 
 def pod(*containers: dict[str, Any], annotations: Mapping[str, str] = {}, **spec: Any) -> Pod:
-    """Give a pod of ours."""
+    """Return a pod of ours."""
     plain = {"schedulerName": names.SCHEDULER_NAME, "containers": list(containers)}
     return {"metadata": {"annotations": dict(annotations), "labels": {}}, "spec": plain | spec}
 
 
 def odd_shares(count: int, off: int = 0) -> Pod:
-    """Give a pod of many containers whose shares are all different."""
+    """Return a pod of many containers whose shares are all different."""
     asks = ((2 + at % 7, 1 + (at + off) % 17) for at in range(count))
     return pod(
         *(
@@ -86,13 +86,13 @@ LINKED: Final = ((2,), (4,), (8,), (30,), (3, 5), (2, 2, 2))
 
 
 def linked(*counts: int, policy: str) -> Pod:
-    """Give a pod whose containers ask for so many cards each, joined by NVLink."""
+    """Return a pod whose containers ask for so many cards each, joined by NVLink."""
     asks = (holding(f"c{at}", {names.NVIDIA_GPU: count}) for at, count in enumerate(counts))
     return pod(*asks, annotations={names.SCOPE: "nvlink", names.SCOPE_POLICY: policy})
 
 
 def seeds() -> list[Pod]:
-    """Give pods that have held operators up, and some that do not."""
+    """Return pods that have held operators up, and some that do not."""
     choices = "(?:|)" * 17 + "(?=[À-ɏa-z0-9-]{7})" * 8 + "z"
     classes = "(?:|)" * 17 + "[À-ɏa-z0-9-]{7}" * 8 + "z"
     tight = [holding(f"c{at}", {names.GPU_CORE: 40, names.GPU_MEMORY: "1Gi"}) for at in range(17)]
@@ -142,7 +142,7 @@ class Draw:
         self._first = list(reversed(self._known))
 
     def next(self) -> Pod:
-        """Give a pod: the known bad ones first, then anything."""
+        """Return a pod: the known bad ones first, then anything."""
         if self._first:
             return copy.deepcopy(self._first.pop())
         dice = self.dice
@@ -165,7 +165,7 @@ class Draw:
             del slow[SAVED:]
 
     def parent(self) -> Pod:
-        """Give a copy of a pod that was slow, or is known to be bad."""
+        """Return a copy of a pod that was slow, or is known to be bad."""
         if self._slow and self.dice.random() < 0.7:
             slow = self._slow[self.dice.choice(sorted(self._slow))]
             return copy.deepcopy(self.dice.choice(slow)[1])
@@ -187,14 +187,14 @@ class Draw:
         return made
 
     def starter(self, at: int) -> dict[str, Any]:
-        """Give an init container, which may be a sidecar."""
+        """Return an init container, which may be a sidecar."""
         lasting = {"restartPolicy": "Always"} if self.dice.random() < 0.4 else {}
         return holding(f"i{at}", self.amounts()) | lasting
 
     # ------------------------------------------------------------ amounts
 
     def amounts(self) -> dict[str, object]:
-        """Give what one container asks for."""
+        """Return what one container asks for."""
         dice = self.dice
         asked: dict[str, object] = {}
         if dice.random() < 0.7:
@@ -208,7 +208,7 @@ class Draw:
         return asked
 
     def text(self) -> str:
-        """Give any text."""
+        """Return any text."""
         dice = self.dice
         unit = dice.choice(("a", "A100,", "(?:|)", ".*", "1", "é", "\\", "[a-z]{9}", "GPU-1,", "{", "\n"))
         return unit * dice.choice((0, 1, 2, 7, 50, 1000, 60_000))
@@ -216,7 +216,7 @@ class Draw:
     # ------------------------------------------------------------ annotations
 
     def wish(self) -> dict[str, str]:
-        """Give one annotation that is read, with something in it."""
+        """Return one annotation that is read, with something in it."""
         dice = self.dice
         key = dice.choice(KEYS)
         if dice.random() < 0.1:
@@ -226,24 +226,24 @@ class Draw:
         return {key: WISHES[key](self)}
 
     def models(self) -> str:
-        """Give a list of models."""
+        """Return a list of models."""
         dice = self.dice
         some = dice.sample(MODELS, dice.randint(1, 4))
         return ",".join([*some, *(f"m{at}" for at in range(dice.choice((0, 0, 0, 60, 70))))])
 
     def pattern(self) -> str:
-        """Give a regular expression, or something like one."""
+        """Return a regular expression, or something like one."""
         dice = self.dice
         return "".join(dice.choice(PIECES) for _ in range(dice.choice((1, 2, 5, 20, 60))))[:300]
 
     def listed(self) -> str:
-        """Give a list of uuids, of cards that there are and others."""
+        """Return a list of uuids, of cards that there are and others."""
         dice = self.dice
         some = dice.sample(self._uuids, min(len(self._uuids), dice.choice((1, 4, 8, 100, 500, 600))))
         return ",".join([*some, *(f"GPU-{at}" for at in range(dice.choice((0, 0, 10))))])
 
     def word(self, *words: str) -> str:
-        """Give one of these words."""
+        """Return one of these words."""
         return self.dice.choice(words)
 
     # ------------------------------------------------------------ the place

@@ -140,7 +140,7 @@ class Arena:
         await waiting.eventually(noticed, what=f"the policies to be {'in force' if wanted else 'gone'}")
 
     async def _forbids(self, meta: Thing) -> bool:
-        """Tell whether a Binding that the policies must turn down is forbidden to the administrator."""
+        """Return whether a Binding that the policies must turn down is forbidden to the administrator."""
         body = {"metadata": {"name": "nobody", **meta}, "target": {"name": "nowhere"}}
         path = "/api/v1/namespaces/default/pods/nobody/binding"
         async with self._session.post(path, json=body) as answer:
@@ -222,7 +222,7 @@ class Arena:
             return dict(await answer.json())
 
     async def news(self, path: str, version: str) -> AsyncIterator[tuple[float, Thing]]:
-        """Give what a watch tells, with the moment when it came, until the server ends the watch."""
+        """Yield what a watch tells, with the moment when it came, until the server ends the watch."""
         params = {"watch": "true", "resourceVersion": version}
         endless = aiohttp.ClientTimeout(total=None)
         async with self._session.get(path, params=params, timeout=endless) as answer:

@@ -58,7 +58,7 @@ class Clock:
         self.ahead = 0.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return time.thread_time() + self.ahead
 
 
@@ -87,7 +87,7 @@ class Teller:
         self._shown[candidate.uid] = message
 
     def shown(self, uid: str) -> str:
-        """Tell what a pod shows."""
+        """Return what a pod shows."""
         return self._shown.get(uid, "")
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:

@@ -150,7 +150,7 @@ class Run:
             self.worst[name] = seconds, self.count
 
     def summary(self) -> dict[str, Any]:
-        """Give the figures in milliseconds."""
+        """Return the figures in milliseconds."""
         return {
             name: {
                 **{f"p{at}": round(float(np.percentile(found, at)) * 1e3, 2) for at in (50, 99)},
@@ -165,7 +165,7 @@ SPENT: Final = tuple(field.name for field in dataclasses.fields(Spent))
 
 
 def memory() -> int:
-    """Give what this process takes of memory now, in bytes."""
+    """Return what this process takes of memory now, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
@@ -242,7 +242,7 @@ def saved(broken: Broken, run: Run) -> Iterator[str]:
 
 
 def verdict(broken: Broken | None, run: Run, figures: dict[str, Any]) -> Iterator[str]:
-    """Give lines that say whether the bounds were kept; if not, by which pod, and how to play it again."""
+    """Yield lines that say whether the bounds were kept; if not, by which pod, and how to play it again."""
     if broken is not None:
         yield from saved(broken, run)
         return

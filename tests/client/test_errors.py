@@ -83,7 +83,7 @@ def test_whoever_quotes_those_words_is_not_believed() -> None:
 )
 def test_a_404_in_other_words_proves_nothing(body: bytes) -> None:
     """A proxy without a backend, and a server without the kind, say nothing of the object."""
-    assert type(errors.from_answer(404, body)) is errors.Astray
+    assert type(errors.from_answer(404, body)) is errors.AmbiguousNotFound
 
 
 GARBAGE = {

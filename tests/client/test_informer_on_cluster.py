@@ -37,7 +37,7 @@ class Scene:
         await self.admin.delete(MAPS, name, namespace=self.namespace)
 
     async def agrees(self) -> bool:
-        """Tell whether what was told is what is there, to the revision."""
+        """Return whether what was told is what is there, to the revision."""
         codec = watch.Codec(mirror.ConfigMap)
         path = MAPS.path(namespace=self.namespace)
         selectors = {"fieldSelector": "metadata.name!=kube-root-ca.crt"}

@@ -131,10 +131,10 @@ class Crowd:
 
     @staticmethod
     def fits(name: str) -> bool:
-        """Tell by its name whether a pod is one that fits."""
+        """Return whether a pod is one that fits, by its name."""
         return not name.startswith(MISFIT)
 
     @staticmethod
     def finite(one: dict[str, Any]) -> bool:
-        """Tell whether a pod finishes by itself."""
+        """Return whether a pod finishes by itself."""
         return kubelet.RUN_SECONDS in one["metadata"].get("annotations", {})

@@ -322,11 +322,11 @@ def uuids(device: Thing) -> set[str]:
 
 
 def condition(thing: Thing, kind: str) -> Thing:
-    """Give a condition of an object, or nothing."""
+    """Return a condition of an object, or nothing."""
     found = thing.get("status", {}).get("conditions", [])
     return next((one for one in found if one["type"] == kind), {})
 
 
 def scheduled(one: Pod) -> Thing:
-    """Give a pod's PodScheduled condition, or nothing."""
+    """Return a pod's PodScheduled condition, or nothing."""
     return condition(one, "PodScheduled")

@@ -44,7 +44,7 @@ class Scene:
 
 
 async def scene(*versions: str) -> Scene:
-    """Give a scene in which the leader has declared for pods in these revisions, that wait."""
+    """Return a scene in which the leader has declared for pods in these revisions, that wait."""
     book, lease = books.of(cards=64), Lease()
     for at, version in enumerate(versions):
         books.wait(book, f"p{at}", version=version)

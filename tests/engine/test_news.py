@@ -65,7 +65,7 @@ def test_news_wake_who_waits_for_them(
 
 
 def smaller(at: str) -> devices.Device:
-    """Give the usual cards of a node, each with a byte less."""
+    """Return the usual cards of a node, each with a byte less."""
     memory = builders.MEMORY - 1
     return builders.device(at, [builders.card(minor, at=at, memory=memory) for minor in range(4)])
 

@@ -55,13 +55,13 @@ def said(found: reasons.Reasons, book: ledger.Ledger) -> dict[str, str]:
 
 
 def later(found: reasons.Reasons, now: float) -> dict[str, str]:
-    """Give what is said in a quiet round."""
+    """Return what is said in a quiet round."""
     found.new_round()
     return {candidate.name: message for candidate, message in found.later(now)}
 
 
 def closely(book: ledger.Ledger, candidate: backlog.Candidate) -> str:
-    """Say what is true now."""
+    """Return what is true now."""
     return explain.sentence(explain.explain(book.places, candidate, rules=book.rules), candidate)
 
 
@@ -196,7 +196,7 @@ async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
 
 
 def shown_before(book: ledger.Ledger) -> dict[str, str]:
-    """Give what the pods show of an earlier leader, who had time for all, by uid."""
+    """Return what the pods show of an earlier leader, who had time for all, by uid."""
     return {entry.candidate.uid: closely(book, entry.candidate) for entry in book.waiting.each()}
 
 

@@ -21,7 +21,7 @@ def summed(picture: inventory.Inventory) -> Summary:
 
 
 def troubled(*troubles: Reason | None) -> devices.Device:
-    """Give a node whose cards have these troubles."""
+    """Return a node whose cards have these troubles."""
     return builders.device(cards=[builders.card(at, trouble=one) for at, one in enumerate(troubles)])
 
 

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -74,8 +74,17 @@ def device(name: str) -> Thing:
     return {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": meta, "spec": spec}
 
 
+def due(session: api.Api, nodes: Iterable[str]) -> statuses.Statuses:
+    """Return what writes statuses, with one due for the Device of each of these nodes."""
+    desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
+    for name in nodes:
+        desk.saw_device(name, {})
+    desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in nodes])
+    return desk
+
+
 def ready(status: Thing) -> Thing:
-    """Give the operator's condition."""
+    """Return the operator's condition."""
     found = [one for one in status.get("conditions", []) if one["type"] == "Ready"]
     return found[0] if found else {}
 
@@ -232,10 +241,7 @@ async def test_what_failed_stays_due(trouble: stub.Answer) -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for name in "ab":
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), trouble, stub.thing({}))
-        desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
-        for name in "ab":
-            desk.saw_device(name, {})
-        desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in "ab"])
+        desk = due(session, "ab")
 
         for _ in range(4):
             await desk.flush()
@@ -250,10 +256,7 @@ async def test_everybodys_trouble_is_tried_and_said_once(caplog: pytest.LogCaptu
         for name in nodes:
             away = [stub.status(401, "who?")] * 3
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), *away, stub.thing({}))
-        desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
-        for name in nodes:
-            desk.saw_device(name, {})
-        desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in nodes])
+        desk = due(session, nodes)
 
         for _ in range(3):
             await desk.flush()
@@ -273,10 +276,7 @@ async def test_a_device_at_which_the_server_fails_keeps_nobody_waiting() -> None
         for name in "bcd":
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), stub.thing({}))
         server.on("PATCH", resources.DEVICES.path("a", sub="status"), *[stub.status(401, "who?")] * 9)
-        desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
-        for name in "abcd":
-            desk.saw_device(name, {})
-        desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in "abcd"])
+        desk = due(session, "abcd")
 
         for _ in range(2):
             await desk.flush()

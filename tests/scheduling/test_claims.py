@@ -15,7 +15,7 @@ A = frozenset("a")
 
 
 def publishes(node: str, *uuids: str, instances: Iterable[str] = ()) -> facts.Device:
-    """Give a node with these cards, the first of which is cut into these instances."""
+    """Return a node with these cards, the first of which is cut into these instances."""
     found = tuple(
         facts.Instance(uuid, builders.PROFILE, builders.GIB, at) for at, uuid in enumerate(instances)
     )
@@ -27,7 +27,7 @@ def publishes(node: str, *uuids: str, instances: Iterable[str] = ()) -> facts.De
 
 
 def known(*devices: tuple[facts.Device, Iterable[str]], time: Callable[[], float] = float) -> claims.Claims:
-    """Give what is known after all Devices were read once, in whatever order the server lists them."""
+    """Return what is known after all Devices were read once, in whatever order the server lists them."""
     found = claims.Claims(time)
     for device, recorded in devices:
         found.publish(device, titles.Record(frozenset(recorded)))

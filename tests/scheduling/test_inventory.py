@@ -19,7 +19,7 @@ def free(picture: inventory.Inventory, node: str = "n1") -> list[object]:
 
 
 def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
-    """Tell which rows have the resources left."""
+    """Return which rows have the resources left."""
     found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
     return found
 

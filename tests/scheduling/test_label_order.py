@@ -15,13 +15,13 @@ FREED: Final = frozenset({Help.CAPACITY_FREED})
 
 
 def pod(name: str, namespace: str, label: int = 0, *, priority: int = 0) -> backlog.Candidate:
-    """Give a waiting pod."""
+    """Return a waiting pod."""
     found = builders.candidate(name, priority=priority, label=label)
     return dataclasses.replace(found, namespace=namespace)
 
 
 def line(*pods: backlog.Candidate, allowed: int = 0) -> backlog.Backlog:
-    """Give a backlog of these pods, in the order of their creation."""
+    """Return a backlog of these pods, in the order of their creation."""
     waiting = backlog.Backlog()
     for at, one in enumerate(pods):
         waiting.push(dataclasses.replace(one, created=f"{at:04}"))

@@ -82,13 +82,13 @@ class Clock:
     asked: list[str] = dataclasses.field(default_factory=list)
 
     def expired(self) -> bool:
-        """Tell whether the node that is asked now takes all the time."""
+        """Return whether the node that is asked now takes all the time."""
         return self.asked[-1:] == [BAD]
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Give a clock that sees which node is asked."""
+    """Return a clock that sees which node is asked."""
     made, place = Clock(), allocator.place
 
     def placed(view: views.View, request: requests.Request, *, effort: allocator.Effort) -> object:

@@ -14,13 +14,13 @@ from support import builders, pictures, worlds
 
 
 def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
-    """Tell which rows have the resources left."""
+    """Return which rows have the resources left."""
     found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
     return found
 
 
 def places(picture: inventory.Inventory, where: facts.Where) -> list[bool]:
-    """Tell which rows a pod may be placed on."""
+    """Return which rows a pod may be placed on."""
     found: list[bool] = (picture.places(where).code == 0).tolist()
     return found
 

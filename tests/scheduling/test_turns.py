@@ -19,7 +19,7 @@ FREED = 0, 1, 2  # Cards of n1 that are held and freed again.
 
 
 def stage(*, free: bool) -> tuple[ledger.Ledger, clock.Clock]:
-    """Give three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
+    """Return three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
     now = clock.Clock()
     book = books.of(2, 3, now=now)
     book.node_seen(builders.node("n3", labels={"pool": "crowd"}))

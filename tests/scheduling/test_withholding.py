@@ -15,7 +15,7 @@ A = builders.card(0, at="n1")
 def holding(
     *shares: decisions.Share, withheld: int = 0, marked: Iterable[str | int] = (), name: str = "a"
 ) -> holds.Hold:
-    """Give what a pod on n1 has."""
+    """Return what a pod on n1 has."""
     return holds.Hold(f"uid-{name}", f"ml/{name}", "n1", (), shares, withheld, frozenset(marked))
 
 
@@ -30,7 +30,7 @@ def free(picture: inventory.Inventory, node: str = "n1") -> list[int]:
 
 
 def missing(minor: int) -> decisions.Share:
-    """Give a share of a card that n1 does not have."""
+    """Return a share of a card that n1 does not have."""
     return decisions.Share("GPU-unknown", minor, 100, builders.MEMORY)
 
 
@@ -111,7 +111,7 @@ def test_an_instance_that_is_marked_keeps_its_card() -> None:
 
 
 def twins() -> tuple[inventory.Inventory, set[str]]:
-    """Give two nodes, the second of which publishes a card of the first; and for which that was news."""
+    """Return two nodes, the second of which publishes a card of the first; and for which that was news."""
     picture = builders.picture(*builders.nodes(2, cards=2))
     picture.claims.ordered = True
     news = picture.put_device(builders.device("n2", [A, builders.card(1, at="n2")]))

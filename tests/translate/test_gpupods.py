@@ -14,12 +14,12 @@ CARD = wire.HeldCard("GPU-n1-0", 0, "gpu", 100, 5)
 
 
 def of(*containers: wire.HoldingContainer) -> wire.GpuPod:
-    """Give a GpuPod of these."""
+    """Return a GpuPod of these."""
     return wire.GpuPod(wire.Meta("p", "ml"), wire.GpuPodSpec("n1", "uid-p", containers))
 
 
 def held(*cards: wire.HeldCard, name: str = "main") -> wire.HoldingContainer:
-    """Give a container that holds these."""
+    """Return a container that holds these."""
     return wire.HoldingContainer(name, cards)
 
 

@@ -80,7 +80,7 @@ class Dirty:
         self._filled = asyncio.Event()
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         return f"<Dirty: {len(self._keys)} names to look at>"
 
     def add(self, key: mirror.Key) -> None:
@@ -120,7 +120,7 @@ class Keeper:
         self._complaints: dict[mirror.Key, patience.Complaint] = {}
         self._unclear: dict[mirror.Key, str] = {}
         self._beside: dict[mirror.Key, mirror.Key] = {}  # By pod, the record that has not the pod's name.
-        self._pods = roster.Roster(self._pod_stirred)
+        self._pods = roster.Roster(self._pod_changed)
         self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
         self._witnesses = witnesses.Witnesses(
             sources, self._pods.living, self._pods.runs, stirred=self._everyone
@@ -159,21 +159,21 @@ class Keeper:
         return said if strays is None else residents.occupants(strays, said)
 
     def records(self) -> list[wire.GpuPod]:
-        """Give all GpuPods of the node, as far as is known."""
+        """Return all GpuPods of the node, as far as is known."""
         return self._mirror.things()
 
     def _pods_known(self) -> bool:
         return self._informers[0].synced
 
     def _given(self, key: mirror.Key) -> Iterable[str]:
-        """Say what Berth gave to a pod."""
+        """Return what Berth gave to a pod."""
         pod = self._pods.get(key)
         told = record.given(pod, self._view.node) if pod else None
         return (
             (entry.share.uuid for entry in told.entries()) if isinstance(told, allocation.Allocation) else ()
         )
 
-    def _pod_stirred(self, key: mirror.Key) -> None:
+    def _pod_changed(self, key: mirror.Key) -> None:
         self._dirty.add(key)
         self._restless()
 
@@ -257,7 +257,7 @@ class Keeper:
         return pod.metadata.namespace, f"{pod.metadata.uid}.{self._view.node}"
 
     def _spec(self, pod: record.Pod, told: Told, seen: wire.GpuPod | None) -> wire.GpuPodSpec | None:
-        """Say what the pod was given, or None where its record, if there is one, is left as it is."""
+        """Return what the pod was given, or None where its record, if there is one, is left as it is."""
         if isinstance(told, allocation.Allocation):
             return record.spec(pod, told, self._view)
         key = mirror.key_of(pod.metadata)

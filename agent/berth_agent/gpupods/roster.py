@@ -20,7 +20,7 @@ class Roster:
         self._containers: dict[str, tuple[mirror.Key, str]] = {}
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         return f"<Roster: {len(self._pods)} pods, {len(self._containers)} containers>"
 
     def upserted(self, pod: record.Pod, /) -> None:
@@ -42,7 +42,7 @@ class Roster:
             self._stirred(key)
 
     def get(self, key: mirror.Key) -> record.Pod | None:
-        """Give what is known of one pod."""
+        """Return what is known of one pod."""
         return self._pods.get(key)
 
     def of_uid(self, uid: str) -> mirror.Key | None:
@@ -50,7 +50,7 @@ class Roster:
         return self._keys.get(uid)
 
     def living(self, key: mirror.Key) -> str:
-        """Give the uid of a pod that has not ended; empty for all others."""
+        """Return the uid of a pod that has not ended; empty for all others."""
         pod = self._pods.get(key)
         return pod.metadata.uid if pod and not record.finished(pod) else ""
 

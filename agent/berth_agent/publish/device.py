@@ -77,11 +77,11 @@ class Publisher:
         )
 
     def seen(self) -> wire.Device | None:
-        """Give the Device as it stands in the API."""
+        """Return the Device as it stands in the API."""
         return self._mirror.get(self._key)
 
     def note(self, annotation: str) -> str:
-        """Give what people wrote to the agent; empty where they wrote nothing."""
+        """Return what people wrote to the agent; empty where they wrote nothing."""
         seen = self.seen()
         return seen.metadata.annotations.get(annotation, "") if seen else ""
 

@@ -75,7 +75,7 @@ class NotFound(ApiError):
     """The object or its kind does not exist (404)."""
 
 
-class Astray(NotFound):
+class AmbiguousNotFound(NotFound):
     """A 404 that proves nothing, for it names no object: its kind is not served, or a proxy spoke."""
 
 
@@ -104,7 +104,7 @@ class Oversized(ApiError):
 
 
 def everybodys(error: ClientError) -> bool:
-    """Tell whether other requests would fare no better now: the trouble is the server's, or our login's."""
+    """Return whether other requests would fare no better now: the trouble is the server's, or our login's."""
     return isinstance(error, Unreachable | Throttled | Unauthorized | Unusable)
 
 
@@ -154,7 +154,7 @@ def from_status(status: Status, *, code: int = 0, retry_after: float | None = No
     """Turn a Status object into its exception."""
     code = code or status.code
     if code == NOT_FOUND and status.reason != "NotFound":
-        return Astray(code, status.message or "no details given", reason=status.reason)
+        return AmbiguousNotFound(code, status.message or "no details given", reason=status.reason)
     if status.message.endswith(OVERSIZED):
         return Oversized(code, status.message, reason=status.reason)
     if retry_after is None and status.details is not None:

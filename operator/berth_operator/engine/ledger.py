@@ -110,20 +110,20 @@ class Ledger:
         self._register = register.Register(voice)
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         assumed, held = len(self.assumed), len(self._states)
         return f"<Ledger: {self.picture!r}, {self.waiting!r}, {held - assumed} confirmed, {assumed} assumed>"
 
     def state(self, uid: str) -> State:
-        """Tell where the hold of a pod stands."""
+        """Return where the hold of a pod stands."""
         return self._states.get(uid, State.FREE)
 
     def since(self, uid: str) -> float | None:
-        """Tell since when a pod asks for what it asks now and may be tried; None once it is placed."""
+        """Return since when a pod asks for what it asks now and may be tried; None once it is placed."""
         return self._since.get(uid)
 
     def asked(self, uid: str) -> tuple[backlog.Candidate, int] | None:
-        """Give a pod that waits or whose bind is under way, and how often it had been tried."""
+        """Return a pod that waits or whose bind is under way, and how often it had been tried."""
         if (assumed := self.assumed.get(uid)) is not None:
             return assumed.candidate, assumed.attempts
         candidate = self.waiting.get(uid)
@@ -158,7 +158,7 @@ class Ledger:
         self.wake.set()
 
     def stands(self, uid: str) -> bool:
-        """Tell whether a hold is assumed and nothing has changed that was decided on."""
+        """Return whether a hold is assumed and nothing has changed that was decided on."""
         assumed = self.assumed.get(uid)
         return assumed is not None and not assumed.stale
 
@@ -276,7 +276,7 @@ class Ledger:
         self._unsettle(hold.node)
 
     def _bound_with(self, known: holds.Hold) -> bool:
-        """Tell whether a pod's own record has named these devices: what a GpuPod names it may take back."""
+        """Return whether a pod's own record has named these devices: what a GpuPod names it may take back."""
         confirmed = self.state(known.uid) is State.CONFIRMED
         return confirmed and bool(known.shares) and known.uid not in self._register
 

@@ -296,7 +296,7 @@ class Loop:
     def _seen(
         self, candidate: backlog.Candidate, placement: decisions.Placement
     ) -> ports.Bound | ports.Refused | ports.Gone | None:
-        """Tell what the watch has shown of a pod's bind; None as long as that is nothing."""
+        """Return what the watch has shown of a pod's bind; None as long as that is nothing."""
         state, hold = self._book.state(candidate.uid), self._book.picture.hold(candidate.uid)
         if state is ledger.State.ASSUMED:
             return None

@@ -114,7 +114,7 @@ class Reasons:
         self._said.pop(uid, None)
 
     def sentence(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
-        """Say why a pod does not fit."""
+        """Return why a pod does not fit."""
         self._failed.pop(candidate.uid, None)
         if isinstance(answer, decisions.Reject):
             return explain.sentence(answer, candidate)
@@ -134,7 +134,7 @@ class Reasons:
     # ------------------------------------------------------------ what had to wait
 
     def next_look(self, now: float) -> float | None:
-        """Tell when to see again whether anything has become old, if anybody waits; now, if it has."""
+        """Return when to see again whether anything has become old, if anybody waits; now, if it has."""
         if now >= self._next and not self._overdue() and not any(map(self._behind, self._said)):
             self._next = now + LATER_SECONDS
         return self._next if self._said else None
@@ -159,7 +159,7 @@ class Reasons:
         return [one for one in self._matters.values() if one.version != self._version]
 
     def _behind(self, uid: str) -> bool:
-        """Tell whether a good look says something else than was said of a pod."""
+        """Return whether a good look says something else than was said of a pod."""
         said = self._said[uid]
         return said.behind and self._good(said.matter) and uid in self._book.waiting
 

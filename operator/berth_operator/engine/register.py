@@ -38,11 +38,11 @@ class Register:
         self._said: dict[str, str] = {}  # By uid.
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         return f"<Register: {len(self._nameless)} nameless pods, {len(self._named)} GpuPods>"
 
     def __contains__(self, uid: str) -> bool:
-        """Tell whether the own record of a pod cannot be read."""
+        """Return whether the own record of a pod cannot be read."""
         return uid in self._nameless
 
     def named(self, named: naming.Named) -> set[str]:

@@ -94,7 +94,7 @@ def _claim(uuid: str, node: str, owners: claims.Claims) -> str:
 
 
 def reason(row: rows.Row) -> str:
-    """Say in a few words why cards of the node are not given out."""
+    """Return in a few words why cards of the node are not given out."""
     parts = []
     if row.silent:
         parts.append("agent silent")

@@ -232,7 +232,7 @@ class Elector:
             self._failed(error)
             await self._reread(thing, sent)
         except errors.NotFound as error:
-            if not isinstance(error, errors.Astray):
+            if not isinstance(error, errors.AmbiguousNotFound):
                 raise Lost("the Lease was deleted") from error
             self._failed(error)
         except (errors.ClientError, TimeoutError) as error:
@@ -335,7 +335,7 @@ class Elector:
                 resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=where
             )
         except errors.NotFound as error:
-            if isinstance(error, errors.Astray):
+            if isinstance(error, errors.AmbiguousNotFound):
                 raise
             return None
 
@@ -362,7 +362,7 @@ async def _answered(writes: Collection[asyncio.Task[T]]) -> T:
 
 
 def _is_released(spec: lease.LeaseSpec) -> bool:
-    """Tell whether the last holder gave it up in order; a person who only empties its name does not."""
+    """Return whether the last holder gave it up in order; a person who only empties its name does not."""
     return not spec.holder_identity and spec.lease_duration_seconds == RELEASED_SECONDS
 
 

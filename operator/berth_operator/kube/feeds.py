@@ -233,7 +233,7 @@ class PolicySink:
 
 
 def condemned(thing: wire.Device) -> bool:
-    """Tell whether the Device says that its agent was found silent."""
+    """Return whether the Device says that its agent was found silent."""
     ready = vocabulary.DeviceCondition.READY
     return any(one.type == ready and one.status == vocabulary.Truth.FALSE for one in thing.status.conditions)
 

@@ -287,7 +287,7 @@ class Cleaner:
         """Read uid and node of a pod; no uid where there is none."""
         try:
             pod = await self._session.get(resources.PODS, name, into=_Pod, namespace=namespace)
-        except errors.Astray:
+        except errors.AmbiguousNotFound:
             raise  # It proves nothing.
         except errors.NotFound:
             return None, ""

@@ -108,7 +108,7 @@ class Statuses:
             self._dirty.discard(name)
 
     def _missing(self, name: str) -> dict[str, Any] | None:
-        """Give the status that a Device should show and does not."""
+        """Return the status that a Device should show and does not."""
         wanted, shown = self._wanted.get(name), self._shown.get(name)
         if wanted is None or shown is None:
             return None
@@ -232,7 +232,7 @@ def _shown_condition(shown: Shown, kind: str) -> Shown:
 
 
 def shows(shown: Shown, status: Shown) -> bool:
-    """Tell whether an object's status already says all that it should."""
+    """Return whether an object's status already says all that it should."""
     for key, value in status.items():
         if key == "conditions":
             if any(_shown_condition(shown, one["type"]) != one for one in value):

@@ -36,7 +36,7 @@ AT_ONCE: Final = 8
 BATCH: Final = 64  # After so many it is looked again who comes first.
 KEPT_FOR_KNOWN: Final = 8  # Of a batch, for pods that show a verdict already.
 LONGEST_MESSAGE: Final = 4096
-LATER: Final = errors.Conflict | errors.Unavailable | errors.Astray
+LATER: Final = errors.Conflict | errors.Unavailable | errors.AmbiguousNotFound
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Teller:
             self._note(candidate, "FailedScheduling", verdict.message, warning=True)
 
     def shown(self, uid: str) -> str:
-        """Tell what a waiting pod shows of why it waits, or will when its verdict is written."""
+        """Return what a waiting pod shows of why it waits, or will when its verdict is written."""
         due, shown = self._due.get(uid), self._shown.get(uid)
         verdict = due[1] if due is not None else shown.verdict if shown is not None else None
         return verdict.message if verdict is not None and verdict.reason == UNSCHEDULABLE else ""
@@ -261,7 +261,7 @@ def shown_verdict(pod: raw.Pod) -> Verdict | None:
 
 
 def placed_sentence(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
-    """Say where a pod went."""
+    """Return where a pod went."""
     shares = (share for grant in placement.grants for share in grant.shares if share.type == DeviceType.GPU)
     minors = ",".join(map(str, sorted({share.minor for share in shares})))
     cards = f" with cards {minors}" if minors else ""

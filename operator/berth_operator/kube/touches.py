@@ -100,7 +100,7 @@ class Touches:
                 return await self._write(candidate, before, attempt)
             except errors.Conflict:
                 return await self._read(candidate)
-        except errors.Astray:
+        except errors.AmbiguousNotFound:
             raise  # Taken for the pod's end, it would leave a bind of it in force.
         except errors.NotFound:
             return ""

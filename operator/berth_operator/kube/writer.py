@@ -28,7 +28,7 @@ FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within 
 # So begins what the server says of the webhooks that it asks before it writes anything, whatever the code.
 WEBHOOKS: Final = ("Internal error occurred: failed calling webhook ", 'admission webhook "')
 NO_DRY_RUN: Final = "does not support dry run"  # The server's words.
-DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.Astray)
+DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.AmbiguousNotFound)
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much, or for none.
 
 
@@ -117,7 +117,7 @@ class Writer:
             pod = await self._session.get(
                 resources.PODS, candidate.name, into=raw.Pod, namespace=candidate.namespace
             )
-        except errors.Astray as error:
+        except errors.AmbiguousNotFound as error:
             return ports.Unknown(str(error))  # Taken for its end, it would give the pod's cards to another.
         except errors.NotFound:
             return ports.Gone()
@@ -150,9 +150,9 @@ def _of_webhook(error: errors.ClientError) -> bool:
 
 
 def outcome(error: errors.ClientError) -> ports.Answer:
-    """Tell what a failed bind means for the pod."""
+    """Return what a failed bind means for the pod."""
     match error:
-        case errors.Astray():
+        case errors.AmbiguousNotFound():
             # No API server answers a bind like this; whoever stands between us may have passed it on.
             return ports.Unknown(str(error))
         case errors.Conflict() | errors.NotFound():

@@ -70,7 +70,7 @@ class Backlog:
         return uid in self._entries
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         waiting = sum(entry.wants is not None for entry in self._entries.values())
         return f"<Backlog: {len(self._entries)} pods, {waiting} of them waiting for a change>"
 
@@ -85,7 +85,7 @@ class Backlog:
         return label_order.reordered(found, lambda *_: ())
 
     def entries(self) -> Collection[Entry]:
-        """Give all pods, in no order."""
+        """Return all pods, in no order."""
         return self._entries.values()
 
     def standings(self, now: float) -> dict[Standing, int]:
@@ -96,7 +96,7 @@ class Backlog:
         return counts
 
     def attempts(self, uid: str) -> int:
-        """Tell how often a pod was tried."""
+        """Return how often a pod was tried."""
         entry = self._entries.get(uid)
         return entry.attempts if entry else 0
 
@@ -275,7 +275,7 @@ class Backlog:
         return [self._entries[uid] for _, _, uid in self._raised.next_of(group, most)]
 
     def next_due(self) -> float | None:
-        """Tell when the next pod becomes ready by time alone."""
+        """Return when the next pod becomes ready by time alone."""
         self._hurry()
         first = self._line.first() or self._searched.first() or self._pausing.first()
         return self._entries[first[2]].not_before if first is not None else None

@@ -146,7 +146,7 @@ class Claims:
         return dataclasses.replace(title, owner="", origin=origin)
 
     def _returned(self, uuid: str, title: Title) -> Title:
-        """Give the uuid back to the one from whom it came, once no pod of the owner holds it."""
+        """Return the uuid back to the one from whom it came, once no pod of the owner holds it."""
         origin, owner = title.origin, title.owner
         if origin is None or origin.node == owner:
             return dataclasses.replace(title, origin=None, shared=False)
@@ -161,7 +161,7 @@ class Claims:
         return dataclasses.replace(title, owner=origin.node, origin=None, shared=False, late=late)
 
     def _given(self, title: Title) -> Title:
-        """Give a uuid that nobody has to the only one who claims it and is not late."""
+        """Return a uuid that nobody has to the only one who claims it and is not late."""
         if title.owner:
             return title
         alone = title.live or (() if title.published else title.held)

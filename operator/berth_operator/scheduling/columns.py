@@ -158,7 +158,7 @@ def gather(values: npt.NDArray[Any], numbers: Numbers) -> npt.NDArray[Any]:
 
 
 def known_of(names: Names, name: str, table: Numbers, rows: Rows) -> Numbers:
-    """Give what stands under a name; nothing does under a name that nobody has brought yet."""
+    """Return what stands under a name; nothing does under a name that nobody has brought yet."""
     at = names.get(name)
     found: Numbers = table[:, at][rows] if at is not None else np.zeros(len(table), dtype=np.int64)[rows]
     return found
@@ -221,7 +221,7 @@ class Columns:
         return None if at < 0 else self.log[at:]
 
     def height(self, rows: Rows) -> int:
-        """Say how many rows these are."""
+        """Return how many rows these are."""
         return len(self.known[rows])
 
     # ------------------------------------------------------------ growing

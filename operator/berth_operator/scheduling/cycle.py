@@ -215,7 +215,7 @@ def _answer_beside(
 
 
 def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:
-    """Say what a pod will hold once it is placed: the same value that the bound pod will be read as."""
+    """Return what a pod will hold once it is placed: the same value that the bound pod will be read as."""
     demand = candidate.demand
     return holds.Hold(
         uid=candidate.uid,

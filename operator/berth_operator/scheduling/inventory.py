@@ -60,7 +60,7 @@ class Inventory:
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         return f"<Inventory: {len(self.index)} nodes, {len(self._holders)} holds>"
 
     # ------------------------------------------------------------ reading
@@ -98,18 +98,18 @@ class Inventory:
         return self._rank
 
     def by_rank(self, place: int) -> rows.Row:
-        """Give the node at a place in the order of names."""
+        """Return the node at a place in the order of names."""
         if self._order is None:
             self._order = np.argsort(self.rank())
         return self._row(int(self._order[place]))
 
     def device_at(self, at: int) -> devices.Device | None:
-        """Give the Device of a row, if any."""
+        """Return the Device of a row, if any."""
         row = self.rows[at]
         return row.device if row is not None else None
 
     def scale(self) -> tuple[int, int]:
-        """Give the cards and the bytes of the largest node of each: what others are compared with."""
+        """Return the cards and the bytes of the largest node of each: what others are compared with."""
         return self._supplies.seen()[1]
 
     @property
@@ -122,7 +122,7 @@ class Inventory:
         self._supplies.renew()
 
     def lesson(self) -> lessons.Lesson:
-        """Give what the workload teaches: a function of the pods now known and of what the nodes have."""
+        """Return what the workload teaches: a function of the pods now known and of what the nodes have."""
         version = self.workload.version, self._supplies.version
         if self._learned[0] != version:
             supply, scale = self._supplies.seen()
@@ -133,7 +133,7 @@ class Inventory:
         return self._learned[1]
 
     def places(self, where: facts.Where) -> rows.Places:
-        """Tell which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
+        """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         found = self._places.get(where)
         if found is None:
             if len(self._places) >= MOST_PLACES or self._places_bytes > MOST_PLACES_BYTES:

@@ -166,7 +166,7 @@ def _lesson(
 
 @functools.lru_cache(maxsize=256)
 def worth_of_space(proportions: bytes) -> tuple[int, ...]:
-    """Say what each space from 0 to 100 percent is worth, in 1/UNIT of a whole card."""
+    """Return what each space from 0 to 100 percent is worth, in 1/UNIT of a whole card."""
     wanted = np.frombuffer(proportions, np.int32).astype(np.float64)
     wanted[GRID] = max(wanted[GRID], TINY)  # A whole card always has a price.
     common = np.argsort(-wanted, kind="stable")[: min(MOST_SIZES, np.count_nonzero(wanted))]
@@ -262,7 +262,7 @@ class _Corner:
         return normal - self._normals.T @ along, along
 
     def _limit(self, along: Floats) -> tuple[float, int]:
-        """Say how far a step may go until an active constraint lets go, and which."""
+        """Return how far a step may go until an active constraint lets go, and which."""
         falling = np.flatnonzero(along > NOISE)
         if not len(falling):
             return math.inf, -1

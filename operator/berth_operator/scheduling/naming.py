@@ -61,7 +61,7 @@ class Nameless:
 
 
 def objection(hold: Hold, named: Named) -> str:
-    """Say why a GpuPod does not speak for this pod, if so."""
+    """Return why a GpuPod does not speak for this pod, if so."""
     if named.uid != hold.uid:
         return f"it is of a pod with the uid {named.uid}, and that of the pod is {hold.uid}"
     if named.node != hold.node:
@@ -78,7 +78,7 @@ def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> H
 
 
 def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Device | None) -> Hold:
-    """Say what a pod holds, given what it withholds while nobody names its devices."""
+    """Return what a pod holds, given what it withholds while nobody names its devices."""
     if named is None or objection(hold, named):
         return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:

@@ -95,7 +95,7 @@ def judge_places(rows: list[Row | None], where: facts.Where, labels: labels_.Lab
 
 
 def refused_place(node: facts.Node, where: facts.Where) -> tuple[Reason, str] | None:
-    """Say why a node's labels, name or taints do not suit a pod, if so."""
+    """Return why a node's labels, name or taints do not suit a pod, if so."""
     return _refused(node, taints.Covered(where.tolerations), matches=affinity.matches(where, node))
 
 

@@ -155,12 +155,12 @@ class Search:
             self._bytes += answers.BYTES_A_KIND
 
     def closer(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
-        """Tell what a closer look showed of nodes that seemed able, by row."""
+        """Return what a closer look showed of nodes that seemed able, by row."""
         answer = self._answers.get((question, rules, self.picture.lesson()))
         return dict(answer.closer) if answer is not None else {}
 
     def learnt(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
-        """Tell what closer looks showed and still holds, by row, without looking at any node again."""
+        """Return what closer looks showed and still holds, by row, without looking at any node again."""
         self._answer(question, rules)
         return self.closer(question, rules)
 
@@ -260,7 +260,7 @@ def matching_cards(
     *,
     among: columns.Mask | None = None,
 ) -> columns.Mask | None:
-    """Tell which of the open cards (or `among` others) meet the conditions; None where none are set."""
+    """Return which of the open cards (or `among` others) meet the conditions; None where none are set."""
     if asked == requests.ANY_CARD:
         return None
     table = picture.columns
@@ -278,7 +278,7 @@ def matching_cards(
 
 @functools.lru_cache(maxsize=256)
 def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> columns.Mask:
-    """Tell which models will do; the last entry is for what is no card."""
+    """Return which models will do; the last entry is for what is no card."""
     return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
 
 
@@ -297,7 +297,7 @@ def share_fits(
     need: requests.Need,
     matching: columns.Mask | None,
 ) -> columns.Mask | None:
-    """Tell which cards could take the simple share; None where none is asked."""
+    """Return which cards could take the simple share; None where none is asked."""
     if not (need.simple and need.shares):
         return None
     return share_room(picture.columns, rows, need.shares[0], matching)
@@ -306,7 +306,7 @@ def share_fits(
 def share_room(
     table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, matching: columns.Mask | None
 ) -> columns.Mask:
-    """Tell which cards have room for a share now."""
+    """Return which cards have room for a share now."""
     fit = table.open[rows]
     if ask.core:
         fit = fit & (table.core[rows] >= ask.core)
@@ -331,7 +331,7 @@ def enough_devices(
     matching: columns.Mask | None,
     fit: columns.Mask | None,
 ) -> columns.Mask:
-    """Tell which nodes have enough of each kind of device, as far as sums can tell."""
+    """Return which nodes have enough of each kind of device, as far as sums can tell."""
     table = picture.columns
     able = table.known[rows]  # Not written to: each of these gives a new mask.
     if need.whole:

@@ -48,7 +48,7 @@ class Pile:
     trouble: columns.Numbers
 
 
-class Sheet:
+class NodeReasons:
     """One reason for each node, written once; 0 where there is none."""
 
     def __init__(self, size: int) -> None:
@@ -56,13 +56,13 @@ class Sheet:
         self.whys: dict[Why, int] = {}
 
     def mark(self, nodes: columns.Mask, why: Why) -> None:
-        """Give a reason to those of these nodes that have none yet."""
+        """Add a reason for those of these nodes that have none yet."""
         fresh = nodes & (self.code == 0)
         if fresh.any():
             self.code[fresh] = self._number(why)
 
     def note(self, at: int, why: Why) -> None:
-        """Give a reason to one node, if it has none yet."""
+        """Add a reason for one node, if it has none yet."""
         if not self.code[at]:
             self.code[at] = self._number(why)
 
@@ -83,67 +83,67 @@ def tally(
 
     Nothing was found, so a node that gives no reason was not looked at for want of time.
     """
-    sheet = judge(picture, question, closer)
-    sheet.mark(picture.columns.known[: picture.size], (Reason.UNDECIDED, ""))
-    return sheet.counts() or (Count(Reason.NO_NODES, "", 0),)
+    reasons = judge(picture, question, closer)
+    reasons.mark(picture.columns.known[: picture.size], (Reason.UNDECIDED, ""))
+    return reasons.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
-def judge(picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]) -> Sheet:
+def judge(picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]) -> NodeReasons:
     """Write down the first reason of each known node."""
-    sheet = Sheet(picture.size)
+    reasons = NodeReasons(picture.size)
     rows = picture.everything
-    _about_place(sheet, picture, question)
+    _about_place(reasons, picture, question)
     if question.need.asked:
-        _about_states(sheet, picture, rows)
+        _about_states(reasons, picture, rows)
     fitting: Fitting = ()
     if counted_asks(question.need):
         fitting = tuple(fitting_cards(picture, rows, question.conditions))
-    _about_never(sheet, picture, question, fitting)
+    _about_never(reasons, picture, question, fitting)
     if question.need.asked:
-        _about_devices(sheet, picture, question, fitting)
-    _about_resources(sheet, picture, rows, question)
+        _about_devices(reasons, picture, question, fitting)
+    _about_resources(reasons, picture, rows, question)
     for at, why in closer.items():
-        sheet.note(at, why)
-    sheet.code[~picture.columns.known[: picture.size]] = 0
-    return sheet
+        reasons.note(at, why)
+    reasons.code[~picture.columns.known[: picture.size]] = 0
+    return reasons
 
 
-def _about_place(sheet: Sheet, picture: inventory.Inventory, question: search.Question) -> None:
+def _about_place(reasons: NodeReasons, picture: inventory.Inventory, question: search.Question) -> None:
     places = picture.places(question.demand.where)
     for at, why in enumerate(places.reasons, start=1):
-        sheet.mark(places.code == at, why)
+        reasons.mark(places.code == at, why)
 
 
-def _about_states(sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows) -> None:
+def _about_states(reasons: NodeReasons, picture: inventory.Inventory, rows: columns.Rows) -> None:
     state = picture.columns.state[rows]
     for at, reason in enumerate(columns.STATES):
         if reason is Reason.SOURCE_FAILED:
-            _about_sources(sheet, picture, state == at)
+            _about_sources(reasons, picture, state == at)
         elif reason is not None:
-            sheet.mark(state == at, (reason, ""))
+            reasons.mark(state == at, (reason, ""))
 
 
-def _about_sources(sheet: Sheet, picture: inventory.Inventory, failed: columns.Mask) -> None:
+def _about_sources(reasons: NodeReasons, picture: inventory.Inventory, failed: columns.Mask) -> None:
     """Say which source failed; these nodes are few."""
     for at in np.flatnonzero(failed).tolist():
         device = picture.device_at(at)
-        sheet.note(at, (Reason.SOURCE_FAILED, device.failed if device else ""))
+        reasons.note(at, (Reason.SOURCE_FAILED, device.failed if device else ""))
 
 
 # ---------------------------------------------------------------- what there is at all
 
 
 def _about_never(
-    sheet: Sheet, picture: inventory.Inventory, question: search.Question, fitting: Fitting
+    reasons: NodeReasons, picture: inventory.Inventory, question: search.Question, fitting: Fitting
 ) -> None:
     """Say what a node has too little of even with nothing used and nothing wrong."""
     table, rows = picture.columns, picture.everything
     if fitting:
-        _about_kinds_of_cards(sheet, table, rows, question.need, fitting)
+        _about_kinds_of_cards(reasons, table, rows, question.need, fitting)
     for pile in piles(table, rows, question.need):
-        sheet.mark(pile.in_all < pile.wanted, pile.none)
+        reasons.mark(pile.in_all < pile.wanted, pile.none)
     for name, short in never_enough(table, rows, question.demand):
-        sheet.mark(short, (Reason.INSUFFICIENT_RESOURCE, name))
+        reasons.mark(short, (Reason.INSUFFICIENT_RESOURCE, name))
 
 
 def piles(table: columns.Columns, rows: columns.Rows, need: requests.Need) -> Iterator[Pile]:
@@ -179,7 +179,7 @@ def never_enough(
 
 
 def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.Numbers:
-    """Say how much of a resource nodes have in all; ABSENT where they do not advertise it."""
+    """Return how much of a resource nodes have in all; ABSENT where they do not advertise it."""
     column = table.resources.get(name)
     if column is None:
         return np.full(table.height(at), columns.ABSENT, dtype=np.int64)
@@ -191,22 +191,22 @@ def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.
 
 
 def _about_devices(
-    sheet: Sheet, picture: inventory.Inventory, question: search.Question, fitting: Fitting
+    reasons: NodeReasons, picture: inventory.Inventory, question: search.Question, fitting: Fitting
 ) -> None:
     table, rows = picture.columns, picture.everything
     counted = list(piles(table, rows, question.need))
     for pile in counted:
-        _about_ill(sheet, pile)
+        _about_ill(reasons, pile)
     if fitting:
-        _about_cards(sheet, table, rows, question.need, fitting[-1][1])
+        _about_cards(reasons, table, rows, question.need, fitting[-1][1])
     for pile in counted:
-        sheet.mark(pile.left < pile.wanted, (Reason.FULL, pile.detail))
+        reasons.mark(pile.left < pile.wanted, (Reason.FULL, pile.detail))
 
 
-def _about_ill(sheet: Sheet, pile: Pile) -> None:
+def _about_ill(reasons: NodeReasons, pile: Pile) -> None:
     few = pile.well < pile.wanted
     for reason in OF_CARDS if few.any() else ():
-        sheet.mark(few & (pile.trouble == columns.TROUBLES.index(reason)), (reason, pile.detail))
+        reasons.mark(few & (pile.trouble == columns.TROUBLES.index(reason)), (reason, pile.detail))
 
 
 # ---------------------------------------------------------------- cards
@@ -215,7 +215,7 @@ def _about_ill(sheet: Sheet, pile: Pile) -> None:
 def fitting_cards(
     picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
 ) -> Iterator[tuple[Reason, columns.Mask]]:
-    """Tell which cards are there, and which of them meet one condition after the other."""
+    """Yield which cards are there, and which of them meet one condition after the other."""
     there = picture.columns.model[rows] != columns.ABSENT
     yield Reason.TOO_FEW_CARDS, there
     kept: dict[str, object] = {}
@@ -235,7 +235,7 @@ def counted_asks(need: requests.Need) -> list[requests.Gpus]:
 
 
 def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) -> columns.Mask:
-    """Tell which cards could take one unit of an ask if nobody used them; a whole card is always whole."""
+    """Return which cards could take one unit of an ask if nobody used them; a whole card is always whole."""
     total = table.total[rows]
     if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
         return np.zeros(total.shape, dtype=np.bool_)
@@ -245,12 +245,12 @@ def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) 
 
 
 def _about_kinds_of_cards(
-    sheet: Sheet, table: columns.Columns, rows: columns.Rows, need: requests.Need, fitting: Fitting
+    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, need: requests.Need, fitting: Fitting
 ) -> None:
     for reason, right in fitting:
-        sheet.mark(columns.count(right) < need.least, (reason, ""))
+        reasons.mark(columns.count(right) < need.least, (reason, ""))
     for short in too_small(table, rows, need, fitting[-1][1]):
-        sheet.mark(short, (Reason.TOO_SMALL, ""))
+        reasons.mark(short, (Reason.TOO_SMALL, ""))
 
 
 def too_small(
@@ -264,53 +264,53 @@ def too_small(
 
 
 def _about_cards(
-    sheet: Sheet, table: columns.Columns, rows: columns.Rows, need: requests.Need, right: columns.Mask
+    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, need: requests.Need, right: columns.Mask
 ) -> None:
     if table.trouble[rows].any():
         for ask in counted_asks(need):
-            _about_trouble(sheet, table, rows, ask.count, right & large_cards(table, rows, ask))
+            _about_trouble(reasons, table, rows, ask.count, right & large_cards(table, rows, ask))
     if need.whole:
         free = columns.count(right & table.whole[rows])
-        sheet.mark(free < need.whole, (Reason.FULL, ""))
-        sheet.mark(free - table.withheld[rows] < need.whole, (Reason.WITHHELD, ""))
+        reasons.mark(free < need.whole, (Reason.FULL, ""))
+        reasons.mark(free - table.withheld[rows] < need.whole, (Reason.WITHHELD, ""))
     for ask in need.largest:
-        _about_room(sheet, table, rows, ask, right)
+        _about_room(reasons, table, rows, ask, right)
     if len(need.shares) > 1:
         together = search.room_together(table, rows, need, right & table.open[rows])
-        sheet.mark(~together, (Reason.FULL, ""))
+        reasons.mark(~together, (Reason.FULL, ""))
 
 
 def _about_room(
-    sheet: Sheet, table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, right: columns.Mask
+    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, right: columns.Mask
 ) -> None:
     few = columns.count(search.share_room(table, rows, ask, right)) < ask.count
     if (few & (table.withheld[rows] > 0)).any():
         named = copy.copy(table)  # The same tables, but for the one that is put in place of withheld.
         named.withheld = np.zeros_like(table.withheld)
         room = columns.count(search.share_room(named, rows, ask, right))
-        sheet.mark(few & (room >= ask.count), (Reason.WITHHELD, ""))
-    sheet.mark(few, (Reason.FULL, ""))
+        reasons.mark(few & (room >= ask.count), (Reason.WITHHELD, ""))
+    reasons.mark(few, (Reason.FULL, ""))
 
 
 def _about_trouble(
-    sheet: Sheet, table: columns.Columns, rows: columns.Rows, count: int, cards: columns.Mask
+    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, count: int, cards: columns.Mask
 ) -> None:
     trouble = table.trouble[rows]
     few = columns.count(cards & (trouble == 0)) < count
     for reason in OF_CARDS:
         troubled = (cards & (trouble == columns.TROUBLES.index(reason))).any(axis=1)
-        sheet.mark(few & troubled, (reason, ""))
+        reasons.mark(few & troubled, (reason, ""))
 
 
 # ---------------------------------------------------------------- other resources
 
 
 def _about_resources(
-    sheet: Sheet, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+    reasons: NodeReasons, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
 ) -> None:
     table = picture.columns
     for name, amount in question.demand.amounts:
-        sheet.mark(~resources.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
+        reasons.mark(~resources.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
     for name, amount in question.demand.served:
         left = resources.left(table, rows, name)
-        sheet.mark((left != columns.ABSENT) & (left < amount), (Reason.INSUFFICIENT_RESOURCE, name))
+        reasons.mark((left != columns.ABSENT) & (left < amount), (Reason.INSUFFICIENT_RESOURCE, name))

@@ -132,7 +132,7 @@ def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
 
 
 def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, ...]) -> Reason | None:
-    """Say why a card takes no new pod; a health word we do not know is not healthy."""
+    """Return why a card takes no new pod; a health word we do not know is not healthy."""
     if card.uuid in cordon:
         return Reason.CORDONED
     if verdict is not None and verdict.health != vocabulary.Health.HEALTHY:
@@ -204,7 +204,7 @@ def _board(worths: Worths, groups: Groups, partitions: tuple[boards.Partition, .
 
 
 def _pair(link: int, nearness: int) -> int:
-    """Say what a pair is worth: by PCIe the better of what is known, and beside NVLink that as well."""
+    """Return what a pair is worth: by PCIe the better of what is known, and beside NVLink that as well."""
     return link + nearness if link >= boards.NVLINK_WORTH else max(link, nearness)
 
 
@@ -224,7 +224,7 @@ def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int
 
 
 def worth(link: wire.Link) -> int:
-    """Say what a link is worth; a kind we do not know is worth nothing."""
+    """Return what a link is worth; a kind we do not know is worth nothing."""
     if link.kind == LinkKind.NVLINK:
         return boards.NVLINK_WORTH * (link.count or 1)
     return boards.PCIE_WORTH.get(link.kind, 0)

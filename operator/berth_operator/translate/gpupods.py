@@ -52,7 +52,7 @@ def _twice(spec: wire.GpuPodSpec) -> Iterator[str]:
 
 
 def copied(spec: wire.GpuPodSpec) -> allocation.Allocation:
-    """Give the allocation that a GpuPod is a copy of."""
+    """Return the allocation that a GpuPod is a copy of."""
     return allocation.of(spec.node, {one.name: _by_type(one.devices) for one in spec.containers})
 
 

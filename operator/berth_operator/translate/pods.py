@@ -52,7 +52,7 @@ View = Waiting | Bound | Over
 
 
 def view(pod: raw.Pod) -> View:
-    """Tell what a pod is to us."""
+    """Return what a pod is to us."""
     if pod.status.phase in FINISHED:
         return Over(pod.metadata.uid)
     if pod.spec.node_name:

@@ -65,13 +65,13 @@ _salts = itertools.count(1)
 
 
 def odd(sort: str) -> facts.Device:
-    """Give a node with a board that nobody has seen before."""
+    """Return a node with a board that nobody has seen before."""
     pairs = odd_boards.SORTS[sort]()
     return devices.device(odd_boards.published("n", pairs, salt=next(_salts), size=size_of(sort), places=16))
 
 
 def size_of(sort: str) -> int:
-    """Say how many cards a board has."""
+    """Return how many cards a board has."""
     return 63 if "three" in sort else odd_boards.CARDS
 
 

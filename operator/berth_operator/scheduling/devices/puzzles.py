@@ -101,7 +101,7 @@ class Desk:
         return joint.type_of(self.ask_of(item))
 
     def ask_of(self, item: Item) -> requests.Ask:
-        """Give the ask that an item came from."""
+        """Return the ask that an item came from."""
         return self.request.containers[item.owner].asks[item.ask]
 
     @functools.cached_property
@@ -252,7 +252,7 @@ def _items_of(desk: Desk, owner: int, number: int, ask: requests.Ask) -> Iterato
 
 
 def _needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
-    """Say for each spot that would do by itself what one unit takes of it."""
+    """Return for each spot that would do by itself what one unit takes of it."""
     if ask not in desk.needs:
         desk.needs[ask] = _found_needs(desk, ask)
     return desk.needs[ask]
@@ -321,7 +321,7 @@ def _price(ask: requests.Ask) -> Callable[[int], int] | None:
 
 
 def _slices_in_use(desk: Desk) -> dict[int, int]:
-    """Say for each card which of its slices belong to instances that somebody has."""
+    """Return for each card which of its slices belong to instances that somebody has."""
     return {
         slot: slices.occupied(one for one in card.instances if desk.view.usage(one.uuid) != views.UNUSED)
         for slot, card in enumerate(desk.cards)

@@ -43,11 +43,11 @@ class Gpus:
         return max(self.core, self.ratio)
 
     def bytes_of(self, total: int) -> int:
-        """Say how much memory this is on a card of that size."""
+        """Return how much memory this is on a card of that size."""
         return -(-total * self.ratio // WHOLE) if self.ratio else self.memory
 
     def least_of(self, total: int) -> int:
-        """Say with how much this is content where a card of that size has no more.
+        """Return with how much this is content where a card of that size has no more.
 
         Each share in percent was rounded up, so the last one of a card may find a few bytes
         less than its own percentage: without this, ten shares of ten percent would not fit.
@@ -57,7 +57,7 @@ class Gpus:
 
 
 def rounding(total: int) -> int:
-    """Say how many bytes of a card of that size the rounding of shares may have taken at most."""
+    """Return how many bytes of a card of that size the rounding of shares may have taken at most."""
     return min(ROUNDING, total >> MILLIONTH_BITS)
 
 
@@ -182,7 +182,7 @@ class Request:
         return sum_up(self)
 
     def __bool__(self) -> bool:
-        """Tell whether any device is asked for at all."""
+        """Return whether any device is asked for at all."""
         return bool(self.containers)
 
 
@@ -190,7 +190,7 @@ NO_DEVICES: Final = Request()
 
 
 def phases(request: Request) -> Iterator[tuple[ContainerRequest, ...]]:
-    """Give the sets of containers that run at the same time.
+    """Yield the sets of containers that run at the same time.
 
     First all those that keep running; then, for each init container, it and the sidecars
     that started before it. A pod needs the largest of these, not their sum.
@@ -228,7 +228,7 @@ class Need:
 
     @property
     def asked(self) -> bool:
-        """Tell whether any device is asked for."""
+        """Return whether any device is asked for."""
         return bool(self.cards or self.parts)
 
     @functools.cached_property

@@ -163,7 +163,7 @@ def _free_links(board: boards.Board, free: int) -> tuple[int, tuple[int, ...]]:
 
 @boards.remembered(256)
 def _matrix(board: boards.Board, slots: int) -> Numbers:
-    """Give the worth of all pairs; slots beyond the board are worth nothing to anybody."""
+    """Return the worth of all pairs; slots beyond the board are worth nothing to anybody."""
     size = max(slots, board.size)
     worth = np.zeros((size, size), dtype=np.int64)
     for at, row in enumerate(board.worth):

@@ -87,7 +87,7 @@ def explain(
 def _missed(heard: hearing.Hearing, told: Explanation) -> Explanation:
     """Add what no single change could help: all that is in the way of the nearest node, and two changes."""
     missed = pairing.misses(heard)
-    if not missed or heard.tired:
+    if not missed or heard.exhausted:
         return told  # What is in the way was perhaps not found out for all of them.
     (at, whys), nearest = missed[0], told.nearest
     if len(whys) > 1 or (nearest is None and len(told.counts) > 1):

@@ -118,7 +118,7 @@ def _elsewhere(easing: Easing) -> Iterator[Drop]:
 def _fewer(easing: Easing) -> Iterator[AskLess]:
     """Look for the largest number of cards (or instances, replicas, devices) that fits now."""
     for at, number, ask in each_ask(easing.heard.request):
-        if easing.heard.tired:
+        if easing.heard.exhausted:
             return
         every = isinstance(ask, requests.Parts) and ask.every
         if ask.count > 1 and not every:
@@ -131,7 +131,7 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
     heard = easing.heard
     most = min(ask.count - 1, _most(heard, ask))
     for count in range(most, max(0, most - FEWER_TRIED), -1):
-        if heard.tired:
+        if heard.exhausted:
             return
         request = with_ask(heard.request, at, number, dataclasses.replace(ask, count=count))
         demand = scaled(heard, count, ask.count)
@@ -143,7 +143,7 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
 
 
 def _most(heard: hearing.Hearing, ask: requests.Ask) -> int:
-    """Say how many at most any node might have."""
+    """Return how many at most any node might have."""
     table = heard.picture.columns
     match ask:
         case requests.Gpus():
@@ -198,7 +198,7 @@ def with_ask(request: requests.Request, at: int, number: int, ask: requests.Ask)
 def _less_of_cards(easing: Easing) -> Iterator[AskLess]:
     """Look for the largest share that some card has, among those that were looked at."""
     for at, number, ask in each_ask(easing.heard.request):
-        if isinstance(ask, requests.Gpus) and not ask.whole and not easing.heard.tired:
+        if isinstance(ask, requests.Gpus) and not ask.whole and not easing.heard.exhausted:
             for tries in (_smaller_memory(easing, at, ask), _smaller_core(easing, at, ask)):
                 ways = (_with_share(easing, at, number, ask, smaller) for smaller in tries)
                 found = next((way for way in ways if way is not None), None)

@@ -61,12 +61,12 @@ class Hearing:
     effort: allocator.Effort
 
     @property
-    def tired(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether the steps for this pod are used up, so that whatever is tried now is given up."""
         return self.effort.left <= 0
 
     def row(self, at: int) -> rows.Row:
-        """Give a node in full."""
+        """Return a node in full."""
         row = self.picture.rows[at]
         assert row is not None, "a node that spoke"  # noqa: S101
         return row
@@ -78,7 +78,7 @@ class Hearing:
         return why
 
     def saying(self, among: frozenset[Reason]) -> columns.Mask:
-        """Tell which nodes give one of these reasons."""
+        """Return which nodes give one of these reasons."""
         codes = [code for code, why in enumerate(self.whys) if why is not None and why[0] in among]
         return np.isin(self.code, codes)
 
@@ -113,18 +113,18 @@ def hear(
     """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
     picture, request, demand = places.picture, candidate.request, candidate.demand
     question = search.ask(request, demand)
-    sheet = tally.judge(picture, question, places.learnt(question, rules))
+    reasons = tally.judge(picture, question, places.learnt(question, rules))
     known = picture.columns.known[: picture.size].copy()
-    _look_again(sheet, picture, candidate, known & (sheet.code == 0), effort)
+    _look_again(reasons, picture, candidate, known & (reasons.code == 0), effort)
     everything = picture.everything
     return Hearing(
         picture,
         rules,
         request,
         demand,
-        counts=sheet.counts(),
-        whys=(None, *sheet.whys),
-        code=sheet.code,
+        counts=reasons.counts(),
+        whys=(None, *reasons.whys),
+        code=reasons.code,
         known=known,
         place=known & (picture.places(demand.where).code == 0),
         room=resources.room(picture, everything, demand),
@@ -135,7 +135,7 @@ def hear(
 
 
 def _look_again(
-    sheet: tally.Sheet,
+    reasons: tally.NodeReasons,
     picture: inventory.Inventory,
     candidate: backlog.Candidate,
     quiet: columns.Mask,
@@ -155,7 +155,7 @@ def _look_again(
     for at in sorted(left, key=lambda at: int(rank[at])):
         why = _asked(picture, at, request, mine, alike)
         if why is not None:
-            sheet.note(at, why)
+            reasons.note(at, why)
     effort.use(most, mine)
 
 
@@ -196,7 +196,7 @@ def look(
 
 
 def never(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Mask:
-    """Tell which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
+    """Return which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
     table, need = picture.columns, question.need
     hopeless = np.zeros(table.height(at), dtype=np.bool_)
     for _, short in tally.never_enough(table, at, question.demand):

@@ -48,7 +48,7 @@ def mends(
 def _while_able(heard: hearing.Hearing, rows_: Iterable[T]) -> Iterator[T]:
     """Walk over nodes for as long as anything can be tried on them."""
     for one in rows_:
-        if heard.tired:
+        if heard.exhausted:
             return
         yield one
 
@@ -131,13 +131,13 @@ def _pods_ended(heard: hearing.Hearing, at: int) -> EndPods | None:
         return None
     copy, ended = trials.copied(heard, at), []
     for hold in order:
-        if heard.tired:
+        if heard.exhausted:
             return None
         ended.append(copy.release(hold.uid))
         if trials.fits(heard, copy):
             found = _ended(heard, at, list(_needed(heard, copy, ended)))
             # Where the effort was spent meanwhile, more might be told than is needed.
-            return None if heard.tired else found
+            return None if heard.exhausted else found
     return None
 
 

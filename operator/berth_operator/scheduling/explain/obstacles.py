@@ -55,7 +55,7 @@ def single(heard: hearing.Hearing, *, whole: bool) -> Refused:
     found: dict[Obstacle, columns.Mask] = {}
     asked = 8 + heard.demand.where.size
     for count, at in enumerate(judged.tolist()):
-        if heard.tired:
+        if heard.exhausted:
             judged = judged[:count]
             break
         heard.effort.spend((count + 1) * asked // JUDGED_IN_A_STEP - count * asked // JUDGED_IN_A_STEP)

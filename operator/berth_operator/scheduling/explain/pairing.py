@@ -61,7 +61,7 @@ def misses(heard: hearing.Hearing) -> list[tuple[int, tuple[tally.Why, ...]]]:
     there = dict.fromkeys(closely.worth_telling(heard))
     found = []
     for at in there:
-        if heard.row(at).node and not heard.tired:
+        if heard.row(at).node and not heard.exhausted:
             heard.effort.spend(trials.STEPS_TO_TRY)
             found.append((at, tuple(dict.fromkeys(in_the_way(heard, at)))))
     return sorted(found, key=lambda one: len(one[1]))
@@ -102,11 +102,11 @@ def _of_devices(heard: hearing.Hearing, at: int) -> tally.Why | None:
     device = dataclasses.replace(world.device, failed="") if world.device else None
     plain = nodes.Node(world.node.name)  # With nothing wrong about its place.
     copy = _built(heard, dataclasses.replace(world, node=plain, device=device, silent=False))
-    sheet = tally.judge(copy, search.ask(heard.request, nodes.Demand()), {})
-    if sheet.code[0]:
-        return list(sheet.whys)[int(sheet.code[0]) - 1]
+    reasons = tally.judge(copy, search.ask(heard.request, nodes.Demand()), {})
+    if reasons.code[0]:
+        return list(reasons.whys)[int(reasons.code[0]) - 1]
     row = copy.rows[0]
-    found = hearing.look(row.view(), heard.request, heard.effort) if row and not heard.tired else ()
+    found = hearing.look(row.view(), heard.request, heard.effort) if row and not heard.exhausted else ()
     return (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
 
 
@@ -120,7 +120,7 @@ def helpful(heard: hearing.Hearing, near: Iterable[int]) -> Iterator[Change]:
     """
     for at in itertools.islice(near, NODES_TRIED):
         found = list(_alone(heard, at)) or list(_pairs_of(heard, at))
-        if found and not heard.tired:
+        if found and not heard.exhausted:
             # Where the effort was spent meanwhile, more might be told than is needed.
             yield min(found, key=lambda one: round(one.size, 6))
             return
@@ -130,7 +130,7 @@ def _alone(heard: hearing.Hearing, at: int) -> Iterator[Change]:
     world, fixes = _world(heard, at), list(_fixes(heard, at))
     needed = [fix for fix in fixes if fix.needed]
     for one in fixes:
-        if heard.tired:
+        if heard.exhausted:
             return
         if all(fix is one for fix in needed) and _helps(heard, one.apply(world, one.parts)):
             yield _settled_alone(heard, world, one)
@@ -147,7 +147,7 @@ def _pairs_of(heard: hearing.Hearing, at: int) -> Iterator[findings.Pair]:
     world, fixes = _world(heard, at), list(_fixes(heard, at))
     needed = [fix for fix in fixes if fix.needed]
     for one, other in itertools.combinations(fixes, 2):
-        if heard.tired:
+        if heard.exhausted:
             return
         if all(fix is one or fix is other for fix in needed) and _helps(
             heard, other.apply(one.apply(world, one.parts), other.parts)
@@ -196,7 +196,7 @@ def _built(heard: hearing.Hearing, world: World) -> inventory.Inventory:
 
 
 def _helps(heard: hearing.Hearing, world: World) -> bool:
-    if heard.tired:
+    if heard.exhausted:
         return False
     return trials.place(heard, _built(heard, world), world.request, world.demand) is not None
 

@@ -26,7 +26,7 @@ EXEMPLARY: Final = frozenset(filter(None, columns.TROUBLES))
 
 
 def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:
-    """Say why a pod waits and what would help, or what is wrong with its request."""
+    """Return why a pod waits and what would help, or what is wrong with its request."""
     if isinstance(told, decisions.Reject):
         return _cut("; ".join(fault.detail for fault in told.refusals))
     return _sentence(told, candidate, _examples(told), candidate.namespace)
@@ -53,13 +53,13 @@ def _sentence(
 
 
 def brief(counts: Sequence[Count], candidate: backlog.Candidate) -> str:
-    """Say why a pod waits, from the counts alone."""
+    """Return why a pod waits, from the counts alone."""
     total = sum(count.nodes for count in counts)
     return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], {}))
 
 
 def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> bool:
-    """Tell whether a sentence says these counts, whatever else it says between and after them.
+    """Return whether a sentence says these counts, whatever else it says between and after them.
 
     Nodes that are undecided were decided before perhaps: then only their number in all must agree.
     What is longer than any sentence of ours is none, and to search it could take for ever.
@@ -91,7 +91,7 @@ def _ends(said: str, part: str, starts: set[int]) -> set[int]:
 
 
 def nearest(found: findings.Nearest) -> str:
-    """Say what comes closest."""
+    """Return what comes closest."""
     if found.whys:
         return f"{words.short(found.node)}: {words.listed(words.briefly(*why) for why in found.whys)}"
     what = " and ".join(words.counted(one) for one in found.measures)
@@ -100,7 +100,7 @@ def nearest(found: findings.Nearest) -> str:
 
 
 def would_fit(change: findings.Change) -> str:
-    """Say what would help, and on how many nodes where it is the pod that changes."""
+    """Return what would help, and on how many nodes where it is the pod that changes."""
     nodes = clauses.reach(change)
     return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
 

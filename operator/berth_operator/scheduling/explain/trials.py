@@ -59,7 +59,7 @@ def place(
     heard: hearing.Hearing, copy: inventory.Inventory, request: requests.Request, demand: facts.Demand
 ) -> decisions.Placement | None:
     """Try a request on what is there, and count what that costs."""
-    if heard.tired:
+    if heard.exhausted:
         return None
     heard.effort.spend(STEPS_TO_TRY + demand.where.size // NAMED_IN_A_STEP)
     return search.Search(copy).place(request, demand, rules=heard.rules, effort=heard.effort)
