@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, inventory, rows
+from berth_operator.scheduling import columns, inventory, lessons, rows
 
 # What each table says of a row that belongs to no node.
 EMPTY: Final = {
@@ -69,13 +69,14 @@ def _card(table: columns.Columns, at: int, slot: int) -> dict[str, Any]:
 
 
 def learned(picture: inventory.Inventory) -> dict[str, Any]:
-    """Tell what is known of the workload, and what it teaches."""
-    known = picture.workload
+    """Tell what is known of the workload, and what it teaches once placement sees what the nodes have now."""
+    known, supplies = picture.workload, picture._supplies
     return {
         "pods": len(known),
         "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
         "asked": (known.cpu, known.memory, known.percent, dict(known.by_models)),
-        "lesson": picture.lesson(),
+        "lesson": lessons.learn(known, lessons.supply_of(supplies._kinds)),
+        "largest": (max(supplies._cards, default=1), max(supplies._memory, default=1)),
     }
 
 
