@@ -103,9 +103,10 @@ def _links(chosen: settings.Settings) -> Mapping[str, connection.Connection]:
     names = [node.name for node in chosen.nodes]
     if not chosen.context_by_node:
         return dict.fromkeys(names, connection.load(chosen.kubeconfig, context=chosen.context))
-    if connection.find(chosen.kubeconfig) is None:
+    paths = connection.find(chosen.kubeconfig)
+    if paths is None:
         raise settings.Refused("--context-by-node needs a kubeconfig with a context for each node.")
-    return {name: connection.load(chosen.kubeconfig, context=name) for name in names}
+    return dict(zip(names, connection.from_contexts(paths, names), strict=True))
 
 
 async def _serve(

@@ -26,6 +26,7 @@ from berth_operator import metrics
 from berth_operator import settings as settings_
 from berth_operator.engine import (
     audits,
+    binds,
     declaration,
     declarer,
     garbage,
@@ -200,7 +201,7 @@ class Operator:
         garbage.settle()
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
-        limits = loop.Limits(
+        limits = binds.Limits(
             binds_at_once=self._chosen.binds_at_once,
             binds_a_second=self._chosen.binds_per_second,
             bind_deadline=writer.SERVER_SECONDS,
@@ -239,6 +240,10 @@ class Operator:
     async def permit(self, uid: str) -> None:
         """Wait until the Lease declares that a bind of this pod may be under way."""
         await self._declarer.permit(uid)
+
+    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+        """Change a pod, so that no bind arrives which names this revision or an earlier one."""
+        await self._touches.touch(candidate, version)
 
     # ------------------------------------------------------------ beside the binds
 

@@ -120,6 +120,10 @@ class Writer:
         """Read a pod."""
         raise AssertionError(f"{candidate.title} needs no look")
 
+    async def void(self, candidate: backlog.Candidate) -> ports.Seen:
+        """Void a pod's binds."""
+        raise AssertionError(f"{candidate.title} needs no change")
+
 
 # ---------------------------------------------------------------- the cluster
 

@@ -3,6 +3,7 @@
 import base64
 import ssl
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import yaml
@@ -151,6 +152,17 @@ def test_several_files_are_merged(folder: Folder, monkeypatch: pytest.MonkeyPatc
     assert merged.users["a-user"] == {"tokenFile": str(first.parent / "token")}
     assert sorted(merged.contexts) == ["a", "b"]
     assert connection.load(context="b").server == "https://b.example:6443"
+
+
+def test_many_contexts_are_one_reading(folder: Folder) -> None:
+    """A file with a context for each of hundreds of nodes is read once, not hundreds of times."""
+    paths = (folder.write("first", context="a"), folder.write("second", context="b"))
+
+    with mock.patch.object(connection, "merge", wraps=connection.merge) as reading:
+        found = connection.from_contexts(paths, ["b", "a", None])
+
+    assert [one.server for one in found] == [f"https://{name}.example:6443" for name in "baa"]
+    assert reading.call_count == 1
 
 
 # ---------------------------------------------------------------- in a pod

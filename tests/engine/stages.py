@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from berth_operator.engine import loop
+from berth_operator.engine import binds, loop
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling import cycle
 from engine import books
@@ -14,14 +14,14 @@ from support import builders, hands, timeless
 class Stage:
     """A ledger, a loop over it, and hands in memory."""
 
-    def __init__(self, *, nodes: int = 1, cards: int = 4, limits: loop.Limits | None = None) -> None:
+    def __init__(self, *, nodes: int = 1, cards: int = 4, limits: binds.Limits | None = None) -> None:
         self.now = timeless.clock()
         self.book = books.of(nodes, cards)
         self.book._clock = self.now
         self.writer = hands.Writer(self.now)
         self.teller = hands.Teller()
         self.loop = loop.Loop(
-            self.book, self.writer, self.teller, clock=self.now, limits=limits or loop.Limits()
+            self.book, self.writer, self.teller, clock=self.now, limits=limits or binds.Limits()
         )
 
     def state(self, name: str = "p") -> State:

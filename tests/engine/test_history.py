@@ -7,20 +7,19 @@ behind. After each step the ledger is compared with one that was made afresh.
 """
 
 import asyncio
-import dataclasses
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
 from berth_crds import names, wire
-from berth_operator.engine import ledger, loop, ports
+from berth_operator.engine import binds, ledger, loop, ports
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
-from engine import books, servers
+from engine import books, servers, wires
 from support import builders, hands, timeless, worlds
 
 NODES = ("n1", "n2")
@@ -32,7 +31,6 @@ MOSTLY = st.sampled_from([True, True, True, False])
 RARELY = st.sampled_from([False, False, False, True])
 CHANGES = ("node", "cards", "cards", "agent", "agent", "no node", "no cards")
 FATES = ("taken", "taken", "taken", "taken, unheard", "late", "crowded out", "refused")
-Seen = TypeVar("Seen", ports.Answer, ports.Seen)
 ENDS = ("Running", "Running", "Succeeded", "Failed", "gone", "deleted")
 
 
@@ -52,42 +50,6 @@ def shapes() -> st.SearchStrategy[dict[str, Any]]:
     return st.builds(dict[str, Any].__or__, plain, gates)
 
 
-@dataclasses.dataclass(slots=True)
-class Flight:
-    """A bind that was sent, and whoever waits for its answer."""
-
-    placement: decisions.Placement
-    answer: asyncio.Future[ports.Answer]
-
-
-class Wire(hands.Lead):
-    """The way to the server: binds stay under way until the history goes on with them."""
-
-    def __init__(self, history: "History") -> None:
-        self.history = history
-        self.flights: dict[str, Flight] = {}
-        self.strays: list[tuple[str, decisions.Placement]] = []  # Given up by us, and still on their way.
-        self.sent: set[tuple[str, str]] = set()
-
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
-        """Send a bind; the first time what it gives must be right at this very moment (I6)."""
-        known = candidate.name, repr(placement)
-        if known not in self.sent or not self.strays:
-            self.history.check(candidate, placement)
-        self.sent.add(known)
-        flight = Flight(placement, asyncio.get_running_loop().create_future())
-        self.flights[candidate.name] = flight
-        return await flight.answer
-
-    async def dry_run(self, *_: object) -> ports.Answer:
-        """Accept it: what is said of the bind itself matters here."""
-        return ports.Bound()
-
-    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
-        """Read a pod as it is."""
-        return self.history.heard(candidate.name, self.history.server.look(candidate.name))
-
-
 class History(stateful.RuleBasedStateMachine):
     """Plays one history."""
 
@@ -96,9 +58,9 @@ class History(stateful.RuleBasedStateMachine):
         self.time = asyncio.Runner(loop_factory=timeless.Loop)
         self.clock = self.time.get_loop().time
         self.book = ledger.Ledger(self.clock)
-        self.wire = Wire(self)
+        self.wire = wires.Wire(self)
         # Few at once, so that some wait for their turn while what they were decided on changes.
-        few = loop.Limits(binds_at_once=2)
+        few = binds.Limits(binds_at_once=2)
         self.loop = loop.Loop(self.book, self.wire, hands.Teller(), clock=self.clock, limits=few)
         self.running = self.time.get_loop().create_task(self.loop.run())
         self.server = servers.Server()
@@ -260,7 +222,7 @@ class History(stateful.RuleBasedStateMachine):
         assert placement.node in self.world.nodes
         assert {share.uuid for share in worlds.given(placement)} <= sound
 
-    def heard(self, name: str, seen: Seen) -> Seen:
+    def heard(self, name: str, seen: wires.Seen) -> wires.Seen:
         """Note that we learn of a pod's end before the watch tells it."""
         if isinstance(seen, ports.Gone):
             self.gone.add(name)
@@ -278,10 +240,10 @@ class History(stateful.RuleBasedStateMachine):
                 answer = self.heard(name, self.server.bind(name, flight.placement))
             case "taken, unheard":
                 self.server.bind(name, flight.placement)
-                answer = ports.Unknown("reset")
+                answer = wires.LOST
             case "late":
                 self.wire.strays.append((name, flight.placement))
-                answer = ports.Unknown("timed out")
+                answer = wires.LOST
             case "crowded out":
                 answer = ports.Throttled("slow down", 3.0)
             case _:
@@ -295,7 +257,7 @@ class History(stateful.RuleBasedStateMachine):
         """All that is under way takes too long, and we are past waiting for it."""
         for name, flight in self.wire.flights.items():
             self.wire.strays.append((name, flight.placement))
-            flight.answer.set_result(ports.Unknown("timed out"))
+            flight.answer.set_result(wires.LOST)
         self.wire.flights.clear()
         self.time_passes(4.0)
 

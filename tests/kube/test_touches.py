@@ -66,6 +66,47 @@ async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, names
     assert tellers.shown_verdict(now) == tellers.Verdict(touches.REASON, touches.MESSAGE)
 
 
+class Toucher(Lead):
+    """A lead that can change pods."""
+
+    def __init__(self, by: touches.Touches) -> None:
+        self._by = by
+
+    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+        """Change a pod."""
+        await self._by.touch(candidate, version)
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["not yet", "meanwhile"])
+async def test_a_bind_that_is_given_up_is_void(
+    session: Noted, admin: api.Api, namespace: str, *, arrives: bool
+) -> None:
+    """If the pod is still unbound after the change, no bind that was sent before can be carried out."""
+    yard = pods.Yard(admin, namespace)
+    await yard.create(pods.manifest("p", cards=1))
+    pod, book = await yard.read("p"), ledger.Ledger(time.monotonic)
+    candidate = reading.candidate(pod)
+    book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
+    sender = writer.Writer(
+        session, book, Toucher(touching(session, book)), term="old_x/1", clock=time.monotonic
+    )
+    late = dataclasses.replace(book.revisions[candidate.uid])
+    if arrives:
+        assert await sender.bind(candidate, pods.placement(NODE, pods.CARD)) == ports.Bound()
+
+    seen = await sender.void(candidate)
+
+    if arrives:
+        assert seen == ports.Bound()
+        return
+    assert isinstance(seen, ports.Unbound)
+    assert seen.version != late.text
+    book.revisions[candidate.uid] = late
+    answer = await sender.bind(candidate, pods.placement(NODE, pods.CARD))
+    assert isinstance(answer, ports.Unknown)
+    assert "Precondition failed" in answer.message
+
+
 async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: str) -> None:
     """A pod that shows why it waits goes on showing just that, however often it is touched."""
     yard = pods.Yard(admin, namespace)

@@ -91,6 +91,16 @@ async def test_a_webhook_that_fails_puts_no_lead_in_doubt(
     assert lead.doubts == doubts
 
 
+async def test_a_pod_that_nobody_may_change_keeps_its_lost_bind(made_up: stub.Stub) -> None:
+    """As long as a bind may arrive it is not given up."""
+    made_up.on("GET", PATH, stub.thing({"metadata": {"uid": CANDIDATE.uid, "resourceVersion": "7"}}))
+
+    async with api.Api(made_up.link, agent="test") as session:
+        seen = await hand(session).void(CANDIDATE)
+
+    assert isinstance(seen, ports.Unknown)
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

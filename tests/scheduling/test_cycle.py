@@ -315,7 +315,7 @@ def timed(
         picture.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
     places = search.Search(picture)
     time = cycle.Time(now, ends, search_)
-    return list(cycle.each(places, queue, 0.0, USUAL, time=time))
+    return list(cycle.each(places, queue, 0.0, USUAL, cycle.Limits(time=time)))
 
 
 def tight(name: str) -> backlog.Candidate:

@@ -57,7 +57,7 @@ def play(book: ledger.Ledger, now: clock.Clock) -> list[str]:
     """Make a round of 20 ms, in which each decision takes a while, and name the pods that were bound."""
     time = cycle.Time(now, now() + 0.02, 0.01, turns=now() + 0.01)
     answers = []
-    for answer in cycle.each(book.places, book.waiting, now(), book.rules, time=time):
+    for answer in cycle.each(book.places, book.waiting, now(), book.rules, cycle.Limits(time=time)):
         now.advance(TRY_SECONDS)
         answers.append(answer)
         if isinstance(answer, decisions.Bind):

@@ -39,6 +39,9 @@ class Lead:
     async def permit(self, uid: str) -> None:
         """Permit everything."""
 
+    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+        """Leave the pod as it is."""
+
 
 class Writer(Lead):
     """Carries decisions out, in memory."""
@@ -51,6 +54,7 @@ class Writer(Lead):
         self.binds: list[Call] = []
         self.dry_runs: list[Call] = []
         self.looks: list[Call] = []
+        self.voided: list[Call] = []
         self.placements: dict[str, decisions.Placement] = {}
 
     def when_bound(self, name: str, *replies: Reply) -> None:
@@ -97,6 +101,13 @@ class Writer(Lead):
     async def look(self, candidate: backlog.Candidate) -> ports.Seen:
         """Read the pod."""
         self.looks.append(Call(candidate.name, self._clock()))
+        answer = await self._answer("look", candidate.name)
+        assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
+        return answer
+
+    async def void(self, candidate: backlog.Candidate) -> ports.Seen:
+        """Change the pod and read it."""
+        self.voided.append(Call(candidate.name, self._clock()))
         answer = await self._answer("look", candidate.name)
         assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
         return answer

@@ -17,7 +17,7 @@ import ssl
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -131,11 +131,28 @@ class StaticToken:
 # ---------------------------------------------------------------- kubeconfig
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """One or several kubeconfig files, merged: for each name the first file wins."""
+
+    current: str | None
+    contexts: Mapping[str, Mapping[str, Any]]
+    clusters: Mapping[str, Mapping[str, Any]]
+    users: Mapping[str, Mapping[str, Any]]
+
+
 def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None = None) -> Connection:
     """Use a kubeconfig's current (or the named) context, with certificates or tokens."""
+    (connection,) = from_contexts(paths, [context])
+    return connection
+
+
+def from_contexts(paths: tuple[Path, ...], contexts: Iterable[str | None]) -> list[Connection]:
+    """Use several contexts of a kubeconfig, which is read once."""
     origin = os.pathsep.join(str(path) for path in paths)
     with making_sense_of(origin):
-        return _from_kubeconfig(paths, origin, context)
+        config = merge(paths)
+        return [_from_kubeconfig(config, origin, context) for context in contexts]
 
 
 @contextlib.contextmanager
@@ -151,8 +168,7 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
 
 
-def _from_kubeconfig(paths: tuple[Path, ...], origin: str, context: str | None) -> Connection:
-    config = merge(paths)
+def _from_kubeconfig(config: Kubeconfig, origin: str, context: str | None) -> Connection:
     chosen = context or config.current
     entry = pick(config.contexts, chosen, what="context", origin=origin)
     cluster = pick(config.clusters, entry.get("cluster"), what="cluster", origin=origin)
@@ -177,16 +193,6 @@ def text_of(entry: Mapping[str, Any], key: str) -> str | None:
     if key == "proxy-url" and value is not None and not _reachable(value):
         raise ValueError(f"{key} is no URL: {value}")
     return value
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kubeconfig:
-    """One or several kubeconfig files, merged: for each name the first file wins."""
-
-    current: str | None
-    contexts: Mapping[str, Mapping[str, Any]]
-    clusters: Mapping[str, Mapping[str, Any]]
-    users: Mapping[str, Mapping[str, Any]]
 
 
 def merge(paths: tuple[Path, ...]) -> Kubeconfig:

@@ -1,22 +1,24 @@
 """Binds that are sent as a dry run first, because the server may refuse them.
 
 Nothing is written by a dry run and no card is kept for it, so hundreds of them hold nobody up: they
-are sent beside the binds, a few at a time. An answer that is not clear needs no following. Which
-pods are meant is for `refusals` to say.
+are sent beside the binds, a few at a time, and of a namespace whose answers take long fewer still.
+An answer that is not clear needs no following. Which pods are meant is for `refusals` to say.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import ledger, ports, records, refusals
+from berth_operator.engine import ledger, ports, records, refusals, slots
 from berth_operator.scheduling import backlog, decisions
 
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16  # Few, so that the server is quick to answer the binds of others.
 MOST: Final = 1024  # Those that wait for their turn included; more come when their pause is over.
+MOST_OF_ONE: Final = 512  # Of one namespace.
 
 Failed = Callable[[backlog.Candidate, str], None]
 
@@ -38,8 +40,9 @@ class DryRuns:
         self._clock = clock
         self._failed = failed
         self._refusals = refusals.Refusals()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._slots = slots.Slots(AT_ONCE, lambda: None)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # By the pod's uid.
+        self._open = slots.Counts()  # Of these.
 
     def __repr__(self) -> str:
         """Describe the state."""
@@ -76,14 +79,19 @@ class DryRuns:
             self._start(candidate, placement)
 
     def _start(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        if candidate.uid not in self._tasks and len(self._tasks) < MOST:
+        width = self._slots.width(candidate.namespace)
+        most = MOST_OF_ONE if width is None else width
+        room = len(self._tasks) < MOST and self._open.of(candidate.namespace) < most
+        if candidate.uid not in self._tasks and room:
             work = self._run(candidate, placement)
             task = asyncio.create_task(work, name=f"dry run of {candidate.title}")
             self._tasks[candidate.uid] = task
-            task.add_done_callback(lambda done: self._ended(candidate.uid, done))
+            self._open.add(candidate.namespace)
+            task.add_done_callback(functools.partial(self._ended, candidate))
 
-    def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(uid, None)
+    def _ended(self, candidate: backlog.Candidate, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(candidate.uid, None)
+        self._open.drop(candidate.namespace)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
             self._notes.failed()
@@ -96,9 +104,15 @@ class DryRuns:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        async with self._turns:
+        slot = await self._slots.take(candidate.namespace)
+        if slot is None:
+            return  # It is asked about again when its pause is over.
+        try:
             await self._writer.sure()
+            self._slots.send(slot)
             outcome = await self._writer.dry_run(candidate, placement)
+        finally:
+            self._slots.give_back(slot)
         if candidate.uid not in self._book.waiting:
             return
         match outcome:

@@ -7,45 +7,20 @@ will not happen.
 """
 
 import asyncio
-import dataclasses
-import itertools
-import logging
-import math
-from collections.abc import Coroutine
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
-from berth_operator.engine import dry_runs, ledger, pace, ports, reasons, records
+from berth_operator.engine import binds, dry_runs, ledger, ports, reasons, records, slow_namespaces
 from berth_operator.scheduling import backlog, cycle, decisions
-
-log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.001
 LONGEST_SECONDS: Final = 0.01
-AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
-LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried again later.
 # Nothing else happens in this process during a round, so one has an end, however hard its pods are: it
 # decides for the first part, and looks closely at why pods wait for the rest. What is left comes next time.
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
 IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; the rest is for all in turns.
 ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
-TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is done at once and a second, and how long a bind may stay open on the server."""
-
-    binds_at_once: int = 128
-    binds_a_second: float = pace.UNLIMITED
-    bind_deadline: float = 3.0
-
-    @property
-    def ahead(self) -> int:
-        """How many binds may be decided and not yet answered: what is sent late was decided on old news."""
-        most = AHEAD * self.binds_at_once
-        return min(most, max(1, math.ceil(self.binds_a_second))) if self.binds_a_second else most
+USUAL: Final = binds.Limits()
 
 
 class Loop:
@@ -58,21 +33,17 @@ class Loop:
         teller: ports.Teller,
         *,
         clock: ports.Clock,
-        limits: Limits = Limits(),
+        limits: binds.Limits = USUAL,
         notes: records.Records | None = None,
     ) -> None:
         self._book = book
         self._writer = writer
         self._teller = teller
         self._clock = clock
-        self._limits = limits
-        self._slots = asyncio.Semaphore(limits.binds_at_once)
-        self._pace = pace.Pace(clock, pace.steady(limits.binds_a_second))
-        self._flying: set[asyncio.Task[None]] = set()
-        self._unsent: set[asyncio.Task[None]] = set()
-        self._unanswered = 0
-        self._room = asyncio.Event()
         self._notes = notes or records.unread()
+        self._binds = binds.Binds(book, writer, clock, limits, self._notes)
+        self._binds.concluded, self._binds.failed = self._conclude, self._fail
+        self._slow = slow_namespaces.SlowNamespaces(book, self._binds, self._held_up)
         self._dry_runs = dry_runs.DryRuns(book, writer, self._notes, clock, self._fail)
         self.reasons = reasons.Reasons(book, teller.shown, clock=clock)
 
@@ -80,7 +51,7 @@ class Loop:
         """Decide for ever."""
         while True:
             await self._news()
-            await self._until_room()
+            await self._binds.until_room()
             await self._writer.sure()
             self.round()
 
@@ -90,15 +61,17 @@ class Loop:
         self._dry_runs.retry()
         made: list[records.Made] = []
         version = book.picture.columns.version
+        self._slow.go_on(started)
         time = cycle.Time(
             self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
         )
-        for answer in cycle.each(book.places, book.waiting, started, book.rules, time=time):
+        limits = cycle.Limits(time=time, held_up=self._slow.held_up)
+        for answer in cycle.each(book.places, book.waiting, started, book.rules, limits):
             made.append(records.Made(answer, version))
             if isinstance(answer, decisions.Bind):
                 self._act(answer)
                 version = book.picture.columns.version
-                if self._unanswered >= self._limits.ahead:
+                if self._binds.enough:
                     break  # Refusals cost the server nothing, binds do.
         self._notes.round_made(book, made, started=started, ended=self._clock())
         # All binds are assumed before anything is said: words describe what is left after them.
@@ -114,15 +87,12 @@ class Loop:
     @property
     def busy(self) -> bool:
         """Whether binds are under way."""
-        return bool(self._flying)
+        return self._binds.busy
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `run`, which adds to them, has ended."""
         await self._dry_runs.stop()
-        for task in self._unsent:
-            task.cancel()
-        while self._flying:
-            await asyncio.wait(self._flying)
+        await self._binds.drain()
 
     # ------------------------------------------------------------ waiting
 
@@ -150,24 +120,9 @@ class Loop:
             self._book.waiting.next_due(),
             self.reasons.next_look(self._clock()),
             self._dry_runs.next_retry(),
+            self._slow.next_word(),
         )
         return min((one for one in moments if one is not None), default=None)
-
-    async def _until_room(self) -> None:
-        """Wait until enough of the binds decided so far have an answer, and the server wants more."""
-        while self._crowded:
-            self._room.clear()
-            await self._room.wait()
-        await self._pace.rested()
-
-    @property
-    def _crowded(self) -> bool:
-        return self._unanswered > self._limits.ahead // 2
-
-    def _answered(self) -> None:
-        self._unanswered -= 1
-        if not self._crowded:
-            self._room.set()
 
     # ------------------------------------------------------------ acting
 
@@ -178,7 +133,7 @@ class Loop:
             self._dry_runs.ask(candidate, answer.placement)
         else:
             candidate = self._book.assume(answer)
-            self._start(self._bind(candidate, answer.placement), candidate)
+            self._binds.start(candidate, answer.placement)
 
     def _say(self, answer: decisions.Decision) -> None:
         match answer:
@@ -204,133 +159,13 @@ class Loop:
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
             self._teller.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
 
-    def _start(self, work: Coroutine[Any, Any, None], candidate: backlog.Candidate) -> None:
-        task = asyncio.create_task(work, name=f"bind {candidate.title}")
-        self._flying.add(task)
-        self._unsent.add(task)
-        self._unanswered += 1
-        task.add_done_callback(self._landed)
-
-    def _landed(self, task: asyncio.Task[None]) -> None:
-        self._flying.discard(task)
-        self._unsent.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # The hold stays assumed: cards too many withheld, never given out twice.
-            log.error("%s failed", task.get_name(), exc_info=error)
-            self._notes.failed()
-
-    async def _bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        since = self._book.since(candidate.uid)
-        try:
-            sent, outcome = await self._send(candidate, placement)
-        finally:
-            self._answered()
-        if isinstance(outcome, ports.Unknown):
-            level = logging.WARNING if outcome.open else logging.DEBUG
-            log.log(level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message)
-            outcome = await self._follow(candidate, placement, outcome)
-        self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
-        self._conclude(candidate, placement, outcome)
-
-    async def _send(
-        self, candidate: backlog.Candidate, placement: decisions.Placement, *, again: bool = False
-    ) -> tuple[float, ports.Outcome]:
-        """Send a bind in its turn, unless its turn came too late; tell when it was sent, too."""
-        async with self._slots:
-            await self._pace.turn()
-            await self._permitted(candidate)
-            if (task := asyncio.current_task()) is not None:
-                self._unsent.discard(task)
-            sent = self._clock()
-            if not again and not self._book.stands(candidate.uid):
-                self._pace.give_back()
-                return sent, self._seen(candidate, placement) or ports.Unsent()
-            try:
-                return sent, await self._writer.bind(candidate, placement)
-            except Exception as error:
-                log.exception("the bind of %s failed", candidate.title)
-                self._notes.failed()
-                return sent, ports.Unknown(str(error) or type(error).__name__)
-
-    async def _permitted(self, candidate: backlog.Candidate) -> None:
-        """Wait until nothing speaks against sending a bind but, perhaps, what has changed meanwhile."""
-        await self._writer.sure()
-        await self._writer.permit(candidate.uid)
-
-    async def _follow(
-        self, candidate: backlog.Candidate, placement: decisions.Placement, answer: ports.Outcome
-    ) -> ports.Outcome:
-        """Find out what became of a bind whose answer is not clear, or is lost: it may still be on its way.
-
-        That the pod has no node proves nothing then: what is on its way may arrive at any time, and is valid
-        for as long as we lead. So its cards are given to nobody else, and the same bind is sent again until
-        the pod has its place, is somebody else's, or is gone: whichever copy arrives, these are its cards.
-        A bind that the server refused for the pod's revision alone is sent again at once, too; where that is
-        what it was, the bind was refused for something else.
-        """
-        lost = _may_arrive(answer)
-        # The server counts from when the bind reached it, which may have been only just now.
-        await asyncio.sleep(self._limits.bind_deadline if lost else 0.0)
-        for attempt in itertools.count():
-            seen = self._seen(candidate, placement) or await self._look(candidate)
-            if isinstance(seen, ports.Unbound):
-                if not lost and not seen.same:
-                    await asyncio.sleep(LOOK_SECONDS[0])  # The watch will soon tell what it asks for now.
-                    return ports.Unsent()
-                if not lost and _of_same_revision(answer, seen):
-                    return _refusal(answer)
-                _, answer = await self._send(candidate, placement, again=True)
-                if isinstance(answer, ports.Bound | ports.Gone):
-                    return answer
-                lost = lost or _may_arrive(answer)
-                if not lost and (attempt >= REVISIONS_TRIED or not isinstance(answer, ports.Unknown)):
-                    return _refusal(answer)
-                self._heed(candidate, answer, attempt)
-            elif isinstance(seen, ports.Unknown):
-                self._heed(candidate, seen, attempt)
-            else:
-                return seen
-            await asyncio.sleep(LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)])
-        raise AssertionError("counting does not end")
-
-    def _seen(
-        self, candidate: backlog.Candidate, placement: decisions.Placement
-    ) -> ports.Bound | ports.Refused | ports.Gone | None:
-        """Return what the watch has shown of a pod's bind; None as long as that is nothing."""
-        state, hold = self._book.state(candidate.uid), self._book.picture.hold(candidate.uid)
-        if state is ledger.State.ASSUMED:
-            return None
-        if state is ledger.State.FREE or hold is None:
-            waits = self._book.asked(candidate.uid) is not None
-            return ports.Refused("the pod has lost its place again") if waits else ports.Gone()
-        ours = cycle.hold_for(candidate, placement)
-        if (hold.node, hold.shares) == (ours.node, ours.shares):
-            return ports.Bound()
-        return ports.Refused(f"somebody else bound the pod to {hold.node}")
-
-    async def _look(self, candidate: backlog.Candidate) -> ports.Seen:
-        try:
-            return await self._writer.look(candidate)
-        except Exception as error:
-            log.exception("%s cannot be looked at", candidate.title)
-            return ports.Unknown(str(error) or type(error).__name__)
-
-    def _heed(self, candidate: backlog.Candidate, outcome: ports.Outcome, attempt: int) -> None:
-        """Take what the server says of a bind that is followed, which is no reason to give it up."""
-        if isinstance(outcome, ports.Throttled):
-            self._rest(outcome)
-        elif isinstance(outcome, ports.Refused):
-            self._fail(candidate, outcome.message)
-        elif isinstance(outcome, ports.Unknown) and attempt >= TOLD_AFTER_LOOKS:
-            self._fail(candidate, f"no clear answer yet: {outcome.message}")
+    def _held_up(self, candidate: backlog.Candidate, message: str) -> None:
+        if not self._teller.shown(candidate.uid):
+            self._fail(candidate, message)
 
     def _fail(self, candidate: backlog.Candidate, message: str) -> None:
         self.reasons.failed(candidate.uid, message)
         self._teller.failed(candidate, message)
-
-    def _rest(self, throttled: ports.Throttled) -> None:
-        log.info("binds rest for %g s, as the server asks: %s", throttled.seconds, throttled.message)
-        self._pace.rest(throttled.seconds)
 
     def _conclude(
         self, candidate: backlog.Candidate, placement: decisions.Placement, outcome: ports.Outcome
@@ -355,25 +190,10 @@ class Loop:
         outcome: ports.Refused | ports.Throttled | ports.Unsent,
     ) -> None:
         if isinstance(outcome, ports.Throttled):
-            self._rest(outcome)
+            self._binds.rest(outcome)
         # The watch may have been faster than the answer, and then it is right.
         if self._book.state(candidate.uid) is ledger.State.ASSUMED:
             self._book.forget(candidate.uid, refused=isinstance(outcome, ports.Refused))
             if isinstance(outcome, ports.Refused):
                 self._dry_runs.refused(candidate, placement)
                 self._fail(candidate, outcome.message)
-
-
-def _may_arrive(answer: ports.Outcome) -> bool:
-    """Whether a bind may yet be carried out, because nobody has answered it."""
-    return isinstance(answer, ports.Unknown) and answer.open
-
-
-def _of_same_revision(answer: ports.Outcome, seen: ports.Unbound) -> bool:
-    """Whether a bind was answered for the very revision that the pod still has."""
-    return isinstance(answer, ports.Unknown) and bool(seen.version) and answer.version == seen.version
-
-
-def _refusal(answer: ports.Outcome) -> ports.Outcome:
-    """Return what an answer means for a bind that surely was not carried out."""
-    return ports.Refused(answer.message) if isinstance(answer, ports.Unknown) else answer

@@ -85,6 +85,9 @@ class Writer(Protocol):
     async def look(self, candidate: backlog.Candidate) -> Seen:
         """Read the pod by quorum read; it is Refused to us if somebody else bound it."""
 
+    async def void(self, candidate: backlog.Candidate) -> Seen:
+        """Change the pod and read it: if it is Unbound, no bind sent before can be carried out any more."""
+
 
 class Teller(Protocol):
     """Who tells people."""

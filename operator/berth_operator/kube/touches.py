@@ -69,10 +69,10 @@ class Touches:
                 "%d pods are changed, so that a bind of an earlier leader that is still under way is refused",
                 len(due),
             )
-        versions = await asyncio.gather(*(self._touch(candidate, before) for candidate, before in due))
+        versions = await asyncio.gather(*(self._touch_surely(candidate, before) for candidate, before in due))
         return max(versions, key=lambda one: history.revision(one) or 0, default="")
 
-    async def _touch(self, candidate: backlog.Candidate, before: str) -> str:
+    async def _touch_surely(self, candidate: backlog.Candidate, before: str) -> str:
         """Change one pod, whatever it takes within reason; return its revision then, nothing without one."""
         async with self._turns:
             for attempt in itertools.count():
@@ -92,6 +92,10 @@ class Touches:
                         log.warning("%s is not changed yet (%d): %s", candidate.title, attempt + 1, error)
                 await asyncio.sleep(pause)
         raise AssertionError("counting does not end")
+
+    async def touch(self, candidate: backlog.Candidate, before: str) -> None:
+        """Try once to change a pod that has this revision."""
+        await self._write(candidate, before, 0)
 
     async def _changed(self, candidate: backlog.Candidate, before: str, attempt: int) -> str:
         """Change a pod unless that is another by now; return its revision, nothing if it is gone."""

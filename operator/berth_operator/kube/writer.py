@@ -47,6 +47,9 @@ class Lead(Protocol):
     async def permit(self, uid: str) -> None:
         """Wait until the Lease declares that a bind of this pod may be under way."""
 
+    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+        """Change a pod that has this revision, so that no bind arrives which names it or an earlier one."""
+
 
 class Writer:
     """Carries decisions out under one term, and only while that lasts."""
@@ -130,6 +133,23 @@ class Writer:
         if pod.metadata.annotations.get(names.TERM) != self._term:
             return ports.Refused(f"somebody else bound the pod to {pod.spec.node_name}")
         return ports.Bound()
+
+    async def void(self, candidate: backlog.Candidate) -> ports.Seen:
+        """Change the pod, so that no bind of it arrives that was sent before, and read what it is like then.
+
+        Whatever has changed it meanwhile is as good, unless that was a bind.
+        """
+        before = await self.look(candidate)
+        if not isinstance(before, ports.Unbound):
+            return before
+        try:
+            await self._lead.touch(candidate, before.version)
+        except errors.ClientError as error:
+            log.debug("%s cannot be changed: %s", candidate.title, error)
+        after = await self.look(candidate)
+        if isinstance(after, ports.Unbound) and after.version == before.version:
+            return ports.Unknown("the pod cannot be changed, so that a bind may still arrive")
+        return after
 
     def _unbound(self, pod: raw.Pod, candidate: backlog.Candidate) -> ports.Seen:
         """Tell of a pod without a node; the server binds none that is being deleted."""

@@ -38,10 +38,11 @@ ANYTHING: Final[Wants] = frozenset(decisions.Help)
 class Backlog:
     """All pods that ask to be placed and are not.
 
-    A pod stands in one of three queues: in line (to be tried, by order), pausing (by the
-    end of its pause), or wanting (by the changes that could help). Places in the first
-    two are tickets that are void once the pod has moved on, so that moving costs nothing
-    and a round costs what it tries, however long the backlog is.
+    A pod stands in one of four queues: in line (to be tried, by order), pausing (by the end of
+    its pause), wanting (by the changes that could help), or held up with others of its namespace
+    until that may go on. Places in all but the third are tickets that are void once the pod has
+    moved on, so that moving costs nothing and a round costs what it tries, however long the
+    backlog is.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Backlog:
         self._line = lines.Line[Turn](self._stands)
         self._searched = lines.Line[Turn](self._stands)  # The part of the line that needs a search.
         self._pausing = lines.Line[float](self._stands)
+        self._held_up = lines.Lines[str, Turn](self._stands)  # By namespace.
         self._sleeping: dict[Sleep, dict[str, Entry]] = {}
         self._judged = 0  # How often a kind was held against a node since the last round.
         self._roused: set[decisions.Help] = set()  # Changes for which nobody sleeps, since all were woken.
@@ -189,6 +191,29 @@ class Backlog:
         entry = self._entries.get(uid)
         if entry is not None and entry.kept_back is None:
             entry.kept_back = now
+
+    def hold_up(self, uid: str) -> None:
+        """Set a pod aside until its namespace goes on."""
+        entry = self._entries.get(uid)
+        if entry is not None:
+            self._leave(entry)
+            self._held_up.push(entry.candidate.namespace, entry.turn, self._ticket(entry), uid)
+
+    @property
+    def held_up(self) -> Iterator[str]:
+        """The namespaces with pods that are held up, and perhaps some without."""
+        return iter(self._held_up)
+
+    def first_held_up(self, namespace: str, most: int) -> list[Candidate]:
+        """Return the first pods of a namespace that are held up."""
+        return [self._entries[uid].candidate for _, _, uid in self._held_up.next_of(namespace, most)]
+
+    def go_on(self, namespace: str, most: int) -> None:
+        """Let the first pods of a namespace that are held up stand in line again, at most so many."""
+        for _ in range(most):
+            if (place := self._held_up.pop(namespace)) is None:
+                return
+            self._stand_in_line(self._entries[place[2]])
 
     def demote(self, uid: str) -> None:
         """Put a pod behind all others from its next attempt on, until it is reinstated or edited."""

@@ -57,16 +57,26 @@ class Time:
         return allocator.stopwatch(self.clock, self.search)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How many pods a round decides for and for how long; pods that are `held_up` are set aside instead."""
+
+    most: int = 256
+    time: Time | None = None
+    held_up: Callable[[backlog.Candidate], bool] = lambda _: False
+
+
+USUAL: Final = Limits()
+
+
 def each(
     places: search.Search,
     waiting: backlog.Backlog,
     now: float,
     rules: policy.Policy,
-    *,
-    limit: int = 256,
-    time: Time | None = None,
+    limits: Limits = USUAL,
 ) -> Iterator[decisions.Decision]:
-    """Decide for the pods whose turn it is, at most `limit` of them, one after another.
+    """Decide for the pods whose turn it is, one after another.
 
     1. Take the ready pods in order, and the last part of a long line in turns.  2. Refuse what cannot
     be served.  3. Find a place, or say why there is none.  4. Go on when the place is charged.
@@ -76,8 +86,12 @@ def each(
     places.picture.renew()
     places.picture.lesson()  # Where it has to be worked out, that is not the first pod's time.
     said: Said = {}
+    time = limits.time
     purse = Purse(time)
-    for candidate, spared in _in_turn(waiting, now, limit, time):
+    for candidate, spared in _in_turn(waiting, now, limits.most, time):
+        if limits.held_up(candidate):
+            waiting.hold_up(candidate.uid)
+            continue
         if (effort := purse.open(candidate, in_turns=spared is not None)) is None:
             continue
         answer = _answer_beside(places, candidate, rules, said, effort, spared or NOBODY)
@@ -154,13 +168,13 @@ def decide(
     now: float,
     rules: policy.Policy,
     *,
-    limit: int = 256,
+    limit: int = USUAL.most,
 ) -> list[decisions.Decision]:
     """Decide for the pods whose turn it is, and leave everything as it was."""
     answers: list[decisions.Decision] = []
     charged: list[str] = []
     try:
-        for answer in each(places, waiting, now, rules, limit=limit):
+        for answer in each(places, waiting, now, rules, Limits(limit)):
             answers.append(answer)
             candidate = waiting.get(answer.uid)
             if isinstance(answer, decisions.Bind) and candidate is not None:

@@ -1,0 +1,216 @@
+"""A namespace whose binds take long, as with a webhook that hangs, has nobody else wait."""
+
+import asyncio
+import dataclasses
+from typing import Final
+
+import pytest
+
+from berth_operator.engine import ports, slots, slow_namespaces
+from berth_operator.engine.ledger import State
+from berth_operator.scheduling import backlog
+from engine.stages import Stage
+from support import builders, timeless
+from support.hands import Reply
+
+HANGS: Final = 3.0  # As long as a server waits for a webhook.
+CROWD: Final = 600
+REFUSED: Final = ports.Refused("failed calling webhook: context deadline exceeded")
+LOST: Final = ports.Unknown("timed out", version="7")
+
+
+def slow_pod(name: str, priority: int = 0) -> backlog.Candidate:
+    """Make a pod of the slow namespace."""
+    return dataclasses.replace(builders.candidate(name, priority=priority), namespace="slow")
+
+
+def slow(stage: Stage, count: int = CROWD, *, takes: float = HANGS, answer: ports.Answer = REFUSED) -> None:
+    """Have a crowd wait whose binds take long."""
+    for number in range(count):
+        name = f"slow{number:03}"
+        stage.writer.when_bound(name, Reply(answer, takes=takes))
+        stage.book.pod_waiting(slow_pod(name, priority=1), gated=False)
+
+
+def bound_at(stage: Stage, name: str) -> float:
+    """Return when a bind was sent for a pod last."""
+    return next(call.moment for call in reversed(stage.writer.binds) if call.name == name)
+
+
+@pytest.mark.parametrize("after", [0.1, 1.0, 2.9, 3.1, 4.0, 9.0])
+@timeless.scenario
+async def test_a_namespace_whose_binds_hang_has_nobody_wait(after: float) -> None:
+    """Whenever a pod of another namespace comes, it is bound as soon as the slowness could be noticed."""
+    stage = Stage(nodes=100, cards=8)
+    slow(stage)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(after)
+        stage.wait("quick")
+        await timeless.until(lambda: "placed" in str(stage.teller.of("quick")))
+
+    assert bound_at(stage, "quick") - after <= slots.SLOW_SECONDS + 0.05
+
+
+@timeless.scenario
+async def test_dry_runs_that_hang_have_nobody_wait() -> None:
+    """Nor do the pods of another namespace with refusals wait behind the crowd's dry runs."""
+    stage = Stage(nodes=100, cards=8)
+    slow(stage)
+    for number in range(4):
+        stage.writer.when_bound(f"other{number}", Reply(ports.Refused("over quota")), Reply())
+        stage.wait(f"other{number}")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(20.0)
+        stage.wait("new")
+        await timeless.until(lambda: "placed" in str(stage.teller.of("new")))
+
+    assert bound_at(stage, "new") - 20.0 <= 0.1
+
+
+@timeless.scenario
+async def test_a_slow_namespace_keeps_few_cards() -> None:
+    """No card is kept for pods whose binds are not sent."""
+    stage = Stage(nodes=100, cards=8)
+    slow(stage)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(slots.SLOW_SECONDS + 0.1)
+        assumed = len(stage.book.assumed)
+
+    assert assumed == stage.writer.now_open == 128
+
+
+@timeless.scenario
+async def test_a_namespace_that_has_become_quick_again_is_bound_at_once() -> None:
+    """With each quick answer more are sent, until all are."""
+    stage = Stage(nodes=100, cards=8)
+    slow(stage, 128, takes=1.0, answer=ports.Bound())
+    slow_ones = len(stage.book.waiting)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(0.9)
+        for number in range(CROWD):
+            stage.book.pod_waiting(slow_pod(f"later{number}"), gated=False)
+        await timeless.until(lambda: len(stage.teller.told) == slow_ones + CROWD)
+
+    assert stage.now() < 2.0
+    assert all(sentence.startswith("placed") for _, sentence in stage.teller.told)
+
+
+@timeless.scenario
+async def test_pods_that_are_held_up_for_long_say_why() -> None:
+    """Not at once, for most slow spells are short; and not those that show another reason."""
+    stage = Stage(nodes=100, cards=8)
+    stage.teller.shows["uid-slow599"] = "something else"
+    slow(stage, answer=ports.Refused("no"), takes=1000.0)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(slow_namespaces.TOLD_SECONDS - 0.1)
+        early = list(stage.teller.told)
+        await timeless.at(slow_namespaces.TOLD_SECONDS + 0.7)
+
+    assert early == []
+    told = dict(stage.teller.told)
+    assert set(told.values()) == {f"failed: {slow_namespaces.MESSAGE}"}
+    assert len(told) == slow_namespaces.MOST_TOLD
+    assert "slow128" in told
+    assert "slow599" not in told
+
+
+@timeless.scenario
+async def test_a_lost_bind_that_stays_without_answer_keeps_its_card_from_nobody() -> None:
+    """The pod is changed, so that no copy of its bind can arrive, and the card is given to the next."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(LOST, takes=4.0))
+    stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
+    stage.wait("p", priority=1)
+    stage.wait("rival")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: "placed on n1" in stage.teller.of("rival"))
+
+    assert [call.name for call in stage.writer.voided] == ["p"]
+    assert stage.teller.of("p") == ["failed: timed out"]
+    assert bound_at(stage, "rival") < 15.0
+
+
+@pytest.mark.parametrize(
+    "seen", [ports.Unknown("the pod cannot be changed"), RuntimeError("broken")], ids=["unclear", "broken"]
+)
+@timeless.scenario
+async def test_a_lost_bind_that_could_not_be_made_void_keeps_its_card(seen: ports.Seen | Exception) -> None:
+    """Nothing is given out twice for impatience (I1)."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(LOST, takes=4.0))
+    unbound = Reply(ports.Unbound(version="7"))
+    stage.writer.when_looked_at("p", unbound, unbound, Reply(seen), unbound, Reply(seen))
+    stage.wait("p", priority=1)
+    stage.wait("rival")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(60.0)
+
+    assert stage.moments("rival") == ([], [])
+    assert stage.state("p") is State.ASSUMED
+
+
+# ---------------------------------------------------------------- windows
+
+
+@timeless.scenario
+async def test_all_windows_together_leave_room() -> None:
+    """However many namespaces are slow, no more than half of all slots are sent for them."""
+    found = slots.Slots(16, lambda: None)
+    for name in "abcdef":
+        for _ in range(2):
+            if (slot := await found.take(name)) is not None:
+                found.send(slot)
+    await timeless.at(slots.SLOW_SECONDS + 0.1)
+    assert set(found.slow) == set("abcdef")
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(found.take_narrow("a"), 5.0)
+
+    assert found.width("a") == 16 // slots.NARROW
+    assert None not in [await found.take("other") for _ in range(16)]
+
+
+@timeless.scenario
+async def test_a_slow_namespace_is_forgotten() -> None:
+    """What was slow long ago and asks no more counts for all again."""
+    found = slots.Slots(16, lambda: None)
+    slot = await found.take("a")
+    assert slot is not None
+    found.send(slot)
+    await timeless.at(1.0)
+    found.give_back(slot)
+    narrow = found.width("a")
+
+    await timeless.at(1.0 + slots.FORGOTTEN_SECONDS)
+
+    assert narrow == 16 // slots.NARROW
+    assert found.width("a") is None
+
+
+@timeless.scenario
+async def test_a_window_widens_with_each_quick_answer_and_closes_with_a_slow_one() -> None:
+    """So the server is asked for as much as it answers quickly."""
+    found = slots.Slots(16, lambda: None)
+    first = await found.take("a")
+    assert first is not None
+    found.send(first)
+    await timeless.at(0.6)
+    widths = []
+
+    for _ in range(3):
+        slot = await found.take_narrow("a")
+        found.send(slot)
+        found.give_back(slot)
+        widths.append(found.width("a"))
+    last = await found.take_narrow("a")
+    found.send(last)
+    await timeless.at(2.0)
+
+    assert [*widths, found.width("a")] == [5, 6, 7, 4]
