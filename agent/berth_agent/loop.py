@@ -127,7 +127,9 @@ def _listener(
     if subject.kubelet is None:
         return None
     manner = follower.Pace(pace.interval, means.chance)
-    return follower.Follower(subject.kubelet, subject.node, manner, hurry, stirred=gpupods.heard)
+    return follower.Follower(
+        subject.kubelet, subject.node, manner, hurry, stirred=gpupods.heard, asking=gpupods.asking
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -275,5 +277,6 @@ class Ticker:
             return
         await asyncio.sleep(min(SHORTEST_REST_SECONDS, seconds))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), max(0.0, seconds - SHORTEST_REST_SECONDS))
+            async with asyncio.timeout(max(0.0, seconds - SHORTEST_REST_SECONDS)):
+                await self._hurry.wait()
         self._hurry.clear()

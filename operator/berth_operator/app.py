@@ -101,7 +101,7 @@ class Operator:
         self._teller = tellers.Teller(session, self._events, verdicts, wall=wall, revised=self._book.revised)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._teller)
         self._lead = leadership(session, identity, chosen, measured)
-        self._declarer = declarer.Declarer(self._book, self._lead.declare)
+        self._declarer = declarer.Declarer(self._book, self._lead.declare, clock=clock)
         self._touches = touches.Touches(session, self._book, shown=self._teller.verdict, wall=wall)
         self._reconciler = reconciler.Reconciler(
             session.link,

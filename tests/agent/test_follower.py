@@ -1,4 +1,7 @@
-"""The kubelet is asked at a calm pace, its last good answer stands, and its trouble is told once it lasts."""
+"""The kubelet is asked at once after some quiet, at a calm pace else; its last good answer stands.
+
+Its trouble is told once it lasts.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 
 from berth_agent.kubelet import follower, podresources
 from berth_agent.kubelet.podresources import Pod, Refused, Trouble
+from support import timeless
 from testbed import waiting
 
 AWAY = Refused(Trouble.UNREACHABLE, "Nobody answers.")
@@ -23,12 +27,15 @@ class Script:
     def __init__(self) -> None:
         self.answer: tuple[Pod, ...] | Refused = ()
         self.slips = 0  # So many of the next questions are refused.
+        self.seconds = 0.0  # That an answer takes.
         self.asked: list[float] = []
         self.closed = False
 
     async def pods(self) -> tuple[Pod, ...]:
         """Answer."""
         self.asked.append(asyncio.get_running_loop().time())
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
         if self.slips:
             self.slips -= 1
             raise AWAY
@@ -71,6 +78,7 @@ class Scene:
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     """Lend a follower that runs, with pauses a hundred times shorter than in life."""
     monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.01)
+    monkeypatch.setattr(follower, "LONGEST_PAUSE_SECONDS", (0.01, 20.0))
     monkeypatch.setattr("berth_agent.patience.FIRST_SECONDS", 0.0025)
     scene = Scene()
     task = asyncio.create_task(scene.it.run())
@@ -99,6 +107,18 @@ async def test_after_a_hurry_the_same_answer_is_told(scene: Scene) -> None:
     scene.hurry.set()
 
     await scene.until(lambda: len(scene.told) == 2, what="the same answer")
+    assert scene.told == [follower.Heard(())] * 2
+
+
+async def test_a_hurry_outlasts_a_refusal(scene: Scene) -> None:
+    """Whoever has changed is told what the kubelet says once it answers, be it nothing new."""
+    await scene.until(lambda: len(scene.told) == 1, what="the first answer")
+
+    scene.script.slips = 1
+    scene.hurry.set()
+
+    await scene.until(lambda: len(scene.told) == 2, what="the same answer")
+    assert scene.script.slips == 0
     assert scene.told == [follower.Heard(())] * 2
 
 
@@ -147,6 +167,7 @@ async def test_hurry_does_not_make_a_crowd_of_questions(
 ) -> None:
     """However often pods change, two questions are a rest apart, and a kubelet that fails gets more."""
     monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.05)
+    monkeypatch.setattr(follower, "LONGEST_PAUSE_SECONDS", (0.05, 20.0))
     monkeypatch.setattr("berth_agent.patience.FIRST_SECONDS", 0.05)
     scene.script.answer = answer
     await scene.until(lambda: len(scene.script.asked) > 2, what="the first questions")
@@ -161,20 +182,66 @@ async def test_hurry_does_not_make_a_crowd_of_questions(
     assert min(gaps) > 0.02
 
 
+@timeless.scenario
 async def test_hurry_brings_the_question_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change of a pod is asked about at once rather than an interval later."""
-    monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.01)
+    """After some quiet a few changes of pods are each asked about at once, rather than an interval later."""
+    monkeypatch.setattr(Scene, "interval", 60.0)
+    scene = Scene()
+    changes = [30.0, 30.3, 30.4, 30.9]
+
+    async with timeless.beside(scene.it.run()):
+        for moment in changes:
+            await timeless.at(moment)
+            scene.hurry.set()
+        await timeless.passing(1.0)
+
+    assert scene.script.asked == [0.0, *changes]
+
+
+@timeless.scenario
+async def test_a_follower_ends_at_whatever_moment_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of a pod at that very moment does not keep it at work."""
     monkeypatch.setattr(Scene, "interval", 60.0)
     scene = Scene()
     task = asyncio.create_task(scene.it.run())
-    await scene.until(lambda: len(scene.script.asked) == 1, what="the first question")
+    await timeless.passing(1.0)
 
     scene.hurry.set()
-
-    await scene.until(lambda: len(scene.script.asked) == 2, what="the second question")
+    await asyncio.sleep(0)
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+
+    await asyncio.wait([task], timeout=1)
+    assert task.cancelled()
+    assert scene.script.closed
+
+
+@timeless.scenario
+@pytest.mark.parametrize(
+    ("takes", "apart"),
+    [
+        pytest.param(0.001, 0.25, id="short"),
+        pytest.param(0.1, 1.0, id="long"),
+        pytest.param(1.0, 2.0, id="from a kubelet that is slow"),
+    ],
+)
+async def test_pods_that_change_all_the_time_have_the_kubelet_asked_at_a_steady_pace(
+    monkeypatch: pytest.MonkeyPatch, takes: float, apart: float
+) -> None:
+    """Answers take a tenth of the time at most, unless pods would wait for them longer than two seconds."""
+    monkeypatch.setattr(Scene, "interval", 60.0)
+    scene = Scene()
+    scene.script.seconds = takes
+
+    async with timeless.beside(scene.it.run()):
+        for _ in range(2000):
+            scene.hurry.set()
+            await asyncio.sleep(0.01)
+
+    asked = scene.script.asked
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert min(gaps) >= follower.SHORTEST_REST_SECONDS
+    assert sum(gaps[-5:]) / 5 == pytest.approx(apart, abs=0.02)
+    assert len(asked) <= 20 / apart + 1 + follower.SAVED_SECONDS / apart
 
 
 def test_throttled_agent_waits_longer() -> None:

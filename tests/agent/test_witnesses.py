@@ -1,5 +1,7 @@
 """What a source said last stands until it says something else, and silence means something only then."""
 
+from collections.abc import Collection
+
 from berth_agent.gpupods import residents, verdict
 from berth_agent.gpupods.witnesses import Sources, Witnesses
 from berth_agent.kubelet import ids, podresources
@@ -20,19 +22,16 @@ class Stage:
     """Witnesses of one node, with pods that live or do not."""
 
     def __init__(self, *, kubelet: bool = True, driver: bool = True) -> None:
-        self.stirs = 0
+        self.stirs: list[Collection[ids.Key] | None] = []
         self.living = {KEY: UID}
         self.running = {KEY}
         self.it = Witnesses(
             Sources(kubelet=kubelet, driver=driver),
             lambda key: self.living.get(key, ""),
             self.running.__contains__,
-            stirred=self._stirred,
+            stirred=self.stirs.append,
         )
         self.it.furnished(KNOWN)
-
-    def _stirred(self) -> None:
-        self.stirs += 1
 
     def lists(self, *ids: str, name: str = "train") -> None:
         """Have the kubelet list one pod with these devices."""
@@ -136,14 +135,31 @@ def test_nobody_is_stirred_by_what_is_known() -> None:
     """The same look again, or the same cards, makes nobody look at any record."""
     stage = Stage()
     stage.shows("GPU-a")
-    before = stage.stirs
+    before = len(stage.stirs)
 
     stage.shows("GPU-a")
     stage.it.furnished(KNOWN)
 
-    assert stage.stirs == before
+    assert len(stage.stirs) == before
     stage.shows("GPU-b")
-    assert stage.stirs == before + 1
+    assert len(stage.stirs) == before + 1
+
+
+def test_pods_of_which_the_same_is_said_are_not_looked_at_again() -> None:
+    """A question is asked for one pod, and what it costs must not grow with all others of the node."""
+    stage = Stage()
+    stage.living |= {("ml", "other"): "u-2", ("ml", "new"): "u-3"}
+    train = Pod("ml", "train", (Container("main", (Devices("nvidia.com/gpu", ("GPU-a",)),)),))
+    other, new = Pod("ml", "other"), Pod("ml", "new")
+    stage.it.heard(Heard((train, other)))
+    stage.shows("GPU-a")
+    stage.stirs.clear()
+
+    stage.it.heard(Heard((train, other, new)))
+    stage.it.heard(Heard((other, new), AWAY))
+    stage.shows("GPU-b")
+
+    assert stage.stirs == [{("ml", "new")}, None, {KEY}]
 
 
 def test_cards_that_come_to_be_known_make_sense_of_ids() -> None:
@@ -234,3 +250,34 @@ def test_what_was_listed_before_the_pod_ran_says_nothing() -> None:
     stage.lists()
 
     assert (early, stage.it.empty_handed(KEY, UID)) == (False, True)
+
+
+def test_what_was_listed_before_the_pod_ran_says_nothing_when_the_kubelet_fails() -> None:
+    """Its last word is repeated then, and is as old as it was."""
+    stage = Stage()
+    stage.running.clear()
+    stage.lists()
+    stage.running.add(KEY)
+
+    stage.it.heard(Heard((Pod("ml", "train", (Container("main"),)),), AWAY))
+
+    assert not stage.it.empty_handed(KEY, UID)
+
+
+def test_an_answer_that_was_on_its_way_when_the_pod_began_to_run_says_nothing() -> None:
+    """It may be older than the devices; a pod that had run before stays what it was."""
+    stage = Stage()
+    stage.running.clear()
+    stage.it.asking()
+    stage.running.add(KEY)
+    stage.it.changed(KEY)
+    stage.lists()
+    early = stage.it.empty_handed(KEY, UID)
+
+    stage.it.asking()
+    stage.lists()
+    asked_again = stage.it.empty_handed(KEY, UID)
+    stage.it.changed(KEY)
+    stage.lists()
+
+    assert (early, asked_again, stage.it.empty_handed(KEY, UID)) == (False, True, True)

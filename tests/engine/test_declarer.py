@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,6 +13,8 @@ from berth_operator.engine.declaration import Declaration
 from berth_operator.scheduling import decisions
 from engine import books
 from support import timeless
+
+FAULT: Final = decisions.Refusal(decisions.Reason.INVALID_REQUEST, "No.")
 
 
 class Lease:
@@ -48,7 +51,7 @@ async def scene(*versions: str) -> Scene:
     book, lease = books.of(cards=64), Lease()
     for at, version in enumerate(versions):
         books.wait(book, f"p{at}", version=version)
-    made = Scene(book, lease, declarer.Declarer(book, lease.write))
+    made = Scene(book, lease, declarer.Declarer(book, lease.write, clock=timeless.clock()))
     await made.declarer.declare()
     return made
 
@@ -149,6 +152,92 @@ async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
 
     assert [one.after for one in on.lease.written] == [5, 10 + declarer.MOST_COVERED]
     assert len(on.lease.written[1].uids) == declarer.NAMED_AHEAD
+
+
+def crowd(book: ledger.Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
+    """Have so many pods come, each newer and less important than the last, and wait for a change."""
+    for at in range(count):
+        books.wait(book, f"big{at}", version=str(first + at), priority=-at, **fields)
+        books.asleep(book, f"big{at}", decisions.Help.CAPACITY_FREED)
+
+
+@timeless.scenario
+async def test_of_a_crowd_that_fits_nowhere_only_the_first_are_named() -> None:
+    """A new leader has to change each pod that is named, and those that are in line count for more."""
+    on = await scene("5")
+    crowd(on.book, 200)
+    books.wait(on.book, "last", version="6", priority=-999)
+    await timeless.passing(1.0)
+
+    await on.declarer.declare()
+
+    first = {f"uid-big{at}" for at in range(declarer.IDLE_AHEAD)}
+    assert on.lease.written[-1] == Declaration(1199, frozenset({"uid-p0", "uid-last", *first}))
+
+
+@timeless.scenario
+@pytest.mark.parametrize(
+    ("count", "fields", "writes"),
+    [
+        pytest.param(declarer.MOST_IDLE, {}, 1, id="few"),
+        pytest.param(declarer.MOST_IDLE + 1, {}, 2, id="many"),
+        pytest.param(declarer.MOST_IDLE + 1, {"faults": (FAULT,)}, 1, id="many that are never bound"),
+    ],
+)
+async def test_pods_that_came_and_fit_nowhere_are_soon_covered_no_more(
+    count: int, fields: dict[str, Any], writes: int
+) -> None:
+    """Many of them are worth a write; a few, and those that a new leader leaves alone, are not."""
+    on = await scene("5")
+    crowd(on.book, count, **fields)
+
+    async with timeless.beside(on.declarer.run()):
+        await timeless.passing(5 * declarer.LOOK_SECONDS)
+
+    assert len(on.lease.written) == writes
+
+
+@timeless.scenario
+async def test_pods_that_were_named_and_did_not_fit_are_soon_covered_no_more() -> None:
+    """They were in line when they were named, and are not any more."""
+    versions = [str(at) for at in range(1, 2 * declarer.MOST_IDLE)]
+    on = await scene(*versions)
+    for at in range(len(versions)):
+        books.asleep(on.book, f"p{at}", decisions.Help.CAPACITY_FREED)
+
+    async with timeless.beside(on.declarer.run()):
+        await timeless.passing(5 * declarer.LOOK_SECONDS)
+
+    assert [len(one.uids) for one in on.lease.written] == [len(versions), declarer.IDLE_AHEAD]
+
+
+@timeless.scenario
+async def test_the_first_of_a_crowd_are_looked_for_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To compare all pods that wait takes time, so what was found counts for some seconds."""
+    monkeypatch.setattr(declarer, "COMPARED_A_SECOND", 20)
+    on = await scene("5")
+    crowd(on.book, 200)
+    await on.declarer.declare()
+    books.wait(on.book, "more", version="2000", priority=9)
+    books.asleep(on.book, "more", decisions.Help.CAPACITY_FREED)
+
+    await on.declarer.declare()
+    await timeless.passing(11.0)
+    await on.declarer.declare()
+
+    assert ["uid-more" in one.uids for one in on.lease.written] == [False, False, False, True]
+
+
+@timeless.scenario
+async def test_who_is_named_stays_in_line() -> None:
+    """To name pods changes nothing in whose turn it is."""
+    on = await scene("5", "6", "7")
+
+    await on.declarer.declare()
+
+    assert books.awake(on.book) == ["p0", "p1", "p2"]
 
 
 @timeless.scenario

@@ -123,7 +123,7 @@ class Keeper:
         self._pods = roster.Roster(self._pod_changed)
         self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
         self._witnesses = witnesses.Witnesses(
-            sources, self._pods.living, self._pods.runs, stirred=self._everyone
+            sources, self._pods.living, self._pods.runs, stirred=self._told_otherwise
         )
         self._writer = writer.Writer(session, FORM, self._mirror)
         self._informers = _informers(session, node, self._pods, self._mirror)
@@ -141,6 +141,10 @@ class Keeper:
     def heard(self, heard: follower.Heard) -> None:
         """Take what the kubelet says of who holds what."""
         self._witnesses.heard(heard)
+
+    def asking(self) -> None:
+        """Learn that the kubelet is asked now."""
+        self._witnesses.asking()
 
     def looked(
         self, found: Iterable[residents.Resident] | None, said: residents.Occupants
@@ -175,11 +179,12 @@ class Keeper:
 
     def _pod_changed(self, key: mirror.Key) -> None:
         self._dirty.add(key)
+        self._witnesses.changed(key)
         self._restless()
 
-    def _everyone(self) -> None:
-        """Look at all names again: something else is said of who holds what."""
-        for key in (*self._pods.keys(), *self._mirror.keys()):
+    def _told_otherwise(self, keys: Iterable[mirror.Key] | None) -> None:
+        """Look at these names again, or at all: something else is said of who holds what."""
+        for key in (*self._pods.keys(), *self._mirror.keys()) if keys is None else keys:
             self._dirty.add(key)
 
     async def run(self) -> None:

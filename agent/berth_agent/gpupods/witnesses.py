@@ -8,13 +8,15 @@ follows for the records.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 from berth_agent import settings
 from berth_agent.gpupods import residents, verdict
 from berth_agent.kubelet import follower, ids, podresources
 from berth_crds import vocabulary, wire
 
+K = TypeVar("K")
 Seen = Mapping[ids.Key, verdict.ByContainer]
 Living = Callable[[ids.Key], str]  # The uid of a pod that has not ended; empty for all others.
 
@@ -45,7 +47,7 @@ class Listed:
 
 
 class Witnesses:
-    """Keeps what was said; `stirred` is told whenever that is something else."""
+    """Keeps what was said; `stirred` is told of which pods that is something else, None for all of them."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class Witnesses:
         living: Living,
         runs: Callable[[ids.Key], bool],
         *,
-        stirred: Callable[[], None],
+        stirred: Callable[[Collection[ids.Key] | None], None],
     ) -> None:
         self.sources = sources
         self.known: ids.Pieces = {}
@@ -63,6 +65,7 @@ class Witnesses:
         self._stirred = stirred
         self._heard = follower.Heard()
         self._listed: dict[ids.Key, Listed] = {}
+        self._changed: set[ids.Key] = set()  # Pods that have changed since the kubelet was last asked.
         self._looked = False
         self._sights: tuple[residents.Sight, ...] = ()
         self._seen: Seen = {}
@@ -74,41 +77,54 @@ class Witnesses:
 
     # ------------------------------------------------------------ what is said
 
+    def changed(self, key: ids.Key) -> None:
+        """Learn that a pod has changed: an answer that is on its way may be older than that."""
+        if self.sources.kubelet:
+            self._changed.add(key)
+
+    def asking(self) -> None:
+        """Learn that the kubelet is asked now."""
+        self._changed.clear()
+
     def heard(self, heard: follower.Heard) -> None:
         """Take what the kubelet says, or that it says nothing.
 
         A kubelet that has just started does not know its pods yet, and lists none. So what it said of
         a pod stands for as long as that very pod lives and nothing else is said of it.
         """
-        if heard.pods is not None:
-            left = {key: one for key, one in self._listed.items() if one.uid and self._living(key) == one.uid}
+        before, trouble = self._listed, self._heard.trouble
+        if heard.pods is not None and heard.trouble is None:  # Else these are what it said before.
+            left = {key: one for key, one in before.items() if one.uid and self._living(key) == one.uid}
             self._listed = left | self._grouped(heard.pods)
             self._hold()
         self._heard = heard
-        self._stirred()
+        self._stirred(_differing(before, self._listed) if trouble == heard.trouble else None)
 
     def _grouped(self, pods: Iterable[podresources.Pod]) -> dict[ids.Key, Listed]:
         found: dict[ids.Key, list[podresources.Pod]] = {}
         for pod in pods:
             found.setdefault((pod.namespace, pod.name), []).append(pod)
-        return {
-            key: Listed(self._living(key), tuple(entries), self._runs(key)) for key, entries in found.items()
-        }
+        return {key: self._listing(key, tuple(entries)) for key, entries in found.items()}
+
+    def _listing(self, key: ids.Key, entries: tuple[podresources.Pod, ...]) -> Listed:
+        uid, before = self._living(key), self._listed.get(key)
+        ran = before is not None and before.ran and before.uid == uid
+        return Listed(uid, entries, self._runs(key) and (ran or key not in self._changed))
 
     def furnished(self, known: ids.Pieces) -> None:
         """Learn what there is to hold."""
         if known != self.known:
             self.known = known
             self._hold()
-            self._stirred()
+            self._stirred(None)
 
     def looked(self, found: Iterable[residents.Resident], join: residents.Joins) -> None:
         """Take what the driver shows."""
         self._sights = residents.sights(found, self.known, join)
-        before = self._looked, self._seen
+        first, before = not self._looked, self._seen
         self._looked, self._seen = True, residents.by_pod(self._sights)
-        if before != (self._looked, self._seen):
-            self._stirred()
+        if first or before != self._seen:
+            self._stirred(None if first else _differing(before, self._seen))
 
     def _hold(self) -> None:
         listed = (pod for one in self._listed.values() for pod in one.entries)
@@ -168,6 +184,11 @@ class Witnesses:
         found = residents.lasting(suspects, self._suspects)
         self._suspects = suspects
         return found
+
+
+def _differing(before: Mapping[K, object], after: Mapping[K, object]) -> set[K]:
+    """Return the keys of what is not the same in both."""
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def _remembered(said: Iterable[wire.Grant], source: vocabulary.GrantSource) -> verdict.ByContainer:

@@ -1,16 +1,19 @@
 """Follows what the kubelet gave to whom: asks now and then, and keeps the last good answer.
 
-The kubelet has no watch for this. So it is asked at an interval, and sooner when a pod
-of the node has changed, but never twice within a second: its limit is shared by all who
-ask it on the node. While it does not answer, what it said last stands, the pauses grow,
-and after a few failures in a row the trouble is official. A single refusal is not worth
-a word to the cluster, a kubelet that restarts is.
+The kubelet has no watch for this. So it is asked at an interval, and at once when a pod of
+the node has changed: until the GpuPod is written, the operator keeps back all cards that the
+pod may have. A few such questions may follow each other quickly after some quiet, and then
+they are spread: the kubelet's limit is shared by all who ask it on the node, and a long
+answer costs the agent as well. While the kubelet does not answer, what it said last stands,
+the pauses grow, and after a few failures in a row the trouble is official. A single refusal
+is not worth a word to the cluster, a kubelet that restarts is.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import logging
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -20,8 +23,12 @@ from berth_crds import vocabulary, wire
 
 log = logging.getLogger(__name__)
 
-SHORTEST_REST_SECONDS: Final = 1.0
-MOST_PAUSE_SECONDS: Final = 20.0
+# The kubelet takes a hundred questions a second from all together, and ten at once.
+SHORTEST_REST_SECONDS: Final = 0.05
+QUESTION_SECONDS: Final = (0.25, 2.0)  # From question to question, on average, by how long the answers take.
+ANSWERS_SHARE: Final = 0.1  # So much of that time may be spent on them.
+SAVED_SECONDS: Final = 1.0  # So much of a quiet time is saved, for questions that follow each other quickly.
+LONGEST_PAUSE_SECONDS: Final = (1.0, 20.0)  # After failures the pauses grow to the interval, within these.
 TOLERATED: Final = 2  # Failures in a row that are not yet a trouble.
 
 
@@ -50,7 +57,8 @@ class Follower:
     """Follows one kubelet.
 
     `stirred` is told whenever something else is heard, and what is heard after a hurry: that
-    the kubelet says the same of what has changed since is news as well.
+    the kubelet says the same of what has changed since is news as well. `asking` is called before
+    each question: what changes from then on may not be in the answer.
     """
 
     def __init__(
@@ -61,13 +69,17 @@ class Follower:
         hurry: asyncio.Event,
         *,
         stirred: Callable[[Heard], None],
+        asking: Callable[[], None] = lambda: None,
     ) -> None:
         """Remember what is set when something has changed that the kubelet may know more about: `hurry`."""
         self._lister = lister
         self._pace = pace
         self._stirred = stirred
+        self._asking = asking
         self._complaint = patience.Complaint(log, f"node {node}: the kubelet does not tell who holds what")
         self._hurry = hurry
+        self._owed = False  # Whether something has changed since the last answer was asked for.
+        self._paid = -math.inf  # Until when the time is spent that the answers were worth.
         self.heard = Heard()
         self.answered: float | None = None  # When it last answered, by the event loop's clock.
 
@@ -78,21 +90,27 @@ class Follower:
     async def run(self) -> None:
         """Follow for ever."""
         try:
-            hurried = False
             while True:
-                hurried = await self._rest(await self._ask(hurried=hurried))
+                await self._rest(await self._ask())
         finally:
             await self._lister.close()
 
-    async def _ask(self, *, hurried: bool) -> float:
-        """Ask once, and give how long to rest."""
+    async def _ask(self) -> float:
+        """Ask once, and give how long to rest if there is no hurry."""
+        time = asyncio.get_running_loop().time
+        started = time()
+        self._owed |= self._hurry.is_set()
+        self._hurry.clear()
+        self._asking()
         try:
             pods = await self._lister.pods()
         except podresources.Refused as refused:
             return self._failed(refused)
         self._complaint.succeeded()
-        self.answered = asyncio.get_running_loop().time()
-        self._hear(Heard(pods), anew=hurried)
+        self.answered = time()
+        owed, self._owed = self._owed, False
+        self._hear(Heard(pods), anew=owed)
+        self._paid = max(self._paid, started) + _worth(time() - started)
         return self._pace.interval
 
     def _failed(self, refused: podresources.Refused) -> float:
@@ -102,9 +120,7 @@ class Follower:
         same = before is not None and before.trouble == refused.trouble
         if not same and self._complaint.failures > TOLERATED:
             self._hear(dataclasses.replace(self.heard, trouble=refused))
-        # Nobody's news makes a kubelet answer that does not: what comes meanwhile waits as well.
-        self._hurry.clear()
-        most = max(SHORTEST_REST_SECONDS, min(self._pace.interval, MOST_PAUSE_SECONDS))
+        most = _within(self._pace.interval, LONGEST_PAUSE_SECONDS)
         return patience.pause(refused, self._complaint.failures, most=most, chance=self._pace.chance())
 
     def _hear(self, heard: Heard, *, anew: bool = False) -> None:
@@ -112,17 +128,28 @@ class Follower:
             self.heard = heard
             self._stirred(heard)
 
-    async def _rest(self, seconds: float) -> bool:
-        """Rest, and tell whether that was ended by a hurry."""
-        await asyncio.sleep(min(SHORTEST_REST_SECONDS, seconds))
+    async def _rest(self, seconds: float) -> None:
+        """Rest until the time is over, or there is a hurry and time for another question."""
         if self._complaint.failures:
-            await asyncio.sleep(max(0.0, seconds - SHORTEST_REST_SECONDS))
-            return False
+            # Nobody's news makes a kubelet answer that does not.
+            await asyncio.sleep(seconds)
+            return
+        overspent = self._paid - SAVED_SECONDS - asyncio.get_running_loop().time()
+        least = min(seconds, max(SHORTEST_REST_SECONDS, overspent))
+        await asyncio.sleep(least)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), max(0.0, seconds - SHORTEST_REST_SECONDS))
-        hurried = self._hurry.is_set()
-        self._hurry.clear()
-        return hurried
+            async with asyncio.timeout(seconds - least):
+                await self._hurry.wait()
+
+
+def _worth(seconds: float) -> float:
+    """Return how long one question should be enough, the answer to which took so long."""
+    return _within(seconds / ANSWERS_SHARE, QUESTION_SECONDS)
+
+
+def _within(seconds: float, bounds: tuple[float, float]) -> float:
+    least, most = bounds
+    return max(least, min(seconds, most))
 
 
 def condition(heard: Heard) -> wire.Condition | None:

@@ -56,7 +56,8 @@ class Labeller:
             self._changed.clear()
             rest = await self._try()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), rest)
+                async with asyncio.timeout(rest):
+                    await self._changed.wait()
 
     async def _try(self) -> float:
         """Label once, and give how long to rest."""

@@ -3,33 +3,41 @@
 A bind waits until the Lease surely covers its pod. What is being written may be in force
 already or not yet, so that a pod must be covered by the declaration before and by the one
 that is under way. Each new one names the pods whose binds are under way, those that wait
-to be covered, and those that come first in the backlog, so that one write serves many. It
-is renewed when it has come to cover many pods without need, because a new leader has to
-change each of them before it decides.
+to be covered, and those that come first in the backlog, so that one write serves many. Of
+the pods that wait for a change, or pause, only a few are among them. It is renewed when it
+has come to cover many pods without need, because a new leader has to change each of them
+before it decides: a crowd that fits nowhere must not keep the others from their cards then.
 """
 
 import asyncio
-import heapq
-import itertools
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from berth_operator.engine import declaration, ledger, revisions
+from berth_operator.engine import declaration, ledger, ports, revisions
 
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
+IDLE_AHEAD: Final = 64  # Of the pods of which no bind is sent for now, which all the same may be next.
+MOST_IDLE: Final = 128
 MOST_COVERED: Final = 1024  # A new leader changes so many in about a second.
 LOOK_SECONDS: Final = 1.0
+COMPARED_A_SECOND: Final = 10_000  # Pods of which no bind is sent for now, to find the first of them.
 
 
 class Declarer:
     """Declares for which pods binds may be under way; `write` has the Lease carry a text, for certain."""
 
-    def __init__(self, book: ledger.Ledger, write: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, book: ledger.Ledger, write: Callable[[str], Awaitable[None]], *, clock: ports.Clock
+    ) -> None:
         self._book = book
         self._write = write
+        self._clock = clock
         # Nothing is covered before the first declaration.
         self._in_force: tuple[declaration.Declaration, ...] = (declaration.Declaration(revisions.LATEST),)
         self._requested: set[str] = set()
+        # The first of the idle, and until when they count.
+        self._idle: tuple[float, list[str]] = (-math.inf, [])
         self._writing: asyncio.Task[None] | None = None
 
     async def permit(self, uid: str) -> None:
@@ -54,11 +62,13 @@ class Declarer:
         return revision is None or all(one.covers(uid, revision.number) for one in self._in_force)
 
     def _too_much(self) -> bool:
-        known = self._book.revisions
-        if len(known) <= MOST_COVERED:
-            return False
-        after = self._in_force[-1].after
-        return sum(one.number > after for one in known.values()) > MOST_COVERED
+        """Return whether far more is covered than need be; this looks at what may be covered alone."""
+        known, declared = self._book.revisions, self._in_force[-1]
+        newer = {uid for uid in known.fresh if known[uid].number > declared.after}
+        if len(newer) > MOST_COVERED:
+            return True
+        now, waiting = self._clock(), self._book.waiting
+        return sum(waiting.idle(uid, now) for uid in newer | declared.uids) > MOST_IDLE
 
     async def _declared(self) -> None:
         if self._writing is None or self._writing.done():
@@ -76,7 +86,15 @@ class Declarer:
         """Cover all that is newer than what is known, and by name what may be bound soon."""
         book, requested = self._book, self._requested
         self._requested = set()
-        after = max((one.number for one in book.revisions.values()), default=0)
-        first = heapq.nsmallest(NAMED_AHEAD, book.waiting.entries(), key=lambda entry: entry.turn)
-        ahead = (entry.candidate.uid for entry in first)
-        return declaration.Declaration(after, frozenset(itertools.chain(book.assumed, requested, ahead)))
+        ahead = *book.waiting.first_in_line(NAMED_AHEAD), *self._first_idle()
+        named = frozenset((*book.assumed, *requested, *ahead))
+        return declaration.Declaration(book.revisions.newest(), named)
+
+    def _first_idle(self) -> list[str]:
+        """Return the first of the idle; where there are many, as they were some seconds ago."""
+        now, waiting = self._clock(), self._book.waiting
+        until, found = self._idle
+        if now >= until:
+            found = waiting.first_idle(IDLE_AHEAD, now)
+            self._idle = now + len(waiting) / COMPARED_A_SECOND, found
+        return found

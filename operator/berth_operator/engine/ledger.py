@@ -105,7 +105,7 @@ class Ledger:
         self._states: dict[str, State] = {}
         self.assumed: dict[str, Assumed] = {}
         self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
-        self.revisions: dict[str, revisions.Revision] = {}  # Of pods that wait or whose bind is under way.
+        self.revisions = revisions.Known()  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
         self._register = register.Register(voice)
 
@@ -265,7 +265,7 @@ class Ledger:
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
-        self.revisions.pop(hold.uid, None)
+        self.revisions.forget(hold.uid)
         self._forget_waiting(hold.uid)
         self.assumed.pop(hold.uid, None)
         if known == hold:
@@ -284,7 +284,7 @@ class Ledger:
         """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
         self.picture.workload.forget(uid)
         self._register.go(uid)
-        self.revisions.pop(uid, None)
+        self.revisions.forget(uid)
         self._forget_waiting(uid)
         if self.state(uid) is State.FREE:
             return

@@ -10,6 +10,7 @@ little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 """
 
 import collections
+import heapq
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -89,6 +90,23 @@ class Backlog:
     def entries(self) -> Collection[Entry]:
         """Return all pods, in no order."""
         return self._entries.values()
+
+    def idle(self, uid: str, now: float) -> bool:
+        """Return whether a pod waits for a change or for the end of a pause."""
+        entry = self._entries.get(uid)
+        return entry is not None and entry.idle(now)
+
+    def first_idle(self, limit: int, now: float) -> list[str]:
+        """Return the uids of the first pods by order that wait for a change or for the end of a pause."""
+        found = (entry for entry in self._entries.values() if entry.idle(now))
+        first = heapq.nsmallest(limit, found, key=entries.TURN)
+        return [entry.candidate.uid for entry in first]
+
+    def first_in_line(self, limit: int) -> list[str]:
+        """Return the uids of the pods that are tried next; one that was demoted in line is none of them."""
+        places = lines.walk((self._line, math.inf), (self._searched, math.inf))
+        found = (uid for turn, _, uid in places if self._entries[uid].turn == turn)
+        return list(itertools.islice(found, limit))
 
     def standings(self, now: float) -> dict[Standing, int]:
         """Count the pods by how they stand."""

@@ -5,6 +5,7 @@ The values alone: `backlog` knows who of them is to be tried, and when.
 
 import dataclasses
 import enum
+import operator
 from typing import Final
 
 from berth_operator.scheduling import decisions, label_order
@@ -17,6 +18,7 @@ LONGEST_DEMOTED_SECONDS: Final = 60.0
 
 Order = label_order.Order
 Turn = tuple[bool, Order]  # The demoted come last.
+TURN: Final = operator.attrgetter("demoted", "order")  # As `Entry.turn`, for crowds: it takes half the time.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,6 +115,10 @@ class Entry:
         if self.wants is not None:
             return Standing.NEEDS_CHANGE
         return Standing.READY if self.not_before <= now else Standing.BACKING_OFF
+
+    def idle(self, now: float) -> bool:
+        """Return whether no bind of the pod may be sent for now, though one may be one day."""
+        return (self.wants is not None or self.not_before > now) and not self.candidate.faults
 
 
 def pause(attempts: int, *, demoted: bool = False) -> float:
