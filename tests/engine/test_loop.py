@@ -166,17 +166,17 @@ async def test_binds_keep_to_the_rate_that_was_set() -> None:
 async def test_a_server_that_asks_for_a_rest_gets_it() -> None:
     """After a 429 nothing is sent until the time that it named, then everything is; no pod hears of it."""
     stage = Stage(nodes=30, cards=8, limits=binds.Limits(binds_at_once=4))
-    stage.writer.when_bound("p0", Reply(ports.Throttled("slow down", 5.0), takes=0.5), Reply())
+    stage.writer.when_bound("p0", Reply(ports.Throttled("slow down", 5.0), takes=0.4), Reply())
     for number in range(40):
         stage.wait(f"p{number}")
         if number:
-            stage.writer.when_bound(f"p{number}", Reply(takes=0.5))
+            stage.writer.when_bound(f"p{number}", Reply(takes=0.4))
 
     await stage.run(until=lambda: len(stage.teller.told) == 40)
 
     moments = [call.moment for call in stage.writer.binds]
-    assert [moment for moment in moments if 0.52 < moment < 5.5] == []
-    assert sum(moment >= 5.5 for moment in moments) >= 36
+    assert [moment for moment in moments if 0.42 < moment < 5.4] == []
+    assert sum(moment >= 5.4 for moment in moments) >= 36
     assert all(sentence.startswith("placed on") for _, sentence in stage.teller.told)
 
 

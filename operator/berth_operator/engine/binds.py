@@ -169,7 +169,7 @@ class Binds:
         self, candidate: Candidate, placement: Placement, *, again: bool = False
     ) -> tuple[float, ports.Outcome]:
         """Send a bind in its turn, unless its turn came too late; tell when it was sent, too."""
-        take = self._slots.take_narrow if again else self._slots.take
+        take = self._slots.take_patiently if again else self._slots.take
         slot = await take(candidate.namespace)
         if slot is None:
             return self._clock(), self._unsent_or_seen(candidate, placement)

@@ -1,10 +1,11 @@
-"""How many requests are under way at once: of all namespaces, and of one whose requests take long.
+"""How many requests are under way at once: of all namespaces, and of each.
 
 A webhook may take seconds for the binds of one namespace. If these had all slots, the binds of
-all other namespaces would wait with them. So a request that has no answer after a moment counts
-for the others no more, and its namespace has a window of its own from then on, as a connection
-has that meets congestion: few requests at once, one more for each quick answer, until the window
-is as wide as everybody's and is forgotten.
+all other namespaces would wait with them; and since the server has slots as well, it would soon
+turn all binds away. So each namespace has a window, as a connection has: few requests at once at
+first, one more for each quick answer, until nothing but the number of all slots limits it. A
+request that has no answer after a moment makes its namespace slow: the window closes to a few
+again, and what is under way there counts for the others no more.
 """
 
 import asyncio
@@ -14,17 +15,18 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 SLOW_SECONDS: Final = 0.5
-NARROW: Final = 4  # A window begins with a quarter of all slots.
-ALL_NARROW: Final = 2  # All windows together have half of them.
-FORGOTTEN_SECONDS: Final = 60.0  # After the last slow answer, where nothing has been asked since.
+FIRST_WIDTH: Final = 16  # Few enough not to take all that a server has for one priority level.
+PRECISION_SECONDS: Final = 0.001  # A timer may come a trifle too early.
+FORGOTTEN_SECONDS: Final = 60.0  # After the last request of a namespace.
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Window:
-    """What one slow namespace has: so many requests at once, and those that are under way."""
+    """What one namespace may have under way; `used` counts what others do not wait for."""
 
     width: int
-    slow_at: float
+    asked_at: float
+    slow: bool = False
     used: int = 0
 
 
@@ -32,8 +34,8 @@ class Window:
 class Slot:
     """Leave for one request."""
 
-    namespace: str
-    window: Window | None  # None: it counts for all.
+    window: Window
+    apart: bool  # It does not count for the other namespaces.
     sent: float | None = None
     over: bool = False
 
@@ -63,55 +65,62 @@ class Counts:
 
 
 class Slots:
-    """Hands out leave to send; `changed` hears when a namespace gets a window or loses it."""
+    """Hands out leave to send; `changed` hears when a namespace becomes slow, or has a window no more."""
 
     def __init__(self, at_once: int, changed: Callable[[], None]) -> None:
         self._at_once = at_once
+        self._first_width = min(FIRST_WIDTH, at_once)
+        self._slow_width = max(1, min(FIRST_WIDTH, at_once // 2))
         self._changed = changed
         self._free = asyncio.Semaphore(at_once)
         self._windows: dict[str, Window] = {}
-        self._narrow_free = asyncio.Event()
+        self._slow: dict[str, Window] = {}  # Of these.
+        self._apart_free = asyncio.Event()
         self._sent: collections.deque[Slot] = collections.deque()  # In order; some are over already.
         self._timer: asyncio.TimerHandle | None = None
+        self._tidied = 0.0
 
     def __repr__(self) -> str:
         """Describe the state."""
-        return f"<Slots: {self._at_once} at once, slow: {sorted(self._windows)}>"
+        return f"<Slots: {self._at_once} at once, slow: {sorted(self._slow)}>"
 
     @property
     def slow(self) -> Collection[str]:
-        """The namespaces that have windows."""
-        return self._windows.keys()
+        """The slow namespaces."""
+        return self._slow.keys()
 
     def width(self, namespace: str) -> int | None:
         """Return how many requests of a namespace may be under way; None where only those of all count."""
-        window = self._window(namespace)
-        return window.width if window is not None else None
+        window = self._windows.get(namespace)
+        width = window.width if window is not None else self._first_width
+        return width if width < self._at_once else None
 
     async def take(self, namespace: str) -> Slot | None:
         """Wait for a slot; there is none for whoever waits when the namespace turns out to be slow."""
-        if self._window(namespace) is not None:
-            return await self.take_narrow(namespace)
+        window = self._window(namespace)
+        if window.slow:
+            return await self.take_patiently(namespace)
         await self._free.acquire()
-        if self._window(namespace) is None:
-            return Slot(namespace, None)
+        if not window.slow:
+            return Slot(window, apart=False)
         self._free.release()
         return None
 
-    async def take_narrow(self, namespace: str) -> Slot:
-        """Wait for a slot, in the window if there is one."""
-        while (window := self._window(namespace)) is not None:
-            if window.used < window.width and self._used < max(1, self._at_once // ALL_NARROW):
+    async def take_patiently(self, namespace: str) -> Slot:
+        """Wait for a slot, however long that takes in a slow namespace."""
+        window = self._window(namespace)
+        while window.slow:
+            if window.used < window.width and self._used < max(1, self._at_once // 2):
                 window.used += 1
-                return Slot(namespace, window)
-            self._narrow_free.clear()
-            await self._narrow_free.wait()
+                return Slot(window, apart=True)
+            self._apart_free.clear()
+            await self._apart_free.wait()
         await self._free.acquire()
-        return Slot(namespace, None)
+        return Slot(window, apart=False)
 
     @property
     def _used(self) -> int:
-        return sum(one.used for one in self._windows.values())
+        return sum(one.used for one in self._slow.values())
 
     def send(self, slot: Slot) -> None:
         """Begin to measure how long the answer takes."""
@@ -123,60 +132,73 @@ class Slots:
     def give_back(self, slot: Slot) -> None:
         """Let another request have this slot."""
         slot.over = True
-        if slot.window is None:
+        window = slot.window
+        if slot.apart:
+            window.used -= 1
+            self._apart_free.set()
+        else:
             self._free.release()
-            return
-        slot.window.used -= 1
-        if slot.sent is not None and self._now() - slot.sent < SLOW_SECONDS:
-            self._widen(slot.namespace, slot.window)
-        self._narrow_free.set()
-
-    def _widen(self, namespace: str, window: Window) -> None:
-        window.width += 1
-        if window.width >= self._at_once and self._windows.get(namespace) is window:
-            self._forget(namespace)
+        quick = slot.sent is not None and self._now() - slot.sent < SLOW_SECONDS
+        if quick and window.width < self._at_once:
+            window.width += 1
+            if window.width == self._at_once:
+                self._judge(window, slow=False)
 
     # ------------------------------------------------------------ who is slow
 
     def _look(self) -> None:
         """Find requests that take long; called as long as any are under way."""
         self._timer = None
-        latest = self._now() - SLOW_SECONDS
+        now = self._now()
         while self._sent:
             slot = self._sent[0]
-            if not slot.over and slot.sent is not None and slot.sent > latest:
-                wait = slot.sent - latest
-                self._timer = asyncio.get_running_loop().call_later(wait, self._look)
+            due = (slot.sent or 0.0) + SLOW_SECONDS
+            if not slot.over and due - now > PRECISION_SECONDS:
+                self._timer = asyncio.get_running_loop().call_at(due, self._look)
                 return
             self._sent.popleft()
             if not slot.over:
-                self._take_note(slot)
+                self._found_slow(slot)
 
-    def _take_note(self, slot: Slot) -> None:
-        """Have a namespace keep to a narrow window."""
-        window = self._windows.get(slot.namespace)
-        narrow = max(1, self._at_once // NARROW)
-        if window is None:
-            window = self._windows[slot.namespace] = Window(narrow, self._now())
-            for one in (slot, *self._sent):
-                if one.namespace == slot.namespace and one.window is None and not one.over:
-                    one.window = window
-                    window.used += 1
-                    self._free.release()
-            self._changed()
-        window.width, window.slow_at = narrow, self._now()
+    def _found_slow(self, slot: Slot) -> None:
+        """Narrow a window, and have what is under way there count for others no more."""
+        window = slot.window
+        window.width = self._slow_width
+        if window.slow:
+            return
+        for one in (slot, *self._sent):
+            if one.window is window and not one.over and not one.apart:
+                one.apart = True
+                window.used += 1
+                self._free.release()
+        self._judge(window, slow=True)
 
-    def _window(self, namespace: str) -> Window | None:
+    def _judge(self, window: Window, *, slow: bool) -> None:
+        window.slow = slow
+        self._slow = {name: one for name, one in self._windows.items() if one.slow}
+        self._apart_free.set()
+        self._changed()
+
+    def _window(self, namespace: str) -> Window:
+        now = self._now()
+        if now - self._tidied > FORGOTTEN_SECONDS:
+            self._tidy(now)
         window = self._windows.get(namespace)
-        if window is not None and not window.used and self._now() - window.slow_at > FORGOTTEN_SECONDS:
-            self._forget(namespace)
-            return None
+        if window is None:
+            window = self._windows[namespace] = Window(self._first_width, now)
+        window.asked_at = now
         return window
 
-    def _forget(self, namespace: str) -> None:
-        del self._windows[namespace]
-        self._narrow_free.set()
-        self._changed()
+    def _tidy(self, now: float) -> None:
+        """Forget the namespaces of which nothing was sent for long."""
+        self._tidied = now
+        in_use = {id(slot.window) for slot in self._sent if not slot.over}
+        self._windows = {
+            name: one
+            for name, one in self._windows.items()
+            if now - one.asked_at <= FORGOTTEN_SECONDS or one.used or id(one) in in_use
+        }
+        self._slow = {name: one for name, one in self._windows.items() if one.slow}
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

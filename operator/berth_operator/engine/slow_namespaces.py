@@ -40,7 +40,7 @@ class SlowNamespaces:
         """Have as many pods stand in line again as may be bound now."""
         self._since = {namespace: self._since.get(namespace, now) for namespace in self._waiting.held_up}
         for namespace, since in self._since.items():
-            if now - since >= TOLD_SECONDS:
+            if since + TOLD_SECONDS <= now:
                 self._since[namespace] = now
                 for candidate in self._waiting.first_held_up(namespace, MOST_TOLD):
                     self._tell(candidate, MESSAGE)
