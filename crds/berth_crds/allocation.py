@@ -112,7 +112,7 @@ def of(node: str, containers: Mapping[str, Mapping[str, Iterable[Share]]]) -> Al
 
 def encode(allocation: Allocation) -> str:
     """Write an allocation as compact JSON, the same text for equal allocations."""
-    return json.dumps(_record(allocation), separators=(",", ":"))
+    return msgspec.json.encode(_record(allocation)).decode()
 
 
 def _record(allocation: Allocation) -> dict[str, Any]:
@@ -271,8 +271,8 @@ def _share(listed: object, path: str) -> Share:
         minor=_whole(fields, "minor", most=MOST_MINOR, path=path),
         core=_whole(fields, "core", most=WHOLE_DEVICE, path=path),
         memory=_whole(fields, "memory", most=MOST_BYTES, path=path),
-        profile=_word({"profile": ""} | fields, "profile", pattern=_OPTIONAL, path=path),
-        vf=_word({"vf": ""} | fields, "vf", pattern=_OPTIONAL, path=path),
+        profile=_optional(fields, "profile", path=path),
+        vf=_optional(fields, "vf", path=path),
     )
 
 
@@ -297,6 +297,10 @@ def _word(fields: Mapping[str, object], name: str, *, pattern: re.Pattern[str], 
         where = f"{path}.{name}" if path else name
         _refuse(Fault.WRONG_SHAPE, f"{where}: not a well-formed name: {_shown(value)}")
     return value
+
+
+def _optional(fields: Mapping[str, object], name: str, *, path: str) -> str:
+    return _word(fields, name, pattern=_OPTIONAL, path=path) if name in fields else ""
 
 
 def _label(name: str, path: str) -> str:

@@ -288,7 +288,7 @@ def _check_coding(coding: str, path: str) -> None:
 
 def is_plain(coding: str) -> bool:
     """Whether a body with this Content-Encoding comes as it is."""
-    return coding.strip().lower() in {"", "identity"}
+    return not coding or coding.strip().lower() in {"", "identity"}
 
 
 async def beginning(content: aiohttp.StreamReader, most: int) -> bytes:

@@ -114,7 +114,7 @@ class Exchange:
         target = urllib.parse.quote(self._prefix + path, safe="/:@!$&'()*+,;=~%")
         if params:
             target += "?" + urllib.parse.urlencode(params)
-        fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
             raise errors.Unusable("A header of a request would hold a line break.")
         head = f"{method} {target} HTTP/1.1\r\nHost: {self._named}\r\n{fields}"

@@ -8,6 +8,7 @@ the body has another.
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Generator, Iterable, Mapping
 from typing import Final
@@ -18,6 +19,7 @@ LONGEST_ERROR: Final = 1 << 16  # Of the body of an error, the rest of which is 
 FIRST_FINAL_CODE: Final = 200
 FIRST_ERROR_CODE: Final = 300  # A redirect is none of the API server's answers, and is not followed.
 BODILESS: Final = frozenset({204, 304})
+KNOWN_LINES: Final = 64  # Most headers of a server are the same in each answer.
 
 # As RFC 9112 has them, except that what is folded, padded or has controls in it is no field.
 _TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*"
@@ -97,8 +99,8 @@ class Parser:
             yield
         self._check_head(end)
         self._head_left -= end
-        text = yield from self._take(end)
-        del self._buffer[: len(mark)]
+        text = bytes(self._buffer[:end])
+        del self._buffer[: end + len(mark)]
         return text
 
     def _check_head(self, size: int) -> None:
@@ -163,12 +165,17 @@ class Parser:
 def _fields(lines: Iterable[bytes]) -> Fields:
     found: Fields = {}
     for line in lines:
-        match = _FIELD.fullmatch(line)
-        if match is None:
-            raise Odd(f"an answer has the header {line[:80]!r}")
-        name, value = match[1].lower(), match[2].strip(b" \t")
+        name, value = _field(line)
         found[name] = found[name] + b", " + value if name in found else value
     return found
+
+
+@functools.lru_cache(KNOWN_LINES)
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    match = _FIELD.fullmatch(line)
+    if match is None:
+        raise Odd(f"an answer has the header {line[:80]!r}")
+    return match[1].lower(), match[2].strip(b" \t")
 
 
 def _length(text: bytes) -> int:

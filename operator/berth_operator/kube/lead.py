@@ -54,6 +54,8 @@ class Lead:
         self._thread = threading.Thread(target=self._run, name="lead", daemon=True)
         self._ready: concurrent.futures.Future[There] = concurrent.futures.Future()
         self._main: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop  # The thread's.
+        self._elector: elector.Elector
         self._renewed = asyncio.Event()
         self._stop: asyncio.Event
         self._holding: asyncio.Task[None]
@@ -64,7 +66,7 @@ class Lead:
         """Start the thread, and wait until it takes orders."""
         self._main = asyncio.get_running_loop()
         self._thread.start()
-        await asyncio.wrap_future(self._ready)
+        self._loop, self._elector = await asyncio.wrap_future(self._ready)
 
     async def pulse(self) -> None:
         """Show that the main loop turns, for ever."""
@@ -90,8 +92,7 @@ class Lead:
 
     def doubt(self) -> None:
         """Have the Lease renewed before anything else is sent: the server was not there."""
-        loop, mine = self._ready.result()
-        loop.call_soon_threadsafe(mine.doubt)
+        self._loop.call_soon_threadsafe(self._elector.doubt)
 
     async def declare(self, text: str) -> None:
         """Have the Lease carry a declaration, and wait until it surely does."""
@@ -103,18 +104,12 @@ class Lead:
 
     async def stop(self) -> None:
         """End the thread; a Lease that was not released is left to lapse."""
-        loop, _ = self._ready.result()
-        loop.call_soon_threadsafe(self._stop.set)
+        self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join, STOP_SECONDS)
-
-    @property
-    def _elector(self) -> elector.Elector:
-        return self._ready.result()[1]
 
     async def _there(self, work: Callable[[elector.Elector], Coroutine[Any, Any, T]]) -> T:
         """Have something done in the thread, and wait for it here."""
-        loop, mine = self._ready.result()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(mine), loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(self._elector), self._loop))
 
     # ------------------------------------------------------------ inside the thread
 

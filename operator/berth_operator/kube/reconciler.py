@@ -53,31 +53,44 @@ class Inbox:
 
     def saw_device(self, name: str, status: dict[str, Any], version: str) -> None:
         """Record the status of a Device."""
-        self._pass(self.lag.delivered, names.DEVICES, name, version)
-        self._pass(self._desk.saw_device, name, status)
+
+        def take() -> None:
+            self.lag.delivered(names.DEVICES, name, version)
+            self._desk.saw_device(name, status)
+
+        self._pass(take)
 
     def lost_device(self, name: str) -> None:
         """Forget a Device that was deleted."""
-        self._pass(self.lag.gone, names.DEVICES, name)
-        self._pass(self._desk.lost_device, name)
+
+        def take() -> None:
+            self.lag.gone(names.DEVICES, name)
+            self._desk.lost_device(name)
+
+        self._pass(take)
 
     def saw_policy(self, body: dict[str, Any]) -> None:
         """Record a policy."""
-        meta = body["metadata"]
-        self._pass(self.lag.delivered, names.POLICIES, meta["name"], meta.get("resourceVersion", ""))
-        self._pass(self._desk.saw_policy, body)
+
+        def take() -> None:
+            meta = body["metadata"]
+            self.lag.delivered(names.POLICIES, meta["name"], meta.get("resourceVersion", ""))
+            self._desk.saw_policy(body)
+
+        self._pass(take)
 
     def lost_policy(self, name: str) -> None:
         """Forget a policy that was deleted."""
-        self._pass(self.lag.gone, names.POLICIES, name)
+        self._pass(lambda: self.lag.gone(names.POLICIES, name))
 
-    def _pass(self, take: Callable[..., None], *what: object) -> None:
+    def _pass(self, take: Callable[[], None]) -> None:
+        """Have something taken in our thread, which each time has to be woken for it."""
         with contextlib.suppress(RuntimeError):  # The loop is closed once our thread has ended.
-            self._loop.call_soon_threadsafe(self._take, take, what)
+            self._loop.call_soon_threadsafe(self._take, take)
 
-    def _take(self, take: Callable[..., None], what: tuple[object, ...]) -> None:
+    def _take(self, take: Callable[[], None]) -> None:
         if not self.closed:
-            take(*what)
+            take()
 
 
 class Reconciler:

@@ -97,10 +97,11 @@ class Statuses:
         return sorted(due, key=lambda one: (one <= self._tried, one))
 
     async def _show_device(self, name: str, *, urgent: bool = False) -> None:
-        if not urgent and self._missing(name) is not None:
+        status = self._missing(name)
+        if status is not None and not urgent:
             await self._rhythm.turn()
-        # Only now, for much may have happened during the wait.
-        wanted, shown, status = self._wanted.get(name), self._shown.get(name), self._missing(name)
+            status = self._missing(name)  # Much may have happened during the wait.
+        wanted, shown = self._wanted.get(name), self._shown.get(name)
         if status is not None and not await self._applied(resources.DEVICES, name, status):
             return
         # What came in while the write was under way is due again.

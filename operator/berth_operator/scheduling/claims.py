@@ -314,11 +314,10 @@ class Claims:
 
     def contested(self, node: str) -> dict[str, tuple[str, ...]]:
         """Return the uuids that a node publishes and others claim as well, and those others."""
-        found = {uuid: self._titles[uuid].claimants for uuid in sorted(self.of(node))}
         return {
             uuid: tuple(one for one in nodes if one != node)
-            for uuid, nodes in found.items()
-            if len(nodes) > 1
+            for uuid in sorted(self.of(node))
+            if len(nodes := self._titles[uuid].claimants) > 1
         }
 
     def late(self, node: str) -> frozenset[str]:

@@ -45,7 +45,7 @@ class Title:
     @property
     def claimants(self) -> tuple[str, ...]:
         """Who publishes it, or has pods that hold it."""
-        return (*self.published, *(node for node in self.held if node not in self.published))
+        return tuple(dict.fromkeys(self.published + self.held))
 
     @property
     def keeper(self) -> str:
