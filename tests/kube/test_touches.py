@@ -279,6 +279,33 @@ async def test_a_pod_that_the_server_fails_to_change_does_not_stop_all_others(
     assert caplog.text.count("ml/p is not changed yet") == patches // touches.LOGGED_EACH
 
 
+async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A webhook may hang for the pods of one namespace: the others are changed meanwhile, then it goes on."""
+    monkeypatch.setattr(touches, "TROUBLE_SECONDS", 1.0)
+    crowd = [f"h{number}" for number in range(2 * touches.AT_ONCE)]
+    book = waiting(**dict.fromkeys(crowd, "5"), q="6")
+    slow = stub.status(504, "request did not complete within the allotted timeout")
+
+    async def hanging(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return await slow(request)
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        for name in crowd:
+            server.on("PATCH", resources.PODS.path(name, namespace="ml", sub="status"), hanging)
+        server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
+
+        version = await asyncio.wait_for(touching(session, book).void(EVERYTHING), 20)
+
+    asked = [one for one in server.requests if "/h0/" in one.path]
+    assert version == "8"
+    assert 1 < len(asked) < touches.TROUBLE_HEEDED
+    assert {one.query["timeout"] for one in asked} == {"3s"}
+    assert caplog.text.count("cannot be changed, so a late bind may arrive") == len(crowd)
+
+
 async def test_a_pod_with_a_fault_needs_no_change() -> None:
     """No bind of it was ever sent."""
     book = ledger.Ledger(time.monotonic)

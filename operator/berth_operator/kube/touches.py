@@ -30,6 +30,9 @@ PAUSE_SECONDS: Final = (0.1, 0.2, 0.5, 1.0)
 REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.Malformed)
 REFUSALS_HEEDED: Final = 20  # A pod that nobody may change must not keep all others from their cards.
 TROUBLE_HEEDED: Final = 60  # In seconds longer than any Lease: the server that renews ours fails at this pod.
+TROUBLE_SECONDS: Final = 60.0  # Of all together, where each attempt takes long, as with a webhook that hangs.
+SERVER_SECONDS: Final = 3  # A webhook may hang for the pods of one namespace: the server is to say so.
+CLIENT_SECONDS: Final = 10.0  # Longer, for what the client gives up is taken for trouble that all have.
 LOGGED_EACH: Final = 10
 REASON: Final = "LeaderChanged"
 MESSAGE: Final = "A new leader of Berth has taken over and decides anew."
@@ -69,28 +72,30 @@ class Touches:
                 "%d pods are changed, so that a bind of an earlier leader that is still under way is refused",
                 len(due),
             )
-        versions = await asyncio.gather(*(self._touch_surely(candidate, before) for candidate, before in due))
+        until = asyncio.get_running_loop().time() + TROUBLE_SECONDS
+        versions = await asyncio.gather(
+            *(self._touch_surely(candidate, before, until) for candidate, before in due)
+        )
         return max(versions, key=lambda one: history.revision(one) or 0, default="")
 
-    async def _touch_surely(self, candidate: backlog.Candidate, before: str) -> str:
+    async def _touch_surely(self, candidate: backlog.Candidate, before: str, until: float) -> str:
         """Change one pod, whatever it takes within reason; return its revision then, nothing without one."""
-        async with self._turns:
-            for attempt in itertools.count():
-                pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
-                try:
+        for attempt in itertools.count():
+            pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
+            try:
+                async with self._turns:  # Anew for each attempt: one may take long, and others are quick.
                     version = await self._changed(candidate, before, attempt)
-                    if version != before:
-                        return version
-                except errors.ClientError as error:
-                    pause = max(pause, getattr(error, "retry_after", None) or 0.0)
-                    if attempt >= _patience(error):
-                        log.warning(
-                            "%s cannot be changed, so a late bind may arrive: %s", candidate.title, error
-                        )
-                        return ""
-                    if attempt % LOGGED_EACH == LOGGED_EACH - 1:
-                        log.warning("%s is not changed yet (%d): %s", candidate.title, attempt + 1, error)
-                await asyncio.sleep(pause)
+                if version != before:
+                    return version
+            except errors.ClientError as error:
+                pause = max(pause, getattr(error, "retry_after", None) or 0.0)
+                late = asyncio.get_running_loop().time() >= until and not errors.everybodys(error)
+                if late or attempt >= _patience(error):
+                    log.warning("%s cannot be changed, so a late bind may arrive: %s", candidate.title, error)
+                    return ""
+                if attempt % LOGGED_EACH == LOGGED_EACH - 1:
+                    log.warning("%s is not changed yet (%d): %s", candidate.title, attempt + 1, error)
+            await asyncio.sleep(pause)
         raise AssertionError("counting does not end")
 
     async def touch(self, candidate: backlog.Candidate, before: str) -> None:
@@ -120,7 +125,12 @@ class Touches:
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
         thing = touch(candidate, self._shown(candidate.uid), before=before, moment=moment)
         answer = await self._session.send(
-            "PATCH", path, body=msgspec.json.encode(thing), content=api.STRATEGIC_PATCH
+            "PATCH",
+            path,
+            params={"timeout": f"{SERVER_SECONDS}s"},
+            body=msgspec.json.encode(thing),
+            content=api.STRATEGIC_PATCH,
+            deadline=CLIENT_SECONDS,
         )
         version = api.decode(answer, tellers.Written, path=path).metadata.resource_version
         if not version:
