@@ -150,7 +150,7 @@ async def test_a_lost_bind_that_stays_without_answer_keeps_its_card_from_nobody(
 
     assert [call.name for call in stage.writer.voided] == ["p"]
     assert stage.teller.of("p") == ["failed: timed out"]
-    assert bound_at(stage, "rival") < 15.0
+    assert bound_at(stage, "rival") < 9.0
 
 
 @pytest.mark.parametrize(

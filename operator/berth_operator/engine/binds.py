@@ -218,8 +218,9 @@ class Binds:
         """
         lost = _may_arrive(answer)
         named = isinstance(answer, ports.Unknown) and bool(answer.version)
-        # The server counts from when the bind reached it, which may have been only just now.
-        await asyncio.sleep(self._limits.bind_deadline if lost else 0.0)
+        # The server counts from when the bind reached it, which may have been only just now. Of copies that
+        # name a revision only one is carried out, so that the next need not wait for the end of the last.
+        await asyncio.sleep(self._limits.bind_deadline if lost and not named else 0.0)
         for attempt in itertools.count():
             given_up = answer if lost and named and attempt >= SENT_AGAIN else None
             seen = await self._found(candidate, placement, given_up)
