@@ -99,7 +99,7 @@ def _kubelet(chosen: settings.Settings) -> podresources.Lister | None:
 
 
 def _links(chosen: settings.Settings) -> Mapping[str, connection.Connection]:
-    """Say how each node speaks to the API server: all alike, or each under its own name."""
+    """Return how each node speaks to the API server: all alike, or each under its own name."""
     names = [node.name for node in chosen.nodes]
     if not chosen.context_by_node:
         return dict.fromkeys(names, connection.load(chosen.kubeconfig, context=chosen.context))

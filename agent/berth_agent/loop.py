@@ -160,7 +160,7 @@ class Reports:
 
 
 def _said(before: wire.DeviceStatus) -> wire.Condition | None:
-    """Give what was said of the kubelet before it was asked for the first time."""
+    """Return what was said of the kubelet before it was asked for the first time."""
     kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
     return next((each for each in before.conditions if each.type == kind), None)
 

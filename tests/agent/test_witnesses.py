@@ -45,7 +45,7 @@ class Stage:
         self.it.looked(found, lambda place: (KEY, "main") if place != HOST else None)
 
     def kubelet(self) -> verdict.ByContainer:
-        """Give what the kubelet says of the pod."""
+        """Return what the kubelet says of the pod."""
         evidence = self.it.evidence(KEY)
         assert evidence is not None
         return evidence.kubelet

@@ -25,7 +25,7 @@ class Stage:
         )
 
     def state(self, name: str = "p") -> State:
-        """Tell where the hold of a pod stands."""
+        """Return where the hold of a pod stands."""
         return self.book.state(f"uid-{name}")
 
     def wait(self, name: str = "p", cards: int = 1, priority: int = 0) -> None:
@@ -39,7 +39,7 @@ class Stage:
         self.book.pod_bound(cycle.hold_for(candidate, placement))
 
     def moments(self, name: str = "p") -> tuple[list[float], list[float]]:
-        """Tell when binds were sent for a pod, and when it was looked at."""
+        """Return when binds were sent for a pod, and when it was looked at."""
         binds, looks = (
             [round(call.moment, 3) for call in calls if call.name == name]
             for calls in (self.writer.binds, self.writer.looks)

@@ -264,7 +264,7 @@ async def test_a_look_that_breaks_is_followed_up_too(caplog: pytest.LogCaptureFi
 
 
 def out_of_reach(nodes: int) -> Stage:
-    """Give a stage on which the answer to a pod's bind is lost, and nobody can be asked about the pod."""
+    """Return a stage on which the answer to a pod's bind is lost, and nobody can be asked about the pod."""
     stage = Stage(nodes=nodes, cards=1)
     stage.writer.when_bound("p", Reply(OPEN))
     stage.writer.when_looked_at("p", Reply(ports.Unknown("no route")))

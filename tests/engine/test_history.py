@@ -35,12 +35,12 @@ ENDS = ("Running", "Running", "Succeeded", "Failed", "gone", "deleted")
 
 
 def usual(at: str) -> st.SearchStrategy[cards_.Device]:
-    """Give mostly sound cards, and sometimes any."""
+    """Return mostly sound cards, and sometimes any."""
     return st.one_of(st.integers(1, 4).map(lambda count: builders.device(at, count)), worlds.devices(at))
 
 
 def shapes() -> st.SearchStrategy[dict[str, Any]]:
-    """Give what a pod asks for."""
+    """Return what a pod asks for."""
     init = st.lists(st.builds(builders.container, st.sampled_from(["i", "j"]), st.integers(1, 2)), max_size=1)
     gates = st.sampled_from([{}, {}, {}, servers.GATE])
     plain = st.fixed_dictionaries(

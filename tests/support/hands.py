@@ -144,7 +144,7 @@ class Teller:
             self.faults.append((candidate.name, fault))
 
     def shown(self, uid: str) -> str:
-        """Tell what a pod showed at first."""
+        """Return what a pod showed at first."""
         return self.shows.get(uid, "")
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
@@ -152,5 +152,5 @@ class Teller:
         self.told.append((candidate.name, f"failed: {message}"))
 
     def of(self, name: str) -> list[str]:
-        """Give what was told of one pod."""
+        """Return what was told of one pod."""
         return [sentence for who, sentence in self.told if who == name]

@@ -72,7 +72,7 @@ class Witnesses:
         self._suspects: frozenset[residents.Sight] = frozenset()
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         return f"<Witnesses: the kubelet tells of {len(self.holdings)} pods, the driver of {len(self._seen)}>"
 
     # ------------------------------------------------------------ what is said
@@ -133,7 +133,7 @@ class Witnesses:
     # ------------------------------------------------------------ what follows
 
     def complete(self, key: ids.Key) -> bool:
-        """Tell whether each source would have shown a pod on a card, if it had one."""
+        """Return whether each source would have shown a pod on a card, if it had one."""
         return self.kubelet_knows(key) and (self._looked or not self.sources.driver)
 
     def kubelet_knows(self, key: ids.Key) -> bool:
@@ -149,7 +149,7 @@ class Witnesses:
         return not any(one.ids for container in containers for one in container.devices)
 
     def evidence(self, key: ids.Key, said: Iterable[wire.Grant] = ()) -> verdict.Evidence | None:
-        """Say what is known of one pod; None where there is no source at all.
+        """Return what is known of one pod; None where there is no source at all.
 
         `said` is what its record has so far. It stands for a source that has not spoken since the
         agent started: to know less than the agent before us is no news.

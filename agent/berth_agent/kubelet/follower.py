@@ -84,7 +84,7 @@ class Follower:
         self.answered: float | None = None  # When it last answered, by the event loop's clock.
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Return the state in words."""
         return f"<Follower of {self._lister!r}: {self._complaint.failures} failures in a row>"
 
     async def run(self) -> None:

@@ -94,7 +94,7 @@ class TokenFile:
         self._read_at = -TOKEN_REFRESH_SECONDS
 
     async def __call__(self) -> str:
-        """Give the Authorization header, from a copy at most a minute old."""
+        """Return the Authorization header, from a copy at most a minute old."""
         if not self._value or self._clock() - self._read_at >= TOKEN_REFRESH_SECONDS:
             await asyncio.to_thread(self._read)
         return self._value
@@ -124,7 +124,7 @@ class StaticToken:
         self._value = f"Bearer {token}"
 
     async def __call__(self) -> str:
-        """Give the Authorization header."""
+        """Return the Authorization header."""
         return self._value
 
 
@@ -258,7 +258,7 @@ def pick(entries: Mapping[str, Mapping[str, Any]], name: Any, *, what: str, orig
 
 
 def server_of(cluster: Mapping[str, Any], *, name: Any, origin: str) -> str:
-    """Give the URL of a cluster's server."""
+    """Return the URL of a cluster's server."""
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         raise errors.Unusable(f"{origin}: cluster {name!r} names no server URL.")
@@ -268,7 +268,7 @@ def server_of(cluster: Mapping[str, Any], *, name: Any, origin: str) -> str:
 
 
 def _reachable(url: str) -> bool:
-    """Tell whether a URL names a host, and a port that can be one."""
+    """Return whether a URL names a host, and a port that can be one."""
     try:
         parts = urllib.parse.urlsplit(url)
         return bool(parts.hostname) and parts.port != 0 and not any(one.isspace() for one in url)

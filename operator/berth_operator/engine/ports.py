@@ -101,7 +101,7 @@ class Teller(Protocol):
         """Tell why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
 
     def shown(self, uid: str) -> str:
-        """Tell what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
+        """Return what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
         """Tell why the bind of a pod that has a place does not come about."""

@@ -86,13 +86,13 @@ def _room_made(heard: hearing.Hearing, at: int, found: Finding) -> MakeRoom | No
 
 
 def _gives_parts(verdict: allocator.Verdict) -> bool:
-    """Tell whether a part of a device would do: who wants it whole wants nobody else on it."""
+    """Return whether a part of a device would do: who wants it whole wants nobody else on it."""
     whole = verdict.wanted.core >= verdict.total.core and verdict.wanted.memory >= verdict.total.memory
     return verdict.reason in closely.USED and not verdict.never and not whole
 
 
 def room_on(verdict: allocator.Verdict) -> Room:
-    """Say how much would have to be freed on a device."""
+    """Return how much would have to be freed on a device."""
     core = max(0, verdict.wanted.core - verdict.free.core)
     memory = max(0, verdict.wanted.memory - verdict.free.memory)
     return Room(verdict.device, verdict.minor, core, memory, verdict.type)
@@ -215,7 +215,7 @@ def _card_mended(heard: hearing.Hearing, at: int, found: Finding, trouble: Reaso
 
 
 def well(device: facts.Device, mended: set[str]) -> facts.Device:
-    """Give a node's devices with some of them free of trouble."""
+    """Return a node's devices with some of them free of trouble."""
 
     def each(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
         return tuple(

@@ -113,6 +113,6 @@ def ease(where: facts.Where, obstacle: Obstacle) -> facts.Where | None:
 
 
 def uncordoned(node: facts.Node) -> facts.Node:
-    """Give a node as it is once people have uncordoned it."""
+    """Return a node as it is once people have uncordoned it."""
     kept = tuple(taint for taint in node.taints if taint.key != facts.UNSCHEDULABLE_TAINT)
     return dataclasses.replace(node, unschedulable=False, taints=kept)

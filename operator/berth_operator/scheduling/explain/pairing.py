@@ -74,7 +74,7 @@ def miss(heard: hearing.Hearing, at: int, whys: tuple[tally.Why, ...]) -> findin
 
 
 def in_the_way(heard: hearing.Hearing, at: int) -> Iterator[tally.Why]:
-    """Say what is wrong with a node: its place, its agent, its devices, its resources."""
+    """Yield what is wrong with a node: its place, its agent, its devices, its resources."""
     row = heard.row(at)
     for one in sorted(obstacles.each(row.node, heard.demand.where), key=str) if row.node else ():
         yield _why_of(one)
@@ -95,7 +95,7 @@ def _why_of(obstacle: obstacles.Obstacle) -> tally.Why:
 
 
 def _of_devices(heard: hearing.Hearing, at: int) -> tally.Why | None:
-    """Say what is wrong with a node's devices, as if all else were well."""
+    """Return what is wrong with a node's devices, as if all else were well."""
     if not heard.request:
         return None
     world = _world(heard, at)

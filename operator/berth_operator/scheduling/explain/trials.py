@@ -51,7 +51,7 @@ def built(
 
 
 def fits(heard: hearing.Hearing, copy: inventory.Inventory) -> bool:
-    """Tell whether the pod finds a place on what is there; no, if there is no effort left to try it."""
+    """Return whether the pod finds a place on what is there; no, if there is no effort left to try it."""
     return place(heard, copy, heard.request, heard.demand) is not None
 
 
