@@ -128,7 +128,12 @@ def _listener(
         return None
     manner = follower.Pace(pace.interval, means.chance)
     return follower.Follower(
-        subject.kubelet, subject.node, manner, hurry, stirred=gpupods.heard, asking=gpupods.asking
+        subject.kubelet,
+        subject.node,
+        manner,
+        hurry,
+        on_change=gpupods.kubelet_reported,
+        asking=gpupods.asking,
     )
 
 
@@ -154,9 +159,9 @@ class Reports:
         if spec.devices or isinstance(look.outcome, probe.Sample):
             self.labeller.want(nodelabels.labels(spec))
         occupants = self.gpupods.looked(look.crowd, residents.told(before.devices))
-        heard = follower.condition(self.listener.heard) if self.listener else None
+        stated = follower.condition(self.listener.report) if self.listener else None
         stands = _said(before) if self.listener else None
-        return describe.beside(spec, occupants, heard or stands)
+        return describe.beside(spec, occupants, stated or stands)
 
 
 def _said(before: wire.DeviceStatus) -> wire.Condition | None:
@@ -185,7 +190,7 @@ class Ticker:
         self._hurry = asyncio.Event()
         self._complaint = patience.Complaint(log, f"node {subject.node} is not published")
         self._sampler = sampler.Sampler(
-            subject.probe, deadline=pace.deadline, procfs=subject.procfs, stirred=self._hurry.set
+            subject.probe, deadline=pace.deadline, procfs=subject.procfs, on_change=self._hurry.set
         )
         self._said: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
         self._ward = ward.Ward()

@@ -46,13 +46,13 @@ class Sampler:
         *,
         deadline: float,
         procfs: Path = settings.PROCFS,
-        stirred: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Remember whom to tell, in the loop's thread, that there is something to look at: `stirred`."""
+        """Remember whom to tell, in the loop's thread, that there is something to look at: `on_change`."""
         self._probe = source
         self._deadline = deadline
         self._procfs = procfs
-        self._stirred = stirred
+        self._on_change = on_change
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._look: asyncio.Future[Look] | None = None
@@ -140,7 +140,7 @@ class Sampler:
                 with contextlib.suppress(queue.Empty):
                     return self._requests.get(timeout=ASKING_SECONDS)
                 if self._has_news(self._probe):
-                    _call(loop, self._stirred)
+                    _call(loop, self._on_change)
                     break
         return self._requests.get()
 

@@ -39,7 +39,7 @@ class Scene:
         """Have the kubelet tell of the pod's card."""
         devices = (podresources.Devices("nvidia.com/gpu", ("GPU-a",)),)
         listed = podresources.Pod("ns", "p", (podresources.Container("main", devices),))
-        self.keeper.heard(follower.Heard((listed,)))
+        self.keeper.kubelet_reported(follower.KubeletReport((listed,)))
 
     def answers(self, name: str, answer: stub.Answer) -> None:
         """Have what is written under a name be answered."""

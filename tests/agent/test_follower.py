@@ -54,13 +54,13 @@ class Scene:
     def __init__(self) -> None:
         self.script = Script()
         self.hurry = asyncio.Event()
-        self.told: list[follower.Heard] = []
+        self.told: list[follower.KubeletReport] = []
         self.it = follower.Follower(
             self.script,
             "n1",
             follower.Pace(self.interval, lambda: 0.0),
             self.hurry,
-            stirred=self.told.append,
+            on_change=self.told.append,
         )
 
     interval = 0.02
@@ -92,12 +92,12 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
 async def test_answers_are_told_when_they_change(scene: Scene) -> None:
     """The same answer again is no news; another one is."""
     await scene.until(lambda: len(scene.script.asked) > 3, what="some answers")
-    assert scene.told == [follower.Heard(())]
+    assert scene.told == [follower.KubeletReport(())]
 
     scene.script.answer = (Pod("ml", "train"),)
 
     await scene.until(lambda: len(scene.told) > 1, what="the news")
-    assert scene.told[1:] == [follower.Heard((Pod("ml", "train"),))]
+    assert scene.told[1:] == [follower.KubeletReport((Pod("ml", "train"),))]
 
 
 async def test_after_a_hurry_the_same_answer_is_told(scene: Scene) -> None:
@@ -107,7 +107,7 @@ async def test_after_a_hurry_the_same_answer_is_told(scene: Scene) -> None:
     scene.hurry.set()
 
     await scene.until(lambda: len(scene.told) == 2, what="the same answer")
-    assert scene.told == [follower.Heard(())] * 2
+    assert scene.told == [follower.KubeletReport(())] * 2
 
 
 async def test_a_hurry_outlasts_a_refusal(scene: Scene) -> None:
@@ -119,33 +119,33 @@ async def test_a_hurry_outlasts_a_refusal(scene: Scene) -> None:
 
     await scene.until(lambda: len(scene.told) == 2, what="the same answer")
     assert scene.script.slips == 0
-    assert scene.told == [follower.Heard(())] * 2
+    assert scene.told == [follower.KubeletReport(())] * 2
 
 
 async def test_last_good_answer_stands_while_the_kubelet_is_away(scene: Scene) -> None:
     """Trouble is told once beside the last answer, and its end as well."""
     scene.script.answer = (Pod("ml", "train"),)
-    await scene.until(lambda: scene.it.heard.pods == scene.script.answer, what="an answer")
+    await scene.until(lambda: scene.it.report.pods == scene.script.answer, what="an answer")
     scene.script.answer = AWAY
     before = len(scene.script.asked)
     await scene.until(lambda: len(scene.script.asked) > before + 6, what="some failures")
-    assert scene.it.heard == follower.Heard((Pod("ml", "train"),), AWAY)
+    assert scene.it.report == follower.KubeletReport((Pod("ml", "train"),), AWAY)
 
     scene.script.answer = (Pod("ml", "train"),)
 
-    await scene.until(lambda: scene.it.heard.trouble is None, what="the end of the trouble")
+    await scene.until(lambda: scene.it.report.trouble is None, what="the end of the trouble")
     assert [one.trouble for one in scene.told[-3:]] == [None, AWAY, None]
 
 
 async def test_few_failures_are_no_trouble(scene: Scene) -> None:
     """A kubelet that refuses once or twice is asked again, and nobody is told."""
-    await scene.until(lambda: scene.it.heard.spoke, what="an answer")
+    await scene.until(lambda: scene.it.report.spoke, what="an answer")
     before = len(scene.script.asked)
 
     scene.script.slips = follower.TOLERATED
     await scene.until(lambda: len(scene.script.asked) > before + 5, what="answers")
 
-    assert scene.told == [follower.Heard(())]
+    assert scene.told == [follower.KubeletReport(())]
 
 
 async def test_trouble_that_lasts_is_logged_seldom(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -253,16 +253,16 @@ def test_throttled_agent_waits_longer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heard", "said"),
+    ("report", "said"),
     [
-        pytest.param(follower.Heard(), None, id="not known yet"),
-        pytest.param(follower.Heard(()), ("True", "Answered"), id="answered"),
-        pytest.param(follower.Heard((), AWAY), ("False", "Unreachable"), id="away by now"),
-        pytest.param(follower.Heard(None, AWAY), ("False", "Unreachable"), id="never there"),
+        pytest.param(follower.KubeletReport(), None, id="not known yet"),
+        pytest.param(follower.KubeletReport(()), ("True", "Answered"), id="answered"),
+        pytest.param(follower.KubeletReport((), AWAY), ("False", "Unreachable"), id="away by now"),
+        pytest.param(follower.KubeletReport(None, AWAY), ("False", "Unreachable"), id="never there"),
     ],
 )
-def test_condition(heard: follower.Heard, said: tuple[str, str] | None) -> None:
+def test_condition(report: follower.KubeletReport, said: tuple[str, str] | None) -> None:
     """The Device says whether the kubelet can be relied on, as soon as that is known."""
-    found = follower.condition(heard)
+    found = follower.condition(report)
 
     assert (None if found is None else (found.status, found.reason)) == said

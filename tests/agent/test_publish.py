@@ -15,26 +15,26 @@ def record(uid: str, version: int) -> wire.GpuPod:
 
 
 @pytest.fixture
-def stirred() -> list[mirror.Key]:
+def on_change() -> list[mirror.Key]:
     """Lend the list of what the mirror told."""
     return []
 
 
 @pytest.fixture
-def known(stirred: list[mirror.Key]) -> mirror.Mirror[wire.GpuPod]:
+def known(on_change: list[mirror.Key]) -> mirror.Mirror[wire.GpuPod]:
     """Lend a mirror that knows one object, from the answer to a write."""
-    known: mirror.Mirror[wire.GpuPod] = mirror.Mirror(stirred.append)
+    known: mirror.Mirror[wire.GpuPod] = mirror.Mirror(on_change.append)
     known.answered(record("x", 9), deletions=0)
     return known
 
 
-def test_slow_watch_changes_nothing(known: mirror.Mirror[wire.GpuPod], stirred: list[mirror.Key]) -> None:
+def test_slow_watch_changes_nothing(known: mirror.Mirror[wire.GpuPod], on_change: list[mirror.Key]) -> None:
     """What a watch tells of the time before our own write is old news; what is newer is taken and told."""
     known.upserted(record("x", 8))
-    assert (known.get(KEY), stirred) == (record("x", 9), [])
+    assert (known.get(KEY), on_change) == (record("x", 9), [])
 
     known.upserted(record("x", 10))
-    assert (known.get(KEY), stirred) == (record("x", 10), [KEY])
+    assert (known.get(KEY), on_change) == (record("x", 10), [KEY])
 
 
 def test_slow_answer_changes_nothing(known: mirror.Mirror[wire.GpuPod]) -> None:
@@ -57,15 +57,15 @@ def test_deletion_is_never_undone_by_an_answer(known: mirror.Mirror[wire.GpuPod]
 
 
 def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
-    known: mirror.Mirror[wire.GpuPod], stirred: list[mirror.Key]
+    known: mirror.Mirror[wire.GpuPod], on_change: list[mirror.Key]
 ) -> None:
     """The late news that an earlier object is gone does not take away the one made since."""
     known.deleted(record("earlier", 8).metadata)
-    assert (known.get(KEY), stirred) == (record("x", 9), [])
+    assert (known.get(KEY), on_change) == (record("x", 9), [])
 
     # A list that was read anew tells of a delete with the last revision that its watch had seen.
     known.deleted(record("x", 5).metadata)
-    assert (known.get(KEY), stirred) == (None, [KEY])
+    assert (known.get(KEY), on_change) == (None, [KEY])
 
 
 # ---------------------------------------------------------------- corrections

@@ -83,8 +83,8 @@ def test_container_of_another_pod_is_not_believed() -> None:
 
 def test_pod_stirs_only_by_what_matters() -> None:
     """A new revision, label or annotation of others stirs nobody; a new phase or container does."""
-    stirred: list[ids.Key] = []
-    known = roster.Roster(stirred.append)
+    on_change: list[ids.Key] = []
+    known = roster.Roster(on_change.append)
     first = wire.Meta(name="train", namespace="ml", uid=UID, resource_version="1")
     later = wire.Meta(
         name="train", namespace="ml", uid=UID, resource_version="2", annotations={"a": "b"}, labels={"c": "d"}
@@ -92,7 +92,7 @@ def test_pod_stirs_only_by_what_matters() -> None:
     for meta, phase in ((first, "Pending"), (later, "Pending"), (later, "Running")):
         known.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus(phase)))
 
-    assert stirred == [POD, POD]
+    assert on_change == [POD, POD]
 
 
 def test_process_that_has_ended_is_left_out(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ async def test_news_is_told_between_looks(monkeypatch: pytest.MonkeyPatch, ask: 
     """An error does not wait for the next tick: who samples hears of it, once for each look."""
     monkeypatch.setattr(sampler, "ASKING_SECONDS", 0.01)
     chatty, heard = Chatty(), asyncio.Event()
-    asking = ask(chatty, deadline=5, stirred=heard.set)
+    asking = ask(chatty, deadline=5, on_change=heard.set)
     await asking.sample()
 
     chatty.told.append(FALLEN)

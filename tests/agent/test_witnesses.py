@@ -6,7 +6,7 @@ from berth_agent.gpupods import residents, verdict
 from berth_agent.gpupods.witnesses import Sources, Witnesses
 from berth_agent.kubelet import ids, podresources
 from berth_agent.kubelet.cgroups import HOST, Place
-from berth_agent.kubelet.follower import Heard
+from berth_agent.kubelet.follower import KubeletReport
 from berth_agent.kubelet.podresources import Container, Devices, Pod, Trouble
 from berth_agent.processes import Process
 from berth_crds import wire
@@ -29,14 +29,14 @@ class Stage:
             Sources(kubelet=kubelet, driver=driver),
             lambda key: self.living.get(key, ""),
             self.running.__contains__,
-            stirred=self.stirs.append,
+            on_change=self.stirs.append,
         )
         self.it.furnished(KNOWN)
 
     def lists(self, *ids: str, name: str = "train") -> None:
         """Have the kubelet list one pod with these devices."""
         devices = (Devices("nvidia.com/gpu", ids),) if ids else ()
-        self.it.heard(Heard((Pod("ml", name, (Container("main", devices),)),)))
+        self.it.kubelet_reported(KubeletReport((Pod("ml", name, (Container("main", devices),)),)))
 
     def shows(self, *uuids: str, pid: int = 7, mine: bool = True) -> None:
         """Have the driver show one process on these cards."""
@@ -74,8 +74,10 @@ def test_kubelet_that_fails_is_still_quoted() -> None:
     """Its last word stands, and beside it that there is trouble."""
     stage = Stage()
     stage.lists("GPU-a")
-    stage.it.heard(
-        Heard((Pod("ml", "train", (Container("main", (Devices("nvidia.com/gpu", ("GPU-a",)),)),)),), AWAY)
+    stage.it.kubelet_reported(
+        KubeletReport(
+            (Pod("ml", "train", (Container("main", (Devices("nvidia.com/gpu", ("GPU-a",)),)),)),), AWAY
+        )
     )
 
     assert stage.it.evidence(KEY) == verdict.Evidence({"main": ("GPU-a",)}, {}, "Nobody answers.")
@@ -86,7 +88,7 @@ def test_kubelet_that_has_just_started_takes_nothing_back() -> None:
     stage = Stage()
     stage.lists("GPU-a")
 
-    stage.it.heard(Heard(()))
+    stage.it.kubelet_reported(KubeletReport(()))
     assert stage.kubelet() == {"main": ("GPU-a",)}
     stage.lists()
     assert stage.kubelet() == {}
@@ -98,7 +100,7 @@ def test_word_on_a_pod_ends_with_it() -> None:
     stage.lists("GPU-a")
     stage.living[KEY] = "u-2"
 
-    stage.it.heard(Heard(()))
+    stage.it.kubelet_reported(KubeletReport(()))
 
     assert stage.kubelet() == {}
 
@@ -151,12 +153,12 @@ def test_pods_of_which_the_same_is_said_are_not_looked_at_again() -> None:
     stage.living |= {("ml", "other"): "u-2", ("ml", "new"): "u-3"}
     train = Pod("ml", "train", (Container("main", (Devices("nvidia.com/gpu", ("GPU-a",)),)),))
     other, new = Pod("ml", "other"), Pod("ml", "new")
-    stage.it.heard(Heard((train, other)))
+    stage.it.kubelet_reported(KubeletReport((train, other)))
     stage.shows("GPU-a")
     stage.stirs.clear()
 
-    stage.it.heard(Heard((train, other, new)))
-    stage.it.heard(Heard((other, new), AWAY))
+    stage.it.kubelet_reported(KubeletReport((train, other, new)))
+    stage.it.kubelet_reported(KubeletReport((other, new), AWAY))
     stage.shows("GPU-b")
 
     assert stage.stirs == [{("ml", "new")}, None, {KEY}]
@@ -209,7 +211,7 @@ def test_no_stray_is_told_before_the_kubelet_was_heard() -> None:
     stage.shows("GPU-a")
     assert stage.it.strays(nothing) is None
 
-    stage.it.heard(Heard(None, AWAY))
+    stage.it.kubelet_reported(KubeletReport(None, AWAY))
 
     assert stage.it.strays(nothing) == ()
 
@@ -232,8 +234,8 @@ def test_a_pod_with_a_device_of_any_kind_is_not_without() -> None:
     """What counts as a card may be set wrong; a device plugin gave it something."""
     stage = Stage()
 
-    stage.it.heard(
-        Heard((Pod("ml", "train", (Container("main", (Devices("example.com/other", ("x",)),)),)),))
+    stage.it.kubelet_reported(
+        KubeletReport((Pod("ml", "train", (Container("main", (Devices("example.com/other", ("x",)),)),)),))
     )
 
     assert not stage.it.empty_handed(KEY, UID)
@@ -259,7 +261,7 @@ def test_what_was_listed_before_the_pod_ran_says_nothing_when_the_kubelet_fails(
     stage.lists()
     stage.running.add(KEY)
 
-    stage.it.heard(Heard((Pod("ml", "train", (Container("main"),)),), AWAY))
+    stage.it.kubelet_reported(KubeletReport((Pod("ml", "train", (Container("main"),)),), AWAY))
 
     assert not stage.it.empty_handed(KEY, UID)
 

@@ -89,7 +89,7 @@ def test_dearest_set_is_found(counts: dict[int, int], space: int) -> None:
     price = priced(counts)
     sizes = np.array(sorted(price), dtype=np.int64)
 
-    worth, held = lessons.dearest(sizes, np.array([price[size] for size in sizes.tolist()]))
+    worth, held = lessons.knapsack_values(sizes, np.array([price[size] for size in sizes.tolist()]))
 
     assert worth[space] == pytest.approx(dearest(price, space), abs=1e-9)
     assert held[space] @ sizes <= space

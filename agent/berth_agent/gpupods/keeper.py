@@ -123,7 +123,7 @@ class Keeper:
         self._pods = roster.Roster(self._pod_changed)
         self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
         self._witnesses = witnesses.Witnesses(
-            sources, self._pods.living, self._pods.runs, stirred=self._told_otherwise
+            sources, self._pods.living, self._pods.runs, on_change=self._told_otherwise
         )
         self._writer = writer.Writer(session, FORM, self._mirror)
         self._informers = _informers(session, node, self._pods, self._mirror)
@@ -138,9 +138,9 @@ class Keeper:
         self._witnesses.furnished(pieces)
         self._furnished.set()
 
-    def heard(self, heard: follower.Heard) -> None:
+    def kubelet_reported(self, report: follower.KubeletReport) -> None:
         """Take what the kubelet says of who holds what."""
-        self._witnesses.heard(heard)
+        self._witnesses.kubelet_reported(report)
 
     def asking(self) -> None:
         """Learn that the kubelet is asked now."""

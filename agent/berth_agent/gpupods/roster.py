@@ -11,10 +11,10 @@ from berth_crds import names, wire
 
 
 class Roster:
-    """All pods bound to the node; `stirred` is told of each that comes, changes or goes."""
+    """All pods bound to the node; `on_change` is told of each that comes, changes or goes."""
 
-    def __init__(self, stirred: Callable[[mirror.Key], None]) -> None:
-        self._stirred = stirred
+    def __init__(self, on_change: Callable[[mirror.Key], None]) -> None:
+        self._on_change = on_change
         self._pods: dict[mirror.Key, record.Pod] = {}
         self._keys: dict[str, mirror.Key] = {}
         self._containers: dict[str, tuple[mirror.Key, str]] = {}
@@ -33,13 +33,13 @@ class Roster:
         self._keys[pod.metadata.uid] = key
         for container_id, name in record.containers(pod):
             self._containers[container_id] = key, name
-        self._stirred(key)
+        self._on_change(key)
 
     def deleted(self, meta: wire.Meta, /) -> None:
         """Forget a pod."""
         key = mirror.key_of(meta)
         if self._forget(key):
-            self._stirred(key)
+            self._on_change(key)
 
     def get(self, key: mirror.Key) -> record.Pod | None:
         """Return what is known of one pod."""

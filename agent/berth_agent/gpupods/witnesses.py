@@ -1,6 +1,6 @@
 """What the kubelet and the driver say of the pods of the node, for as long as it is the newest.
 
-Both are heard at moments of their own, and each may fail: then what it said last stands.
+Both speak at moments of their own, and each may fail: then what it said last stands.
 A source that has never spoken is another matter: nothing may be concluded from its
 silence, neither that a record is an orphan nor that a process is a stray. This module
 keeps what was said, turned into pods and pieces. Asking is for others, and so is what
@@ -47,7 +47,7 @@ class Listed:
 
 
 class Witnesses:
-    """Keeps what was said; `stirred` is told of which pods that is something else, None for all of them."""
+    """Keeps what was said; `on_change` is told of which pods that is something else, None for all of them."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class Witnesses:
         living: Living,
         runs: Callable[[ids.Key], bool],
         *,
-        stirred: Callable[[Collection[ids.Key] | None], None],
+        on_change: Callable[[Collection[ids.Key] | None], None],
     ) -> None:
         self.sources = sources
         self.known: ids.Pieces = {}
         self.holdings: ids.Holdings = {}
         self._living = living
         self._runs = runs
-        self._stirred = stirred
-        self._heard = follower.Heard()
+        self._on_change = on_change
+        self._report = follower.KubeletReport()
         self._listed: dict[ids.Key, Listed] = {}
         self._changed: set[ids.Key] = set()  # Pods that have changed since the kubelet was last asked.
         self._looked = False
@@ -86,19 +86,19 @@ class Witnesses:
         """Learn that the kubelet is asked now."""
         self._changed.clear()
 
-    def heard(self, heard: follower.Heard) -> None:
+    def kubelet_reported(self, report: follower.KubeletReport) -> None:
         """Take what the kubelet says, or that it says nothing.
 
         A kubelet that has just started does not know its pods yet, and lists none. So what it said of
         a pod stands for as long as that very pod lives and nothing else is said of it.
         """
-        before, trouble = self._listed, self._heard.trouble
-        if heard.pods is not None and heard.trouble is None:  # Else these are what it said before.
+        before, trouble = self._listed, self._report.trouble
+        if report.pods is not None and report.trouble is None:  # Else these are what it said before.
             left = {key: one for key, one in before.items() if one.uid and self._living(key) == one.uid}
-            self._listed = left | self._grouped(heard.pods)
+            self._listed = left | self._grouped(report.pods)
             self._hold()
-        self._heard = heard
-        self._stirred(_differing(before, self._listed) if trouble == heard.trouble else None)
+        self._report = report
+        self._on_change(_differing(before, self._listed) if trouble == report.trouble else None)
 
     def _grouped(self, pods: Iterable[podresources.Pod]) -> dict[ids.Key, Listed]:
         found: dict[ids.Key, list[podresources.Pod]] = {}
@@ -116,7 +116,7 @@ class Witnesses:
         if known != self.known:
             self.known = known
             self._hold()
-            self._stirred(None)
+            self._on_change(None)
 
     def looked(self, found: Iterable[residents.Resident], join: residents.Joins) -> None:
         """Take what the driver shows."""
@@ -124,7 +124,7 @@ class Witnesses:
         first, before = not self._looked, self._seen
         self._looked, self._seen = True, residents.by_pod(self._sights)
         if first or before != self._seen:
-            self._stirred(None if first else _differing(before, self._seen))
+            self._on_change(None if first else _differing(before, self._seen))
 
     def _hold(self) -> None:
         listed = (pod for one in self._listed.values() for pod in one.entries)
@@ -164,7 +164,7 @@ class Witnesses:
         driver = self._seen.get(key, {})
         if self.sources.driver and not self._looked:
             driver = _remembered(said, verdict.NVML)
-        trouble = self._heard.trouble
+        trouble = self._report.trouble
         return verdict.Evidence(kubelet, driver, str(trouble) if trouble else "")
 
     def strays(self, given: Callable[[ids.Key], Iterable[str]]) -> tuple[residents.Sight, ...] | None:
@@ -173,7 +173,7 @@ class Witnesses:
         `given` says what Berth gave to a pod. Ask once for each look: who is suspect in two looks in a
         row is a stray.
         """
-        if not self._looked or (self.sources.kubelet and not self._heard.spoke):
+        if not self._looked or (self.sources.kubelet and not self._report.spoke):
             return None
 
         def all_given(key: ids.Key) -> Iterable[str]:

@@ -33,7 +33,7 @@ TOLERATED: Final = 2  # Failures in a row that are not yet a trouble.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
+class KubeletReport:
     """The last good answer, None before the first one, and the trouble since then if it is official."""
 
     pods: tuple[podresources.Pod, ...] | None = None
@@ -56,7 +56,7 @@ class Pace:
 class Follower:
     """Follows one kubelet.
 
-    `stirred` is told whenever something else is heard, and what is heard after a hurry: that
+    `on_change` is told whenever something else is reported, and of what is reported after a hurry: that
     the kubelet says the same of what has changed since is news as well. `asking` is called before
     each question: what changes from then on may not be in the answer.
     """
@@ -68,19 +68,19 @@ class Follower:
         pace: Pace,
         hurry: asyncio.Event,
         *,
-        stirred: Callable[[Heard], None],
+        on_change: Callable[[KubeletReport], None],
         asking: Callable[[], None] = lambda: None,
     ) -> None:
         """Remember what is set when something has changed that the kubelet may know more about: `hurry`."""
         self._lister = lister
         self._pace = pace
-        self._stirred = stirred
+        self._on_change = on_change
         self._asking = asking
         self._complaint = patience.Complaint(log, f"node {node}: the kubelet does not tell who holds what")
         self._hurry = hurry
         self._owed = False  # Whether something has changed since the last answer was asked for.
         self._paid = -math.inf  # Until when the time is spent that the answers were worth.
-        self.heard = Heard()
+        self.report = KubeletReport()
         self.answered: float | None = None  # When it last answered, by the event loop's clock.
 
     def __repr__(self) -> str:
@@ -109,24 +109,24 @@ class Follower:
         self._complaint.succeeded()
         self.answered = time()
         owed, self._owed = self._owed, False
-        self._hear(Heard(pods), anew=owed)
+        self._keep(KubeletReport(pods), anew=owed)
         self._paid = max(self._paid, started) + _worth(time() - started)
         return self._pace.interval
 
     def _failed(self, refused: podresources.Refused) -> float:
         self._complaint.failed(refused)
-        before = self.heard.trouble
+        before = self.report.trouble
         # The words may differ each time (a port, a count); the kind of trouble is what matters.
         same = before is not None and before.trouble == refused.trouble
         if not same and self._complaint.failures > TOLERATED:
-            self._hear(dataclasses.replace(self.heard, trouble=refused))
+            self._keep(dataclasses.replace(self.report, trouble=refused))
         most = _within(self._pace.interval, LONGEST_PAUSE_SECONDS)
         return patience.pause(refused, self._complaint.failures, most=most, chance=self._pace.chance())
 
-    def _hear(self, heard: Heard, *, anew: bool = False) -> None:
-        if anew or heard != self.heard:
-            self.heard = heard
-            self._stirred(heard)
+    def _keep(self, report: KubeletReport, *, anew: bool = False) -> None:
+        if anew or report != self.report:
+            self.report = report
+            self._on_change(report)
 
     async def _rest(self, seconds: float) -> None:
         """Rest until the time is over, or there is a hurry and time for another question."""
@@ -152,12 +152,12 @@ def _within(seconds: float, bounds: tuple[float, float]) -> float:
     return max(least, min(seconds, most))
 
 
-def condition(heard: Heard) -> wire.Condition | None:
+def condition(report: KubeletReport) -> wire.Condition | None:
     """Say whether the kubelet can be relied on; None while that is not known. It is not dated yet."""
     kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
-    if heard.trouble is not None:
-        return wire.Condition(kind, vocabulary.Truth.FALSE, heard.trouble.trouble, str(heard.trouble))
-    if heard.pods is None:
+    if report.trouble is not None:
+        return wire.Condition(kind, vocabulary.Truth.FALSE, report.trouble.trouble, str(report.trouble))
+    if report.pods is None:
         return None
     return wire.Condition(
         kind,

@@ -66,7 +66,7 @@ class Publisher:
         self._astray = astray
         self._owner: wire.OwnerReference | None = None
         self._wanted: writer.Wanted | None = None
-        self._mirror: mirror.Mirror[wire.Device] = mirror.Mirror(self._stirred)
+        self._mirror: mirror.Mirror[wire.Device] = mirror.Mirror(self._on_change)
         self._writer = writer.Writer(session, FORM, self._mirror)
         self.informer = informer.Informer(
             session,
@@ -142,7 +142,7 @@ class Publisher:
         )
         return self._owner
 
-    def _stirred(self, key: mirror.Key) -> None:
+    def _on_change(self, key: mirror.Key) -> None:
         if self._mirror.get(key) is None:
             self._forget()
         if self._wanted is None:

@@ -37,10 +37,10 @@ def key_of(meta: wire.Meta) -> Key:
 
 
 class Mirror(Generic[B]):
-    """What is known; `stirred` is told the key of whatever a watch changes."""
+    """What is known; `on_change` is told the key of whatever a watch changes."""
 
-    def __init__(self, stirred: Callable[[Key], None]) -> None:
-        self._stirred = stirred
+    def __init__(self, on_change: Callable[[Key], None]) -> None:
+        self._on_change = on_change
         self._things: dict[Key, B] = {}
         self._void: set[Key] = set()  # Objects whose known revision says nothing, because of a restore.
         self.deletions = 0
@@ -64,7 +64,7 @@ class Mirror(Generic[B]):
     def upserted(self, thing: B, /) -> None:
         """Take what a watch says."""
         if self._take(thing):
-            self._stirred(key_of(thing.metadata))
+            self._on_change(key_of(thing.metadata))
 
     def restored(self) -> None:
         """Take whatever comes next of each object, in whatever revision."""
@@ -77,7 +77,7 @@ class Mirror(Generic[B]):
         known = self._things.get(key)
         if known is not None and known.metadata.uid == meta.uid:
             self.forget(key)
-            self._stirred(key)
+            self._on_change(key)
 
     def answered(self, thing: B, *, deletions: int) -> None:
         """Take the answer to a write; `deletions` is what the count was when it was sent.

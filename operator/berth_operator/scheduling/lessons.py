@@ -171,13 +171,13 @@ def worth_of_space(proportions: bytes) -> tuple[int, ...]:
     wanted[GRID] = max(wanted[GRID], TINY)  # A whole card always has a price.
     common = np.argsort(-wanted, kind="stable")[: min(MOST_SIZES, np.count_nonzero(wanted))]
     sizes = np.union1d(common, [GRID])
-    worth, _ = dearest(sizes, prices(sizes, wanted[sizes] / wanted.sum()))
+    worth, _ = knapsack_values(sizes, prices(sizes, wanted[sizes] / wanted.sum()))
     if worth[GRID] <= 0:
         return BY_SIZE
     return tuple(int(value) for value in np.rint(worth * UNIT / worth[GRID]))
 
 
-def dearest(sizes: npt.NDArray[np.int64], price: Floats) -> tuple[Floats, Floats]:
+def knapsack_values(sizes: npt.NDArray[np.int64], price: Floats) -> tuple[Floats, Floats]:
     """Find for each space the dearest set of requests that fits: its price, and how many of each it holds."""
     single = np.where(sizes[None, :] <= _SPACES[:, None], price[None, :], 0.0)
     best = single.argmax(axis=1)
@@ -210,7 +210,7 @@ def prices(sizes: npt.NDArray[np.int64], wanted: Floats) -> Floats:
         if found is None or not corner.add(*found):
             break
     else:
-        corner.point = corner.point / max(1.0, dearest(sizes, np.maximum(0, corner.point))[0][GRID])
+        corner.point = corner.point / max(1.0, knapsack_values(sizes, np.maximum(0, corner.point))[0][GRID])
     price: Floats = np.maximum(0, corner.point)
     return price
 
@@ -222,7 +222,7 @@ def _violated(sizes: npt.NDArray[np.int64], price: Floats) -> tuple[Floats, floa
         normal: Floats = np.zeros(len(price))
         normal[low] = -1.0
         return normal, 0.0
-    worth, held = dearest(sizes, price)
+    worth, held = knapsack_values(sizes, price)
     return (held[GRID], 1.0) if worth[GRID] >= 1 + TINY else None
 
 

@@ -114,9 +114,9 @@ class Cluster:
         grace = dt.timedelta(seconds=self.book.rules.grace_seconds)
         oldest = max(known) - grace if known else None
         for node, dead in self._condemned.items():
-            self.book.agent_silent(node, silent=dead or self._unheard(node, oldest))
+            self.book.agent_silent(node, silent=dead or self._agent_silent(node, oldest))
 
-    def _unheard(self, node: str, oldest: dt.datetime | None) -> bool:
+    def _agent_silent(self, node: str, oldest: dt.datetime | None) -> bool:
         if not self._renewals:
             return False
         moment = self._renewals.get(node)

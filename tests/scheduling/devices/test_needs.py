@@ -56,11 +56,11 @@ def test_sums_are_those_of_the_fullest_moment(request_: requests.Request) -> Non
 @hypothesis.given(CONTAINERS.map(pod))
 def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
     """What keeps running takes part in everything after its start, an init container in one moment."""
-    desk = puzzles.read_desk(build.view(build.device()), request_, orders.Prefer.PACK)
+    problem = puzzles.read_problem(build.view(build.device()), request_, orders.Prefer.PACK)
     together = list(requests.phases(request_))
 
-    assert desk.phase_count == len(together)
-    assert desk.phases == tuple(
+    assert problem.phase_count == len(together)
+    assert problem.phases == tuple(
         tuple(at for at, phase in enumerate(together) if any(one is container for one in phase))
         for container in request_.containers
     )

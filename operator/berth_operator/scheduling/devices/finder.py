@@ -64,17 +64,17 @@ def search(
     if _pieces(request) > MOST_PIECES or effort.spent:
         effort.left = packing.SPENT
         return None
-    desk = puzzles.read_desk(view, request, prefer)
+    problem = puzzles.read_problem(view, request, prefer)
     effort.spend(steps_to_read(view, request))
     solved = []
-    for types in desk.parties:
-        found = _solve(desk, types, effort)
+    for types in problem.parties:
+        found = _solve(problem, types, effort)
         if found is None:
             return None
         if facts.GPU in types and _borrows(request):
-            found = _save_cards(desk, types, found, effort)
+            found = _save_cards(problem, types, found, effort)
         solved.append(found)
-    return grants.deal(desk, solved)
+    return grants.deal(problem, solved)
 
 
 def steps_to_read(view: views.View, request: requests.Request) -> int:
@@ -88,14 +88,14 @@ def _pieces(request: requests.Request) -> int:
     return sum(ask.count for ask in asks if isinstance(ask, requests.Replicas | requests.Instances))
 
 
-def _solve(desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort) -> grants.Solved | None:
+def _solve(problem: puzzles.Problem, types: frozenset[str], effort: packing.Effort) -> grants.Solved | None:
     """Place everything of some types that belong together."""
-    if any(len(item.needs) < item.count for item in desk.items if desk.type_of(item) in types):
+    if any(len(item.needs) < item.count for item in problem.items if problem.type_of(item) in types):
         return None
-    table = _Table(desk, types, effort)
+    table = _Table(problem, types, effort)
     if facts.GPU not in types:
         return table.attempt(NOWHERE, Scope.NODE)
-    for scope in scopes.ladder(desk.request.manner):
+    for scope in scopes.ladder(problem.request.manner):
         found = table.within(scope)
         if found is not None or effort.spent:
             return found
@@ -106,25 +106,25 @@ def _solve(desk: puzzles.Desk, types: frozenset[str], effort: packing.Effort) ->
 class _Table:
     """What stays the same while one set of cards after the other is tried."""
 
-    desk: puzzles.Desk
+    problem: puzzles.Problem
     types: frozenset[str]
     effort: packing.Effort
     limits: tuple[packing.Limit, ...] = ()
 
     def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
         """Place everything with these cards."""
-        self.effort.spend(STEPS_TO_POSE + len(self.desk.items) // ASKED_IN_A_STEP)
-        puzzle = self.desk.pose(self.types, choice, self.limits)
+        self.effort.spend(STEPS_TO_POSE + len(self.problem.items) // ASKED_IN_A_STEP)
+        puzzle = self.problem.pose(self.types, choice, self.limits)
         state = packing.solve(puzzle, self.effort)
         return None if state is None else grants.Solved(puzzle, state, scope)
 
     def within(self, scope: Scope) -> grants.Solved | None:
         """Try the sets of whole cards that a scope allows, the best first."""
-        field, count = self.desk.field, self.desk.request.need.whole
+        field, count = self.problem.field, self.problem.request.need.whole
         # What any cards of a group would allow, asked when the first set of the group has failed.
         spare: dict[int, grants.Solved | None] = {}
-        able = {group for group in _groups(self.desk, scope) if (group & field.pool).bit_count() >= count}
-        for choice in _choices(self.desk, scope, self.effort):
+        able = {group for group in _groups(self.problem, scope) if (group & field.pool).bit_count() >= count}
+        for choice in _choices(self.problem, scope, self.effort):
             hopeless = choice.group in spare and spare[choice.group] is None
             found = None if hopeless else self.attempt(choice, scope)
             if found is not None:
@@ -140,21 +140,21 @@ class _Table:
         return next((one for one in spare.values() if one is not None), None)
 
 
-def _choices(desk: puzzles.Desk, scope: Scope, effort: packing.Effort) -> Iterator[scopes.Choice]:
+def _choices(problem: puzzles.Problem, scope: Scope, effort: packing.Effort) -> Iterator[scopes.Choice]:
     """Walk over the sets of whole cards and the groups to keep to, the best first."""
-    field, count = desk.field, desk.request.need.whole
+    field, count = problem.field, problem.request.need.whole
     if not count:
-        return (scopes.Choice(0, group) for group in _groups(desk, scope))
-    if field.free.bit_count() - desk.view.withheld < count:
+        return (scopes.Choice(0, group) for group in _groups(problem, scope))
+    if field.free.bit_count() - problem.view.withheld < count:
         return iter(())
     return scopes.choices(field, scope, count, effort)
 
 
-def _groups(desk: puzzles.Desk, scope: Scope) -> list[int]:
+def _groups(problem: puzzles.Problem, scope: Scope) -> list[int]:
     """Order the groups of a scope: the one with fewest unused cards first, or last when spreading."""
-    around = scopes.groups(desk.field.board, scope, desk.field.everything)
-    sign = -1 if desk.prefer is orders.Prefer.SPREAD else 1
-    return sorted(around, key=lambda group: (sign * (group & desk.field.free).bit_count(), group))
+    around = scopes.groups(problem.field.board, scope, problem.field.everything)
+    sign = -1 if problem.prefer is orders.Prefer.SPREAD else 1
+    return sorted(around, key=lambda group: (sign * (group & problem.field.free).bit_count(), group))
 
 
 # ---------------------------------------------------------------- holding no more than needed
@@ -168,7 +168,7 @@ def _borrows(request: requests.Request) -> bool:
 
 
 def _save_cards(
-    desk: puzzles.Desk, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: puzzles.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
 ) -> grants.Solved:
     """Try to do with as few cards as the running containers take alone, else with one more, and so on.
 
@@ -176,31 +176,31 @@ def _save_cards(
     """
     most = min(STEPS_TO_SAVE, max(effort.left, 0))
     mine = packing.Effort(most, effort.expired)
-    fewer = _with_fewer(desk, types, found, mine)
+    fewer = _with_fewer(problem, types, found, mine)
     effort.left -= min(most - mine.left, effort.left)
     return found if fewer is None else fewer
 
 
 def _with_fewer(
-    desk: puzzles.Desk, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: puzzles.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
 ) -> grants.Solved | None:
-    running = tuple(container for container in desk.request.containers if container.runs)
-    alone = _cards_for(desk, dataclasses.replace(desk.request, containers=running), effort)
+    running = tuple(container for container in problem.request.containers if container.runs)
+    alone = _cards_for(problem, dataclasses.replace(problem.request, containers=running), effort)
     tries = (
-        _Table(desk, types, effort, (packing.Limit(desk.field.everything, most),)).within(found.scope)
-        for most in range(max(alone, 1), _cards_in(desk, found))
+        _Table(problem, types, effort, (packing.Limit(problem.field.everything, most),)).within(found.scope)
+        for most in range(max(alone, 1), _cards_in(problem, found))
         if not effort.spent
     )
     return next((fewer for fewer in tries if fewer is not None), None)
 
 
-def _cards_for(desk: puzzles.Desk, request: requests.Request, effort: packing.Effort) -> int:
+def _cards_for(problem: puzzles.Problem, request: requests.Request, effort: packing.Effort) -> int:
     """Count the cards that another request to the same node would take."""
-    other = puzzles.read_desk(desk.view, request, desk.prefer)
+    other = puzzles.read_problem(problem.view, request, problem.prefer)
     party = next((types for types in other.parties if facts.GPU in types), None)
     found = _solve(other, party, effort) if party else None
-    return _cards_in(desk, found) if found else 0
+    return _cards_in(problem, found) if found else 0
 
 
-def _cards_in(desk: puzzles.Desk, solved: grants.Solved) -> int:
-    return (solved.state.held & desk.field.everything).bit_count()
+def _cards_in(problem: puzzles.Problem, solved: grants.Solved) -> int:
+    return (solved.state.held & problem.field.everything).bit_count()

@@ -33,18 +33,18 @@ class _Pick:
     function: str = ""
 
 
-def deal(desk: puzzles.Desk, solved: Iterable[Solved]) -> tuple[Grant, ...]:
+def deal(problem: puzzles.Problem, solved: Iterable[Solved]) -> tuple[Grant, ...]:
     """Write down what each container gets, in the order of the containers, asks and minors."""
-    picks = [pick for one in solved for pick in _with_functions(desk, list(_picks(one)))]
+    picks = [pick for one in solved for pick in _with_functions(problem, list(_picks(one)))]
     picks.sort(key=_place_in_answer)
-    left = _memory_left(desk, picks)
+    left = _memory_left(problem, picks)
     grants = (
         Grant(
             container.name,
-            _merged(_share(desk, pick, left) for pick in picks if pick.item.owner == owner),
+            _merged(_share(problem, pick, left) for pick in picks if pick.item.owner == owner),
             container.runs,
         )
-        for owner, container in enumerate(desk.request.containers)
+        for owner, container in enumerate(problem.request.containers)
     )
     return tuple(grant for grant in grants if grant.shares)
 
@@ -59,25 +59,25 @@ def _picks(solved: Solved) -> Iterator[_Pick]:
         yield from (_Pick(item, solved.puzzle.spots[at]) for at in sorted(chosen))
 
 
-def _with_functions(desk: puzzles.Desk, picks: list[_Pick]) -> Iterator[_Pick]:
+def _with_functions(problem: puzzles.Problem, picks: list[_Pick]) -> Iterator[_Pick]:
     """Give a virtual function to each share that comes with one; the search has counted that they suffice."""
     given: list[_Pick] = []
     for pick in picks:
-        ask = desk.ask_of(pick.item)
+        ask = problem.ask_of(pick.item)
         if isinstance(ask, requests.Parts) and verdicts.takes_function(
-            pick.spot.card, ask, desk.request.manner
+            pick.spot.card, ask, problem.request.manner
         ):
-            given.append(dataclasses.replace(pick, function=_function(desk, pick, given)))
+            given.append(dataclasses.replace(pick, function=_function(problem, pick, given)))
             yield given[-1]
         else:
             yield pick
 
 
-def _function(desk: puzzles.Desk, pick: _Pick, given: list[_Pick]) -> str:
+def _function(problem: puzzles.Problem, pick: _Pick, given: list[_Pick]) -> str:
     here = [one for one in given if one.spot.device == pick.spot.device]
     held = {one.function for one in here}
     busy = {one.function for one in here if set(one.item.phases) & set(pick.item.phases)}
-    free = verdicts.free_functions(desk.view, pick.spot.card, desk.request.manner)
+    free = verdicts.free_functions(problem.view, pick.spot.card, problem.request.manner)
     return min((one.bus not in held, one.bus) for one in free if one.bus not in busy)[1]
 
 
@@ -85,15 +85,15 @@ def _function(desk: puzzles.Desk, pick: _Pick, given: list[_Pick]) -> str:
 Left = dict[tuple[int, int], int]
 
 
-def _memory_left(desk: puzzles.Desk, picks: list[_Pick]) -> Left:
+def _memory_left(problem: puzzles.Problem, picks: list[_Pick]) -> Left:
     """Say how much of each card's memory the search has left, phase by phase."""
     left: Left = {}
     for pick in picks:
-        ask, card, slot = desk.ask_of(pick.item), pick.spot.card, pick.spot.device
+        ask, card, slot = problem.ask_of(pick.item), pick.spot.card, pick.spot.device
         if not isinstance(ask, requests.Gpus):
             continue
         for phase in pick.item.phases:
-            before = left.get((slot, phase), desk.view.free_memory(card))
+            before = left.get((slot, phase), problem.view.free_memory(card))
             left[slot, phase] = before - ask.least_of(card.memory)
     return left
 
@@ -108,12 +108,12 @@ def _memory(pick: _Pick, ask: requests.Gpus, left: Left) -> int:
     return least + more
 
 
-def _share(desk: puzzles.Desk, pick: _Pick, left: Left) -> Share:
+def _share(problem: puzzles.Problem, pick: _Pick, left: Left) -> Share:
     card, instance = pick.spot.card, pick.spot.instance
     if instance is not None:
         # An instance is given whole, so its core is 100 percent of the instance, not of the card.
         return Share(instance.uuid, card.minor, WHOLE, instance.memory, profile=instance.profile)
-    ask = desk.ask_of(pick.item)
+    ask = problem.ask_of(pick.item)
     core, memory, _ = verdicts.need(card, ask)
     if isinstance(ask, requests.Gpus):
         memory = _memory(pick, ask, left)

@@ -1,6 +1,6 @@
 """From a request and the devices of one node to puzzles that the exact search can solve.
 
-A Desk is read once for each question: the spots that the node's devices offer, and the
+A Problem is read once for each question: the spots that the node's devices offer, and the
 asks as items with all spots that would do for each. Types of device that have nothing to
 do with each other become puzzles of their own, so that a node without a free NIC is not
 tried with every set of cards; types that are asked jointly stay together. The puzzle of
@@ -34,7 +34,7 @@ FIRST_COME: Final = (requests.Gpus, requests.Instances, requests.Replicas, reque
 
 
 @dataclasses.dataclass(frozen=True)
-class Desk:
+class Problem:
     """One question to one node, laid out: the view, the request, and its joint types."""
 
     view: views.View
@@ -127,9 +127,9 @@ class Desk:
         return item if len(needs) == len(item.needs) else dataclasses.replace(item, needs=needs)
 
 
-def read_desk(view: views.View, request: requests.Request, prefer: orders.Prefer) -> Desk:
+def read_problem(view: views.View, request: requests.Request, prefer: orders.Prefer) -> Problem:
     """Lay a question out."""
-    return Desk(view, request, prefer, in_order(view.device.cards))
+    return Problem(view, request, prefer, in_order(view.device.cards))
 
 
 def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
@@ -161,71 +161,73 @@ def read_field(view: views.View, cards: tuple[facts.Card, ...], asked: requests.
 # ---------------------------------------------------------------- spots
 
 
-def _spots(desk: Desk) -> Iterator[Spot]:
-    bits = joint.number_roots(desk.view.device) if desk.roles.types else {}
-    for slot, card in enumerate(desk.cards):
+def _spots(problem: Problem) -> Iterator[Spot]:
+    bits = joint.number_roots(problem.view.device) if problem.roles.types else {}
+    for slot, card in enumerate(problem.cards):
         if card.trouble is None:
-            root = _root(desk, card, bits)
-            fresh = desk.view.unused(card)
-            yield from (spot._replace(root=root, fresh=fresh) for spot in _spots_of_card(desk, slot, card))
-    for number, device in enumerate(desk.others, start=len(desk.cards)):
+            root = _root(problem, card, bits)
+            fresh = problem.view.unused(card)
+            yield from (spot._replace(root=root, fresh=fresh) for spot in _spots_of_card(problem, slot, card))
+    for number, device in enumerate(problem.others, start=len(problem.cards)):
         if device.trouble is None:
-            yield _spot_of_other(desk, number, device)._replace(root=_root(desk, device, bits))
+            yield _spot_of_other(problem, number, device)._replace(root=_root(problem, device, bits))
 
 
-def _root(desk: Desk, card: facts.Card, bits: Mapping[str, int]) -> int:
-    if card.type not in desk.roles.types:
+def _root(problem: Problem, card: facts.Card, bits: Mapping[str, int]) -> int:
+    if card.type not in problem.roles.types:
         return 0
-    unknown = joint.UNKNOWN if card.type == desk.roles.leader else 0
+    unknown = joint.UNKNOWN if card.type == problem.roles.leader else 0
     return bits.get(card.root or "", unknown)
 
 
-def _spots_of_card(desk: Desk, slot: int, card: facts.Card) -> Iterator[Spot]:
+def _spots_of_card(problem: Problem, slot: int, card: facts.Card) -> Iterator[Spot]:
     if card.mig:
-        for one in verdicts.free_instances(desk.view, card, desk.request.conditions):
+        for one in verdicts.free_instances(problem.view, card, problem.request.conditions):
             yield Spot(slot, (1, 0), card, instance=one)
     elif card.replicas > 1:
-        yield Spot(slot, (verdicts.free_replicas(desk.view, card), 0), card)
+        yield Spot(slot, (verdicts.free_replicas(problem.view, card), 0), card)
     else:
-        yield Spot(slot, (desk.view.free_core(card), desk.view.free_memory(card)), card, scale=card.memory)
+        yield Spot(
+            slot, (problem.view.free_core(card), problem.view.free_memory(card)), card, scale=card.memory
+        )
 
 
-def _spot_of_other(desk: Desk, number: int, device: facts.Card) -> Spot:
-    functions = sum(1 for _ in verdicts.free_functions(desk.view, device, desk.request.manner))
-    unused = verdicts.unused_part(desk.view, device)
-    return Spot(number, (desk.view.free_core(device), functions), device, fresh=unused)
+def _spot_of_other(problem: Problem, number: int, device: facts.Card) -> Spot:
+    functions = sum(1 for _ in verdicts.free_functions(problem.view, device, problem.request.manner))
+    unused = verdicts.unused_part(problem.view, device)
+    return Spot(number, (problem.view.free_core(device), functions), device, fresh=unused)
 
 
-def _limits(desk: Desk) -> Iterator[Limit]:
+def _limits(problem: Problem) -> Iterator[Limit]:
     """Leave as many unused cards of each mode as are withheld, for nobody knows of which mode those are."""
     modes: dict[tuple[bool, bool], int] = {}
-    for slot, card in enumerate(desk.cards):
-        if card.trouble is None and desk.view.unused(card):
+    for slot, card in enumerate(problem.cards):
+        if card.trouble is None and problem.view.unused(card):
             mode = (card.mig, card.replicas > 1)
             modes[mode] = modes.get(mode, 0) | 1 << slot
     for mask in modes.values():
-        yield Limit(mask, max(0, mask.bit_count() - desk.view.withheld))
+        yield Limit(mask, max(0, mask.bit_count() - problem.view.withheld))
 
 
 # ---------------------------------------------------------------- items
 
 
-def _items(desk: Desk) -> Iterator[Item]:
+def _items(problem: Problem) -> Iterator[Item]:
     """Make the items: what leads before what follows, what runs before what borrows, the large first."""
     asks = [
         (owner, number, ask)
-        for owner, container in enumerate(desk.request.containers)
+        for owner, container in enumerate(problem.request.containers)
         for number, ask in enumerate(container.asks)
         if ask.count > 0 or (isinstance(ask, requests.Parts) and ask.every)
     ]
-    asks.sort(key=lambda one: _urgency(desk, *one))
+    asks.sort(key=lambda one: _urgency(problem, *one))
     for owner, number, ask in asks:
-        yield from _items_of(desk, owner, number, ask)
+        yield from _items_of(problem, owner, number, ask)
 
 
-def _urgency(desk: Desk, owner: int, number: int, ask: requests.Ask) -> tuple[object, ...]:
-    follows = joint.type_of(ask) in desk.roles.followers
-    borrows = not desk.request.containers[owner].runs
+def _urgency(problem: Problem, owner: int, number: int, ask: requests.Ask) -> tuple[object, ...]:
+    follows = joint.type_of(ask) in problem.roles.followers
+    borrows = not problem.request.containers[owner].runs
     if isinstance(ask, requests.Gpus):
         return follows, borrows, 0, -ask.core, -ask.ratio, -ask.memory, owner, number
     kind = FIRST_COME.index(type(ask))
@@ -233,41 +235,45 @@ def _urgency(desk: Desk, owner: int, number: int, ask: requests.Ask) -> tuple[ob
     return follows, borrows, kind, -share, 0, 0, owner, number
 
 
-def _items_of(desk: Desk, owner: int, number: int, ask: requests.Ask) -> Iterator[Item]:
-    needs = _needs(desk, ask)
-    phases = desk.phases[owner]
-    taste = orders.Taste(desk.spots, phases, desk.prefer, borrows=not desk.request.containers[owner].runs)
-    whole = Item(owner, number, phases, ask.count, needs, _arrange(desk, ask, taste, needs))
+def _items_of(problem: Problem, owner: int, number: int, ask: requests.Ask) -> Iterator[Item]:
+    needs = _needs(problem, ask)
+    phases = problem.phases[owner]
+    taste = orders.Taste(
+        problem.spots, phases, problem.prefer, borrows=not problem.request.containers[owner].runs
+    )
+    whole = Item(owner, number, phases, ask.count, needs, _arrange(problem, ask, taste, needs))
     kind = joint.type_of(ask)
     if isinstance(ask, requests.Instances | requests.Replicas):
         recalls = isinstance(ask, requests.Replicas)
-        single = dataclasses.replace(whole, count=1, leads=kind == desk.roles.leader, recalls=recalls)
+        single = dataclasses.replace(whole, count=1, leads=kind == problem.roles.leader, recalls=recalls)
         yield from (single for _ in range(ask.count))
     elif isinstance(ask, requests.Parts) and ask.every:
-        yield dataclasses.replace(whole, count=_count_of_every(desk, ask))
+        yield dataclasses.replace(whole, count=_count_of_every(problem, ask))
     else:
         price = _price(ask)
-        leads, follows = kind == desk.roles.leader, kind in desk.roles.followers
+        leads, follows = kind == problem.roles.leader, kind in problem.roles.followers
         yield dataclasses.replace(whole, leads=leads, follows=follows, price=price)
 
 
-def _needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
+def _needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
     """Return for each spot that would do by itself what one unit takes of it."""
-    if ask not in desk.needs:
-        desk.needs[ask] = _found_needs(desk, ask)
-    return desk.needs[ask]
+    if ask not in problem.needs:
+        problem.needs[ask] = _found_needs(problem, ask)
+    return problem.needs[ask]
 
 
-def _found_needs(desk: Desk, ask: requests.Ask) -> dict[int, Room]:
+def _found_needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
     able = {
         number
-        for number, device in enumerate((*desk.cards, *desk.others))
+        for number, device in enumerate((*problem.cards, *problem.others))
         if (device.type == facts.GPU) != isinstance(ask, requests.Parts)
-        and verdicts.against(desk.view, device, ask, desk.request.conditions, manner=desk.request.manner)
+        and verdicts.against(
+            problem.view, device, ask, problem.request.conditions, manner=problem.request.manner
+        )
         is None
     }
-    spots = ((at, spot) for at, spot in enumerate(desk.spots) if spot.device in able)
-    return {at: _need(desk, spot, ask) for at, spot in spots if _right_instance(spot, ask)}
+    spots = ((at, spot) for at, spot in enumerate(problem.spots) if spot.device in able)
+    return {at: _need(problem, spot, ask) for at, spot in spots if _right_instance(spot, ask)}
 
 
 def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
@@ -276,18 +282,18 @@ def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
     return spot.instance.profile == ask.profile
 
 
-def _need(desk: Desk, spot: Spot, ask: requests.Ask) -> Room:
+def _need(problem: Problem, spot: Spot, ask: requests.Ask) -> Room:
     match ask:
         case requests.Gpus():
             return ask.core, ask.least_of(spot.card.memory)
         case requests.Parts():
-            return ask.share, int(verdicts.takes_function(spot.card, ask, desk.request.manner))
+            return ask.share, int(verdicts.takes_function(spot.card, ask, problem.request.manner))
     return 1, 0
 
 
-def _count_of_every(desk: Desk, ask: requests.Parts) -> int:
+def _count_of_every(problem: Problem, ask: requests.Parts) -> int:
     """Count the devices that an ask for every one must get; one at least, so that none is not enough."""
-    return max(1, len(every(desk.view, ask, desk.request)))
+    return max(1, len(every(problem.view, ask, problem.request)))
 
 
 def every(view: views.View, ask: requests.Parts, request: requests.Request) -> list[facts.Card]:
@@ -301,15 +307,15 @@ def every(view: views.View, ask: requests.Parts, request: requests.Request) -> l
 
 
 def _arrange(
-    desk: Desk, ask: requests.Ask, taste: orders.Taste, needs: Mapping[int, Room]
+    problem: Problem, ask: requests.Ask, taste: orders.Taste, needs: Mapping[int, Room]
 ) -> packing.Arrange:
     match ask:
         case requests.Gpus() if ask.whole:
-            return orders.whole_cards(taste, desk.view.device.board, ask.count)
+            return orders.whole_cards(taste, problem.view.device.board, ask.count)
         case requests.Instances():
-            return orders.instances(taste, _slices_in_use(desk))
+            return orders.instances(taste, _slices_in_use(problem))
         case requests.Replicas():
-            return orders.replicas(taste, ask.count, spread=desk.request.manner.spread_replicas)
+            return orders.replicas(taste, ask.count, spread=problem.request.manner.spread_replicas)
     return orders.shares(taste, needs)
 
 
@@ -320,9 +326,9 @@ def _price(ask: requests.Ask) -> Callable[[int], int] | None:
     return functools.partial(topology.price, count=ask.count)
 
 
-def _slices_in_use(desk: Desk) -> dict[int, int]:
+def _slices_in_use(problem: Problem) -> dict[int, int]:
     """Return for each card which of its slices belong to instances that somebody has."""
     return {
-        slot: slices.occupied(one for one in card.instances if desk.view.usage(one.uuid) != views.UNUSED)
-        for slot, card in enumerate(desk.cards)
+        slot: slices.occupied(one for one in card.instances if problem.view.usage(one.uuid) != views.UNUSED)
+        for slot, card in enumerate(problem.cards)
     }
