@@ -48,10 +48,10 @@ from berth_operator.kube import (
     lead,
     login,
     misplaced,
+    pod_status,
     reconciler,
     reviews,
     snapshots,
-    tellers,
     touches,
     writer,
 )
@@ -98,11 +98,13 @@ class Operator:
             on_drop=measured.event_dropped,
         )
         verdicts = pace.Pace(clock, pace.behind(self._binding, **VERDICTS))
-        self._teller = tellers.Teller(session, self._events, verdicts, wall=wall, revised=self._book.revised)
-        self._feeds = feeds.Feeds(session, self._book, self._dog, self._teller)
+        self._status_writer = pod_status.PodStatusWriter(
+            session, self._events, verdicts, wall=wall, revised=self._book.revised
+        )
+        self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer)
         self._lead = leadership(session, identity, chosen, measured)
         self._declarer = declarer.Declarer(self._book, self._lead.declare, clock=clock)
-        self._touches = touches.Touches(session, self._book, shown=self._teller.verdict, wall=wall)
+        self._touches = touches.Touches(session, self._book, shown=self._status_writer.verdict, wall=wall)
         self._reconciler = reconciler.Reconciler(
             session.link,
             pace.Pace(clock, aside),
@@ -130,7 +132,11 @@ class Operator:
             self._served(self._chosen.listen_probes, limits=http_server.PROBES),
             self._served(self._chosen.listen, more=self._routes()),
             tasks(
-                self._feeds.run(), self._dog.run(), self._events.run(), self._teller.run(), self._lead.pulse()
+                self._feeds.run(),
+                self._dog.run(),
+                self._events.run(),
+                self._status_writer.run(),
+                self._lead.pulse(),
             ) as background,
         ):
             await until(stop, self._feeds.wait_synced(), *background)
@@ -208,7 +214,7 @@ class Operator:
         )
         hand = writer.Writer(self._session, self._book, self, term=term.name, clock=self._clock)
         rounds = self._rounds = loop.Loop(
-            self._book, hand, self._teller, clock=self._clock, limits=limits, notes=self._notes
+            self._book, hand, self._status_writer, clock=self._clock, limits=limits, notes=self._notes
         )
         self._leading, self._settled = True, False
         self._measured.leadership.leads(now=True)

@@ -62,7 +62,7 @@ class Clock:
         return time.thread_time() + self.ahead
 
 
-class Teller:
+class PodStatusWriter:
     """Remembers what each waiting pod shows."""
 
     def __init__(self) -> None:
@@ -190,9 +190,9 @@ class Arena:
     def __init__(self, nodes: int) -> None:
         self.clock = Clock()
         self.book = ledger.Ledger(self.clock)
-        self.teller, self.writer = Teller(), Writer()
-        self.sink = feeds.PodSink(self.book, self.teller)
-        self.loop = loop.Loop(self.book, self.writer, self.teller, clock=self.clock)
+        self.status_writer, self.writer = PodStatusWriter(), Writer()
+        self.sink = feeds.PodSink(self.book, self.status_writer)
+        self.loop = loop.Loop(self.book, self.writer, self.status_writer, clock=self.clock)
         self.spent: collections.defaultdict[str, Spent] = collections.defaultdict(Spent)
         self.waiting: dict[str, bytes] = {}  # As they came, packed.
         self.held: collections.deque[str] = collections.deque()
@@ -267,7 +267,7 @@ class Arena:
     def end(self, uid: str) -> None:
         """Have the watch show that a pod is gone."""
         self.waiting.pop(uid, None)
-        self.teller.done(uid)
+        self.status_writer.done(uid)
         self.book.pod_over(uid)
         self.spent.pop(uid, None)
 
@@ -290,7 +290,7 @@ class Arena:
         body["spec"]["nodeName"] = placement.node
         self._show(uid, msgspec.json.encode(body))
         del self.waiting[uid]
-        self.teller.answers["bound"] += 1
+        self.status_writer.answers["bound"] += 1
         self.held.append(uid)
 
     def ask(self, uid: str) -> None:

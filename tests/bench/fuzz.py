@@ -205,7 +205,7 @@ def _figures(run: Run, seconds: float, warm: int) -> dict[str, Any]:
         "seconds": round(seconds),
         "rounds": run.rounds,
         "slow rounds": run.slow_rounds,
-        "answers": dict(run.arena.teller.answers),
+        "answers": dict(run.arena.status_writer.answers),
         "memory": now,
         "grown": max(0, now - warm) if warm else 0,
         "milliseconds": run.summary(),

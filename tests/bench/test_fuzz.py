@@ -34,7 +34,7 @@ def test_no_pod_hangs_the_loop(arena: delivery.Arena) -> None:
         return broken
 
     assert asyncio.run(play()) is None
-    assert {"bound", "waits", "InvalidRequest", "UnsupportedRequest"} <= arena.teller.answers.keys()
+    assert {"bound", "waits", "InvalidRequest", "UnsupportedRequest"} <= arena.status_writer.answers.keys()
 
 
 def test_what_breaks_a_bound_is_told(arena: delivery.Arena) -> None:

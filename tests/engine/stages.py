@@ -19,9 +19,9 @@ class Stage:
         self.book = books.of(nodes, cards)
         self.book._clock = self.now
         self.writer = hands.Writer(self.now)
-        self.teller = hands.Teller()
+        self.status_writer = hands.PodStatusWriter()
         self.loop = loop.Loop(
-            self.book, self.writer, self.teller, clock=self.now, limits=limits or binds.Limits()
+            self.book, self.writer, self.status_writer, clock=self.now, limits=limits or binds.Limits()
         )
 
     def state(self, name: str = "p") -> State:

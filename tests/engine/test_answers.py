@@ -22,11 +22,11 @@ async def test_bound() -> None:
     stage = Stage()
     stage.wait()
 
-    await stage.run(until=lambda: stage.teller.told)
+    await stage.run(until=lambda: stage.status_writer.told)
     before = stage.state()
     stage.confirm()
 
-    assert stage.teller.of("p") == ["placed on n1"]
+    assert stage.status_writer.of("p") == ["placed on n1"]
     assert (before, stage.state()) == (State.ASSUMED, State.CONFIRMED)
 
 
@@ -37,10 +37,10 @@ async def test_refused() -> None:
     stage.writer.when_bound("p", Reply(NO), Reply())
     stage.wait()
 
-    await stage.run(until=lambda: len(stage.teller.told) == 2)
+    await stage.run(until=lambda: len(stage.status_writer.told) == 2)
 
     (first, second), _ = stage.moments()
-    assert stage.teller.of("p") == ["failed: no", "placed on n1"]
+    assert stage.status_writer.of("p") == ["failed: no", "placed on n1"]
     assert second - first >= 0.1
     assert stage.state() is State.ASSUMED
 
@@ -56,7 +56,7 @@ async def test_gone() -> None:
 
     assert stage.state() is State.FREE
     assert "uid-p" not in stage.book.waiting
-    assert stage.teller.told == []
+    assert stage.status_writer.told == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_unclear_answer(
     await stage.run(until=lambda: stage.writer.looks)
 
     assert stage.state() is state
-    assert stage.teller.of("p") == told
+    assert stage.status_writer.of("p") == told
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ async def test_unknown_is_never_forgotten() -> None:
     stage.wait("p", priority=1)
     stage.wait("rival")
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("rival"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("rival"))
 
     _, looks = stage.moments()
     (rival,), _ = stage.moments("rival")
@@ -131,11 +131,11 @@ async def test_a_bind_refused_for_its_revision_is_sent_again_at_once() -> None:
     stage.writer.when_looked_at("p", Reply(ports.Unbound()))
     stage.wait()
 
-    await stage.run(until=lambda: stage.teller.told)
+    await stage.run(until=lambda: stage.status_writer.told)
 
     (first, second), _ = stage.moments()
     assert second - first < 0.05
-    assert stage.teller.of("p") == ["placed on n1"]
+    assert stage.status_writer.of("p") == ["placed on n1"]
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ async def test_a_bind_refused_in_the_same_revision_keeps_no_card(named: str, fou
     stage.writer.when_looked_at("p", Reply(ports.Unbound(version=found)))
     stage.wait()
 
-    await stage.run(until=lambda: stage.teller.told)
+    await stage.run(until=lambda: stage.status_writer.told)
 
     assert len(stage.writer.binds) == binds
     assert stage.state() is State.FREE
-    assert stage.teller.of("p") == ["failed: too large" if binds == 1 else "failed: no"]
+    assert stage.status_writer.of("p") == ["failed: too large" if binds == 1 else "failed: no"]
 
 
 @timeless.scenario
@@ -169,9 +169,9 @@ async def test_a_lost_bind_is_followed_though_the_revision_is_the_same() -> None
     stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
     stage.wait()
 
-    await stage.run(until=lambda: stage.teller.told)
+    await stage.run(until=lambda: stage.status_writer.told)
 
-    assert stage.teller.of("p") == ["placed on n1"]
+    assert stage.status_writer.of("p") == ["placed on n1"]
 
 
 @timeless.scenario
@@ -183,9 +183,9 @@ async def test_a_pod_that_asks_for_something_else_is_decided_anew() -> None:
     stage.wait("p")
     stage.wait("rival", priority=-1)
 
-    await stage.run(until=lambda: stage.teller.of("p"))
+    await stage.run(until=lambda: stage.status_writer.of("p"))
 
-    assert stage.teller.of("p") == ["placed on n1"]
+    assert stage.status_writer.of("p") == ["placed on n1"]
     assert len(stage.writer.binds) == 2
 
 
@@ -198,9 +198,9 @@ async def test_a_pod_that_is_changed_all_the_time_does_not_keep_its_cards() -> N
     stage.wait("p", priority=1)
     stage.wait("rival")
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("rival"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("rival"))
 
-    assert stage.teller.of("p")[0] == "failed: conflict"
+    assert stage.status_writer.of("p")[0] == "failed: conflict"
     assert stage.writer.binds[-1].moment < 5
 
 
@@ -225,7 +225,7 @@ async def test_a_bind_that_may_still_arrive_is_sent_again_and_never_given_up(
     stage.wait("p", priority=1)
     stage.wait("rival")
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
 
     assert stage.moments("rival") == ([], [])
     assert len(stage.writer.binds) == 7
@@ -243,7 +243,7 @@ async def test_a_break_on_our_side_is_followed_up_like_a_lost_answer(
     stage.wait("p", priority=1)
     stage.wait("q")
 
-    await stage.run(until=lambda: stage.teller.of("p"))
+    await stage.run(until=lambda: stage.status_writer.of("p"))
 
     assert worlds.given(stage.writer.placements["p"]) == (builders.share(0),)
     assert worlds.given(stage.writer.placements["q"]) == (builders.share(1),)
@@ -258,7 +258,7 @@ async def test_a_look_that_breaks_is_followed_up_too(caplog: pytest.LogCaptureFi
     stage.writer.when_looked_at("p", Reply(RuntimeError("broken")), Reply())
     stage.wait()
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
 
     assert "ml/p cannot be looked at" in caplog.text
 
@@ -279,11 +279,11 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(3.5)
-        assert stage.teller.of("p") == []
+        assert stage.status_writer.of("p") == []
         await timeless.at(30.0)
         candidate = stage.book.assumed["uid-p"].candidate
 
-        assert set(stage.teller.of("p")) == {"failed: no clear answer yet: no route"}
+        assert set(stage.status_writer.of("p")) == {"failed: no clear answer yet: no route"}
         assert stage.loop.reasons.said(candidate) == "no clear answer yet: no route"
         stage.writer.when_looked_at("p", Reply())
         await stage.loop.drain()
@@ -300,9 +300,9 @@ async def test_who_is_throttled_keeps_its_place() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.at(2.8)
         stage.wait("low")
-        await timeless.until(lambda: stage.teller.of("high"))
+        await timeless.until(lambda: stage.status_writer.of("high"))
 
-    assert stage.teller.of("high") == ["placed on n1"]
+    assert stage.status_writer.of("high") == ["placed on n1"]
     assert stage.moments("low") == ([], [])
 
 
@@ -330,7 +330,7 @@ async def test_confirmed_before_the_answer(
     await stage.run(until=lambda: stage.state() is State.CONFIRMED)
 
     assert stage.state() is State.CONFIRMED
-    assert stage.teller.of("p") == told
+    assert stage.status_writer.of("p") == told
     assert errors(caplog) == []
 
 
@@ -353,7 +353,7 @@ async def test_what_the_watch_shows_needs_no_look(shown: Callable[[Stage], None]
         await timeless.at(30.0)
         assert not stage.loop.busy
 
-    assert stage.teller.of("p") == told
+    assert stage.status_writer.of("p") == told
 
 
 @pytest.mark.parametrize(
@@ -392,6 +392,6 @@ async def test_edited_while_the_bind_is_under_way() -> None:
     stage.writer.when_bound("p", edit, Reply())
     stage.wait()
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
 
     assert len(worlds.given(stage.writer.placements["p"])) == 3

@@ -61,7 +61,7 @@ class History(stateful.RuleBasedStateMachine):
         self.wire = wires.Wire(self)
         # Few at once, so that some wait for their turn while what they were decided on changes.
         few = binds.Limits(binds_at_once=2)
-        self.loop = loop.Loop(self.book, self.wire, hands.Teller(), clock=self.clock, limits=few)
+        self.loop = loop.Loop(self.book, self.wire, hands.PodStatusWriter(), clock=self.clock, limits=few)
         self.running = self.time.get_loop().create_task(self.loop.run())
         self.server = servers.Server()
         self.world = worlds.World()

@@ -62,7 +62,7 @@ async def test_nothing_is_decided_without_news() -> None:
 
     with mock.patch.object(cycle, "each", wraps=cycle.each) as rounds:
         async with timeless.beside(stage.loop.run()):
-            await timeless.until(lambda: stage.teller.told)
+            await timeless.until(lambda: stage.status_writer.told)
             await timeless.at(1.0)
             few = rounds.call_count
             await timeless.at(50.0)
@@ -77,7 +77,7 @@ async def test_pause_ends_by_time_alone() -> None:
     stage.writer.when_bound("p", Reply(NO), Reply(NO), Reply(NO), Reply())
     stage.wait()
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
 
     requests_ = [stage.writer.binds[0], *stage.writer.dry_runs]
     pauses = [later.moment - earlier.moment for earlier, later in itertools.pairwise(requests_)]
@@ -92,13 +92,13 @@ async def test_freed_cards_go_to_who_waits() -> None:
     stage.wait("second")
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: len(stage.teller.told) == 2)
+        await timeless.until(lambda: len(stage.status_writer.told) == 2)
         stage.confirm("first")
         await timeless.at(5.0)
         stage.book.pod_over("uid-first")
-        await timeless.until(lambda: "placed on n1" in stage.teller.of("second"), most=0.1)
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("second"), most=0.1)
 
-    waited, placed = stage.teller.of("second")
+    waited, placed = stage.status_writer.of("second")
     assert waited == "0/1 nodes fit: 1 is full. Would fit if GPU-n1-0 of n1 were freed."
     assert placed == "placed on n1"
 
@@ -115,7 +115,7 @@ async def test_binds_under_way_are_bounded() -> None:
         stage.writer.when_bound(name, Reply(takes=0.3))
         stage.wait(name)
 
-    await stage.run(until=lambda: len(stage.teller.told) == len(names))
+    await stage.run(until=lambda: len(stage.status_writer.told) == len(names))
 
     assert stage.writer.most_open == 3
     assert sorted(stage.writer.placements) == sorted(names)
@@ -172,12 +172,12 @@ async def test_a_server_that_asks_for_a_rest_gets_it() -> None:
         if number:
             stage.writer.when_bound(f"p{number}", Reply(takes=0.4))
 
-    await stage.run(until=lambda: len(stage.teller.told) == 40)
+    await stage.run(until=lambda: len(stage.status_writer.told) == 40)
 
     moments = [call.moment for call in stage.writer.binds]
     assert [moment for moment in moments if 0.42 < moment < 5.4] == []
     assert sum(moment >= 5.4 for moment in moments) >= 36
-    assert all(sentence.startswith("placed on") for _, sentence in stage.teller.told)
+    assert all(sentence.startswith("placed on") for _, sentence in stage.status_writer.told)
 
 
 @timeless.scenario
@@ -191,7 +191,7 @@ async def test_nothing_is_decided_during_a_rest() -> None:
         await timeless.until(lambda: stage.writer.binds)
         await timeless.at(1.0)
         stage.wait("urgent", priority=1)
-        await timeless.until(lambda: stage.teller.of("p"))
+        await timeless.until(lambda: stage.status_writer.of("p"))
 
     assert [call.name for call in stage.writer.binds] == ["p", "urgent"]
 
@@ -209,7 +209,7 @@ async def test_what_is_not_sent_when_we_are_told_to_end_is_dropped() -> None:
     await stage.loop.drain()
 
     assert stage.now() < 1.2
-    assert len(stage.writer.binds) == len(stage.teller.told) == 4
+    assert len(stage.writer.binds) == len(stage.status_writer.told) == 4
     assert not stage.loop.busy
 
 
@@ -226,7 +226,7 @@ async def test_hopeless_pods_starve_nobody() -> None:
             stage.book.device_seen(builders.device("n2", cards))
             await timeless.at(cards * 0.01)
 
-    assert stage.teller.of("modest") == ["placed on n1"]
+    assert stage.status_writer.of("modest") == ["placed on n1"]
     assert stage.moments("modest")[0][0] < 0.1
 
 
@@ -239,14 +239,14 @@ async def test_rejected_pod_waits_for_an_edit() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(60.0)
-        before = stage.teller.of("p")
+        before = stage.status_writer.of("p")
         stage.book.node_seen(builders.node("n2"))
         await timeless.at(61.0)
         stage.wait()
-        await timeless.until(lambda: len(stage.teller.told) == 2)
+        await timeless.until(lambda: len(stage.status_writer.told) == 2)
 
     assert before == ["nonsense"]
-    assert stage.teller.of("p") == ["nonsense", "placed on n1"]
+    assert stage.status_writer.of("p") == ["nonsense", "placed on n1"]
 
 
 # ---------------------------------------------------------------- the end
@@ -264,20 +264,20 @@ async def test_binds_under_way_are_finished() -> None:
     stage.wait("late")
     await stage.loop.drain()
 
-    assert stage.teller.told == [("p", "placed on n1")]
+    assert stage.status_writer.told == [("p", "placed on n1")]
     assert stage.now() >= 2.0
     assert stage.state("late") is State.FREE
 
 
 def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
     """A pod that left between the decision and the act is told nothing."""
-    book, teller = books.of(), hands.Teller()
-    rounds = loop.Loop(book, hands.Writer(lambda: 0.0), teller, clock=lambda: 0.0)
+    book, status_writer = books.of(), hands.PodStatusWriter()
+    rounds = loop.Loop(book, hands.Writer(lambda: 0.0), status_writer, clock=lambda: 0.0)
     answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
 
     rounds._say(answer)
 
-    assert teller.told == []
+    assert status_writer.told == []
     assert len(book.waiting) == 0
 
 
@@ -294,7 +294,9 @@ def hard(name: str, **fields: Any) -> backlog.Candidate:
 async def test_round_that_is_out_of_time_goes_on_in_the_next_one() -> None:
     """Others have their turn between the rounds, and in the end every pod has had its own."""
     stage = Stage(nodes=4, cards=8)
-    stage.loop = loop.Loop(stage.book, stage.writer, stage.teller, clock=clock.Ticking(0.004, stage.now))
+    stage.loop = loop.Loop(
+        stage.book, stage.writer, stage.status_writer, clock=clock.Ticking(0.004, stage.now)
+    )
     for at in range(20):
         stage.wait(f"p{at:02}")
 
@@ -308,25 +310,29 @@ async def test_round_that_is_out_of_time_goes_on_in_the_next_one() -> None:
 async def test_hard_pod_is_demoted() -> None:
     """A pod that has used up its time comes after all others from then on, and says why it waits."""
     stage = Stage(nodes=4, cards=8)
-    stage.loop = loop.Loop(stage.book, stage.writer, stage.teller, clock=clock.Ticking(0.002, stage.now))
+    stage.loop = loop.Loop(
+        stage.book, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
+    )
     stage.book.pod_waiting(hard("hard", priority=10), gated=False)
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: stage.teller.told)
+        await timeless.until(lambda: stage.status_writer.told)
     stage.wait("easy")
 
     entries = {entry.candidate.name: entry for entry in stage.book.waiting.each()}
     assert entries["hard"].demoted
     assert not entries["easy"].demoted
     assert [one.name for one in stage.book.waiting.ready(1e6)] == ["easy", "hard"]
-    assert "not fully evaluated: search budget" in stage.teller.of("hard")[-1]
+    assert "not fully evaluated: search budget" in stage.status_writer.of("hard")[-1]
 
 
 @timeless.scenario
 async def test_crowd_of_demoted_pods_keeps_nobody_waiting() -> None:
     """However many of them are due, a pod that comes anew has its place after one round."""
     stage = Stage(nodes=4, cards=8)
-    stage.loop = loop.Loop(stage.book, stage.writer, stage.teller, clock=clock.Ticking(0.002, stage.now))
+    stage.loop = loop.Loop(
+        stage.book, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
+    )
     for at in range(300):
         candidate = hard(f"hard-{at}", priority=10)
         stage.book.pod_waiting(candidate, gated=False)
@@ -347,7 +353,7 @@ async def test_pod_that_does_not_fit_is_not_demoted() -> None:
     stage.wait("large", cards=9)
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: stage.teller.told)
+        await timeless.until(lambda: stage.status_writer.told)
 
     (entry,) = stage.book.waiting.each()
     assert not entry.demoted

@@ -29,7 +29,7 @@ class Counted:
         self.book.agent_silent("n1", silent=False)
         self.writer = hands.Writer(clock)
         self.notes = records.Records(self.measured.scheduling, wall=lambda: NOON)
-        self.loop = loop.Loop(self.book, self.writer, hands.Teller(), clock=clock, notes=self.notes)
+        self.loop = loop.Loop(self.book, self.writer, hands.PodStatusWriter(), clock=clock, notes=self.notes)
 
     async def run(self, seconds: float = 0.1) -> None:
         """Decide for a while."""

@@ -52,7 +52,7 @@ async def test_who_is_on_trial_is_bound_when_the_trouble_is_over() -> None:
     stage.writer.when_dry_run("p", Reply())
     stage.wait()
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
 
     assert len(stage.writer.binds) == 6
 

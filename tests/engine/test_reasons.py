@@ -164,13 +164,13 @@ async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
     crowded(stage.book)
     pod = waits(stage.book)
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: stage.teller.told)
+        await timeless.until(lambda: stage.status_writer.told)
         book = stage.book
         book.pod_bound(use("n1", 45, "c"))
         await timeless.at(5.0)
 
-        assert stage.teller.of("p")[-1] == closely(book, pod)
-        assert "GPU 0 of n2" in stage.teller.of("p")[-1]
+        assert stage.status_writer.of("p")[-1] == closely(book, pod)
+        assert "GPU 0 of n2" in stage.status_writer.of("p")[-1]
 
 
 @timeless.scenario
@@ -188,8 +188,8 @@ async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
         if not second:
             stage.book.pod_bound(use("n1", 45, "c"))
 
-    assert stage.teller.of("p")[-1] == closely(stage.book, pod)
-    assert "GPU 0 of n2" in stage.teller.of("p")[-1]
+    assert stage.status_writer.of("p")[-1] == closely(stage.book, pod)
+    assert "GPU 0 of n2" in stage.status_writer.of("p")[-1]
 
 
 # ---------------------------------------------------------------- what a pod shows already

@@ -20,7 +20,7 @@ SOMEWHERE = decisions.Placement("n1")
 
 def bound_at(stage: Stage, name: str) -> float:
     """Tell when the bind was sent by which a pod got its place."""
-    assert any(one.startswith("placed") for one in stage.teller.of(name))
+    assert any(one.startswith("placed") for one in stage.status_writer.of(name))
     return stage.moments(name)[0][-1]
 
 
@@ -40,7 +40,7 @@ async def test_a_refused_pod_keeps_its_card_from_nobody() -> None:
             await timeless.at(timeless.clock()() + 0.01)
         asked = timeless.clock()()
         stage.wait("good")
-        await timeless.until(lambda: "placed on n1" in stage.teller.of("good"))
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
 
     assert len(stage.writer.binds) == 2
     assert bound_at(stage, "good") - asked < 0.1
@@ -51,7 +51,7 @@ async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
     """More important pods that were never tried are not bound on trial once several were refused."""
     stage = Stage(cards=1)
     stage.wait("holder")
-    await stage.run(until=lambda: stage.teller.of("holder"))
+    await stage.run(until=lambda: stage.status_writer.of("holder"))
     stage.confirm("holder")
     for number in range(CROWD):
         stage.writer.when_bound(f"bad{number}", Reply(NO, takes=0.02))
@@ -61,7 +61,7 @@ async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.at(5.0)
         stage.book.pod_over("uid-holder")
-        await timeless.until(lambda: "placed on n1" in stage.teller.of("good"))
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
 
     assert bound_at(stage, "good") < 5.5
     assert len(stage.writer.binds) <= 2 + refusals.SEVERAL
@@ -80,7 +80,7 @@ async def test_other_namespaces_are_bound_as_ever() -> None:
         stage.book.pod_waiting(
             dataclasses.replace(builders.candidate("other"), namespace="else"), gated=False, version=""
         )
-        await timeless.until(lambda: stage.teller.of("other"))
+        await timeless.until(lambda: stage.status_writer.of("other"))
 
     assert "other" not in {call.name for call in stage.writer.dry_runs}
 
@@ -101,7 +101,7 @@ async def test_all_are_bound_within_moments_when_the_refusals_end() -> None:
         await timeless.at(60.3)
         for name in names:
             stage.writer.when_bound(name, Reply())
-        await timeless.until(lambda: all("placed on" in stage.teller.of(name)[-1] for name in names))
+        await timeless.until(lambda: all("placed on" in stage.status_writer.of(name)[-1] for name in names))
 
     assert max(bound_at(stage, name) for name in names) < 60.3 + 1.5
 
@@ -114,19 +114,19 @@ async def test_a_pod_without_a_card_hears_of_it_too() -> None:
     stage.wait("vip", priority=5)
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: stage.teller.of("vip"))
+        await timeless.until(lambda: stage.status_writer.of("vip"))
         stage.wait("holder")
-        await timeless.until(lambda: stage.teller.of("holder"))
+        await timeless.until(lambda: stage.status_writer.of("holder"))
         stage.confirm("holder")
         stage.wait("other")
         await timeless.at(20.3)
         stage.writer.when_bound("vip", Reply())
         await timeless.at(22.0)
         stage.book.pod_over("uid-holder")
-        await timeless.until(lambda: "placed on n1" in stage.teller.of("vip"))
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("vip"))
 
     assert bound_at(stage, "vip") < 22.1
-    assert "placed on n1" not in stage.teller.of("other")
+    assert "placed on n1" not in stage.status_writer.of("other")
 
 
 @timeless.scenario
@@ -140,7 +140,7 @@ async def test_each_of_many_has_its_turn() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.at(100.0)
         stage.writer.when_bound("late", Reply())
-        await timeless.until(lambda: "placed on" in stage.teller.of("late")[-1])
+        await timeless.until(lambda: "placed on" in stage.status_writer.of("late")[-1])
 
     assert bound_at(stage, "late") < 102.5
 
@@ -165,7 +165,7 @@ async def test_an_unclear_dry_run_is_made_again(unclear: ports.Answer | Exceptio
     stage.writer.when_bound("p", Reply(NO), Reply(unclear), Reply())
     stage.wait()
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
 
     assert stage.moments()[1] == []
     assert bound_at(stage, "p") < 3.0
@@ -195,9 +195,9 @@ async def test_what_a_refused_pod_shows_stays() -> None:
     stage.writer.when_bound("p", Reply(NO), Reply(NO), Reply())
     stage.wait()
 
-    await stage.run(until=lambda: "placed on n1" in stage.teller.of("p"))
+    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
 
-    assert stage.teller.of("p") == ["failed: no", "failed: no", "placed on n1"]
+    assert stage.status_writer.of("p") == ["failed: no", "failed: no", "placed on n1"]
 
 
 @timeless.scenario
@@ -210,10 +210,10 @@ async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.dry_runs)
         stage.book.pod_over("uid-p")
-        told = len(stage.teller.told)
+        told = len(stage.status_writer.told)
         await timeless.at(20.0)
 
-    assert (len(stage.teller.told), len(stage.writer.dry_runs)) == (told, 1)
+    assert (len(stage.status_writer.told), len(stage.writer.dry_runs)) == (told, 1)
 
 
 # ---------------------------------------------------------------- who needs a dry run
@@ -291,15 +291,15 @@ async def test_a_freed_card_is_no_reason_to_ask_about_refused_pods_again() -> No
         stage.wait(name, priority=5)
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: all(stage.teller.of(name) for name in names))
+        await timeless.until(lambda: all(stage.status_writer.of(name) for name in names))
         stage.wait("holder")
-        await timeless.until(lambda: "placed on n1" in stage.teller.of("holder"))
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("holder"))
         stage.confirm("holder")
         await timeless.at(20.3)
         asked = len(stage.writer.dry_runs)
         stage.wait("good")
         stage.book.pod_over("uid-holder")
-        await timeless.until(lambda: "placed on n1" in stage.teller.of("good"))
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
 
     assert bound_at(stage, "good") < 20.4
     assert len(stage.writer.dry_runs) - asked < CROWD / refusals.ALL_ASKED_SECONDS + 2

@@ -47,7 +47,7 @@ async def test_a_namespace_whose_binds_hang_has_nobody_wait(after: float) -> Non
     async with timeless.beside(stage.loop.run()):
         await timeless.at(after)
         stage.wait("quick")
-        await timeless.until(lambda: "placed" in str(stage.teller.of("quick")))
+        await timeless.until(lambda: "placed" in str(stage.status_writer.of("quick")))
 
     assert bound_at(stage, "quick") - after <= slots.SLOW_SECONDS + 0.05
 
@@ -64,7 +64,7 @@ async def test_dry_runs_that_hang_have_nobody_wait() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.at(20.0)
         stage.wait("new")
-        await timeless.until(lambda: "placed" in str(stage.teller.of("new")))
+        await timeless.until(lambda: "placed" in str(stage.status_writer.of("new")))
 
     assert bound_at(stage, "new") - 20.0 <= 0.1
 
@@ -93,26 +93,26 @@ async def test_a_namespace_that_has_become_quick_again_is_bound_at_once() -> Non
         await timeless.at(0.9)
         for number in range(CROWD):
             stage.book.pod_waiting(slow_pod(f"later{number}"), gated=False)
-        await timeless.until(lambda: len(stage.teller.told) == slow_ones + CROWD)
+        await timeless.until(lambda: len(stage.status_writer.told) == slow_ones + CROWD)
 
     assert stage.now() < 2.0
-    assert all(sentence.startswith("placed") for _, sentence in stage.teller.told)
+    assert all(sentence.startswith("placed") for _, sentence in stage.status_writer.told)
 
 
 @timeless.scenario
 async def test_pods_that_are_held_up_for_long_say_why() -> None:
     """Not at once, for most slow spells are short; and not those that show another reason."""
     stage = Stage(nodes=100, cards=8)
-    stage.teller.shows["uid-slow599"] = "something else"
+    stage.status_writer.shows["uid-slow599"] = "something else"
     slow(stage, answer=ports.Refused("no"), takes=1000.0)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(slow_namespaces.TOLD_SECONDS - 0.1)
-        early = list(stage.teller.told)
+        early = list(stage.status_writer.told)
         await timeless.at(slow_namespaces.TOLD_SECONDS + 0.7)
 
     assert early == []
-    told = dict(stage.teller.told)
+    told = dict(stage.status_writer.told)
     assert set(told.values()) == {f"failed: {slow_namespaces.MESSAGE}"}
     assert len(told) == slow_namespaces.MOST_TOLD
     assert f"slow{slots.FIRST_WIDTH:03}" in told
@@ -129,7 +129,7 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
         first = stage.writer.now_open
-        await timeless.until(lambda: len(stage.teller.told) == CROWD)
+        await timeless.until(lambda: len(stage.status_writer.told) == CROWD)
 
     assert first == slots.FIRST_WIDTH
     assert stage.writer.most_open == 128
@@ -146,10 +146,10 @@ async def test_a_lost_bind_that_stays_without_answer_keeps_its_card_from_nobody(
     stage.wait("rival")
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: "placed on n1" in stage.teller.of("rival"))
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("rival"))
 
     assert [call.name for call in stage.writer.voided] == ["p"]
-    assert stage.teller.of("p") == ["failed: timed out"]
+    assert stage.status_writer.of("p") == ["failed: timed out"]
     assert bound_at(stage, "rival") < 9.0
 
 

@@ -46,10 +46,10 @@ async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) 
         assert stage.book.assumed["uid-p"].placement.node == "n1"
         await timeless.at(1.0)
         change(stage)
-        await timeless.until(lambda: stage.teller.of("p"))
+        await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
-    assert stage.teller.of("p") == ["placed on n2"]
+    assert stage.status_writer.of("p") == ["placed on n2"]
     assert [round(one.moment, 1) for one in stage.writer.binds] == [5.0], "tried anew at once"
 
 
@@ -64,7 +64,7 @@ async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_ane
         stage.loop.round()
         await timeless.at(1.0)
         stage.wait(cards=3)
-        await timeless.until(lambda: stage.teller.of("p"))
+        await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
     assert len(stage.writer.placements["p"].grants[0].shares) == 3
@@ -84,11 +84,11 @@ async def test_a_bind_stands_when_another_node_names_its_card() -> None:
         await timeless.at(1.0)
         stage.book.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
         stood = stage.book.stands("uid-p")
-        await timeless.until(lambda: stage.teller.of("p"))
+        await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
     assert stood
-    assert stage.teller.of("p") == ["placed on n1"]
+    assert stage.status_writer.of("p") == ["placed on n1"]
 
 
 @pytest.mark.parametrize("change", OF_ITS_CARDS.values(), ids=OF_ITS_CARDS.keys())
@@ -103,10 +103,10 @@ async def test_what_befalls_cards_is_nothing_to_a_pod_without(change: Change) ->
         stage.loop.round()
         await timeless.at(1.0)
         change(stage)
-        await timeless.until(lambda: stage.teller.of("p"))
+        await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
-    assert stage.teller.of("p") == ["placed on n1"]
+    assert stage.status_writer.of("p") == ["placed on n1"]
 
 
 @pytest.mark.parametrize("bare", [True, False], ids=["a node without cards", "a node whose agent is silent"])
@@ -119,9 +119,9 @@ async def test_a_pod_that_asks_for_no_device_needs_no_agent(*, bare: bool) -> No
     stage.book.agent_silent("n1", silent=True)
     stage.wait(cards=0)
 
-    await stage.run(until=lambda: stage.teller.of("p"))
+    await stage.run(until=lambda: stage.status_writer.of("p"))
 
-    assert stage.teller.of("p") == ["placed on n1"]
+    assert stage.status_writer.of("p") == ["placed on n1"]
     assert len(stage.writer.binds) == 1
 
 
@@ -136,7 +136,7 @@ async def test_what_is_sent_already_is_not_taken_back() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.at(0.5)
         stage.book.agent_silent("n1", silent=True)
-        await timeless.until(lambda: stage.teller.of("p"))
+        await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
     assert (len(stage.writer.binds), stage.writer.placements["p"].node) == (2, "n1")
@@ -189,5 +189,5 @@ async def test_who_was_bound_by_somebody_else_before_its_turn_is_not_called_stal
         stage.book.pod_bound(builders.hold("p", "n2", [0]))
         await timeless.at(10.0)
 
-    assert (stage.writer.binds, stage.teller.of("p")) == ([], [])
+    assert (stage.writer.binds, stage.status_writer.of("p")) == ([], [])
     assert stage.state() is State.CONFIRMED

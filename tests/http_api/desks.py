@@ -52,7 +52,7 @@ class Desk:
         """Make the loop, which decides only when told to."""
         self.notes = records.Records(self.measured.scheduling, wall=lambda: NOON)
         writer = hands.Writer(self.now)
-        self.loop = loop.Loop(self.book, writer, hands.Teller(), clock=self.now, notes=self.notes)
+        self.loop = loop.Loop(self.book, writer, hands.PodStatusWriter(), clock=self.now, notes=self.notes)
 
     def application(self) -> web.Application:
         """Give all that is served."""

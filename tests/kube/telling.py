@@ -1,4 +1,4 @@
-"""What a teller would have told by event, and what it is given to tell."""
+"""What a status writer would have told by event, and what it is given to tell."""
 
 from berth_crds.client import api
 from berth_operator.engine import pace

@@ -13,7 +13,7 @@ import pytest
 
 from berth_crds.client import api, informer, resources, watch
 from berth_operator.engine import ledger, pace, watchdog
-from berth_operator.kube import events, feeds, tellers
+from berth_operator.kube import events, feeds, pod_status
 from kube import churn
 from kube.conftest import Wired
 from support import clock, pictures, pods
@@ -28,13 +28,13 @@ class Follower:
         self.book = ledger.Ledger(time.monotonic)
         dog = watchdog.Watchdog(self.book, clock=time.monotonic)
         wall = clock.Clock().wall
-        teller = tellers.Teller(
+        status_writer = pod_status.PodStatusWriter(
             session,
             events.Events(session, pace.unlimited(), wall=wall, instance="test"),
             pace.unlimited(),
             wall=wall,
         )
-        self.feeds = feeds.Feeds(session, self.book, dog, teller)
+        self.feeds = feeds.Feeds(session, self.book, dog, status_writer)
 
     def told(self) -> dict[str, Any]:
         """Tell all that the ledger knows."""

@@ -11,7 +11,7 @@ from berth_crds import http_server, logs
 from berth_operator import app, metrics, settings
 from berth_operator.engine import loop, pace, reasons, refusals, register, stock
 from berth_operator.http_api import auth, views
-from berth_operator.kube import events, lag, misplaced, tellers
+from berth_operator.kube import events, lag, misplaced, pod_status
 from berth_operator.scheduling import columns, entries, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
@@ -141,7 +141,7 @@ def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:
 
 def test_its_share_of_sentences_is_that_of_the_code() -> None:
     """What it says is kept for pods that show a sentence already is kept."""
-    assert tellers.KEPT_FOR_KNOWN * 8 == tellers.BATCH, "an eighth"
+    assert pod_status.KEPT_FOR_KNOWN * 8 == pod_status.BATCH, "an eighth"
 
 
 def test_its_limits_of_the_log_are_those_of_the_code() -> None:

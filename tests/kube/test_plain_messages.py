@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from berth_operator.engine import pace
-from berth_operator.kube import events, statuses, tellers
+from berth_operator.kube import events, pod_status, statuses
 from berth_operator.translate import raw
 from support import builders, clock
 
@@ -14,29 +14,29 @@ SHOWN: Final = r"a\x1b[2J 2026 forged\u202e\u200b\x9b!!"
 CANDIDATE = builders.candidate()
 
 
-def teller() -> tellers.Teller:
-    """Make a teller that has nobody to write to."""
+def status_writer() -> pod_status.PodStatusWriter:
+    """Make a status writer that has nobody to write to."""
     nobody: Any = None
     time = clock.Clock()
     notes = events.Events(nobody, pace.unlimited(), wall=time.wall, instance="test")
-    return tellers.Teller(nobody, notes, pace.unlimited(), wall=time.wall)
+    return pod_status.PodStatusWriter(nobody, notes, pace.unlimited(), wall=time.wall)
 
 
 def test_why_a_pod_waits_is_a_plain_line() -> None:
     """What the condition will say is clean before it is compared with what is shown."""
-    made = teller()
+    made = status_writer()
 
     made.refused(CANDIDATE, NASTY)
 
     said = made.shown(CANDIDATE.uid)
     assert said.startswith(SHOWN)
     assert said.isprintable()
-    assert len(said) == tellers.LONGEST_MESSAGE
+    assert len(said) == pod_status.LONGEST_MESSAGE
 
 
 def test_why_a_bind_failed_is_a_plain_line() -> None:
     """The server's own words for it are clean as well."""
-    made = teller()
+    made = status_writer()
 
     made.failed(CANDIDATE, NASTY)
 
@@ -50,10 +50,10 @@ def test_of_what_a_pod_shows_no_more_is_kept_than_could_be_ours() -> None:
     long = {"type": "PodScheduled", "status": "False", "reason": "x" * 10_000, "message": "y" * 1_000_000}
     pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"conditions": [long]}}, raw.Pod)
 
-    shown = tellers.shown_verdict(pod)
+    shown = pod_status.shown_verdict(pod)
 
     assert shown is not None
-    assert len(shown.reason) == len(shown.message) == tellers.LONGEST_MESSAGE + 1
+    assert len(shown.reason) == len(shown.message) == pod_status.LONGEST_MESSAGE + 1
 
 
 def test_an_event_is_a_plain_line() -> None:

@@ -1,4 +1,4 @@
-"""What a teller knows of what a waiting pod shows: that is how a new leader repeats no work."""
+"""What a status writer knows of what a waiting pod shows: that is how a new leader repeats no work."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from berth_crds.client import watch
 from berth_operator.engine import pace
-from berth_operator.kube import events, tellers
+from berth_operator.kube import events, pod_status
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from support import builders, clock, pods
@@ -15,12 +15,12 @@ from support import builders, clock, pods
 CANDIDATE = builders.candidate()
 
 
-def teller(*conditions: dict[str, str]) -> tellers.Teller:
-    """Make a teller that saw a pod with these conditions, and that has nobody to write to."""
+def status_writer(*conditions: dict[str, str]) -> pod_status.PodStatusWriter:
+    """Make a status writer that saw a pod with these conditions, and that has nobody to write to."""
     nobody: Any = None
     time = clock.Clock()
     notes = events.Events(nobody, pace.unlimited(), wall=time.wall, instance="test")
-    made = tellers.Teller(nobody, notes, pace.unlimited(), wall=time.wall)
+    made = pod_status.PodStatusWriter(nobody, notes, pace.unlimited(), wall=time.wall)
     pod = pods.manifest("p", cards=1) | {"status": {"conditions": conditions}}
     pod["metadata"] |= {"uid": CANDIDATE.uid, "resourceVersion": "5"}
     seen = watch.Codec(raw.Pod).thing(msgspec.Raw(json.dumps(pod).encode()))
@@ -31,23 +31,23 @@ def teller(*conditions: dict[str, str]) -> tellers.Teller:
 
 def refusal(reason: str) -> dict[str, str]:
     """Make the condition of a pod that waits."""
-    return {"type": tellers.SCHEDULED, "status": "False", "reason": reason, "message": "no room"}
+    return {"type": pod_status.SCHEDULED, "status": "False", "reason": reason, "message": "no room"}
 
 
 def test_what_was_seen_is_shown() -> None:
     """Whoever wrote it."""
-    assert teller(refusal(tellers.UNSCHEDULABLE)).shown(CANDIDATE.uid) == "no room"
+    assert status_writer(refusal(pod_status.UNSCHEDULABLE)).shown(CANDIDATE.uid) == "no room"
 
 
 def test_what_is_due_is_as_good_as_shown() -> None:
     """It will be written, unless something newer comes."""
-    made = teller(refusal(tellers.UNSCHEDULABLE))
+    made = status_writer(refusal(pod_status.UNSCHEDULABLE))
     made.refused(CANDIDATE, "all full")
     assert made.shown(CANDIDATE.uid) == "all full"
 
 
 def test_what_is_no_sentence_about_nodes_is_not_shown() -> None:
     """No condition, a fault of the request, a pod that nobody has seen."""
-    assert teller().shown(CANDIDATE.uid) == ""
-    assert teller(refusal(Reason.INVALID_REQUEST)).shown(CANDIDATE.uid) == ""
-    assert teller().shown("other") == ""
+    assert status_writer().shown(CANDIDATE.uid) == ""
+    assert status_writer(refusal(Reason.INVALID_REQUEST)).shown(CANDIDATE.uid) == ""
+    assert status_writer().shown("other") == ""

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from berth_crds.client import api, resources
 from berth_operator.engine import declaration, ledger, ports
-from berth_operator.kube import tellers, touches, writer
+from berth_operator.kube import pod_status, touches, writer
 from berth_operator.scheduling import backlog
 from berth_operator.translate import pods as reading
 from berth_operator.translate import refusals
@@ -35,7 +35,7 @@ class Lead(hands.Lead):
 
 
 def touching(
-    session: api.Api, book: ledger.Ledger, shown: tellers.Verdict | None = None, *, at: int = 0
+    session: api.Api, book: ledger.Ledger, shown: pod_status.Verdict | None = None, *, at: int = 0
 ) -> touches.Touches:
     """Make what changes the pods of a ledger, all of which show this, at a moment."""
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=at)
@@ -63,7 +63,7 @@ async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, names
     assert "Precondition failed" in answer.message
     assert not now.spec.node_name
     assert now.metadata.resource_version == version
-    assert tellers.shown_verdict(now) == tellers.Verdict(touches.REASON, touches.MESSAGE)
+    assert pod_status.shown_verdict(now) == pod_status.Verdict(touches.REASON, touches.MESSAGE)
 
 
 class Toucher(Lead):
@@ -121,12 +121,12 @@ async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: 
         book.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
 
         # At the very same moment: what would change nothing is not written, and that is noticed.
-        seen.append(await touching(session, book, tellers.shown_verdict(pod)).void(EVERYTHING))
+        seen.append(await touching(session, book, pod_status.shown_verdict(pod)).void(EVERYTHING))
 
     assert len(set(seen)) == 3
     now = await yard.read("p")
     assert now.metadata.resource_version == seen[-1]
-    assert tellers.shown_verdict(now) == tellers.Verdict("Unschedulable", "full")
+    assert pod_status.shown_verdict(now) == pod_status.Verdict("Unschedulable", "full")
 
 
 async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, namespace: str) -> None:
@@ -142,7 +142,7 @@ async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, n
     now = await yard.read("p")
     assert now.spec.node_name == NODE
     assert now.metadata.resource_version == version
-    assert tellers.shown_verdict(now) is None
+    assert pod_status.shown_verdict(now) is None
 
 
 # ---------------------------------------------------------------- which, and what a server may say

@@ -11,7 +11,7 @@ from aiohttp import web
 from berth_crds import wire
 from berth_crds.client import api, resources
 from berth_operator.engine import pace
-from berth_operator.kube import tellers
+from berth_operator.kube import pod_status
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
@@ -29,11 +29,13 @@ async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back()
     gate = asyncio.Event()
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", path, stub.thing({}), stub.later(gate, stub.thing({})), stub.thing({}))
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
-        teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
-        async with timeless.beside(teller.run()):
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
+        status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        async with timeless.beside(status_writer.run()):
             for count, message in enumerate(("A", "B", "A"), 1):
-                teller.refused(candidate, message)
+                status_writer.refused(candidate, message)
                 if count == 3:
                     gate.set()
                 await until_sent(server, count)
@@ -53,18 +55,20 @@ async def test_what_is_said_again_while_its_write_fails_is_written(
     trouble: stub.Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict that is on its way is not shown yet: it stays due until the server has taken it."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.02)
     candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
     path = resources.PODS.path("p", namespace="ml", sub="status")
     gate = asyncio.Event()
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", path, stub.later(gate, trouble), stub.thing({}))
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
-        teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
-        async with timeless.beside(teller.run()):
-            teller.refused(candidate, "A")
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
+        status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        async with timeless.beside(status_writer.run()):
+            status_writer.refused(candidate, "A")
             await until_sent(server, 1)
-            teller.refused(candidate, "A")
+            status_writer.refused(candidate, "A")
             gate.set()
             await until_sent(server, 2)
 
@@ -75,7 +79,7 @@ async def test_a_verdict_that_makes_a_pod_too_large_is_not_written_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Etcd will not take it the next time either; what is said of others is written."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.01)
     large, small = (backlog.Candidate(uid=f"u-{name}", namespace="ml", name=name) for name in ("l", "s"))
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for one, answer in (
@@ -84,11 +88,13 @@ async def test_a_verdict_that_makes_a_pod_too_large_is_not_written_for_ever(
         ):
             path = resources.PODS.path(one.name, namespace="ml", sub="status")
             server.on("PATCH", path, answer)
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
-        async with timeless.beside(teller.run()):
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
+        async with timeless.beside(status_writer.run()):
             for one in (large, small):
-                teller.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
-                teller.refused(one, "A")
+                status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+                status_writer.refused(one, "A")
             await until_sent(server, 5)
 
     assert [one.path.split("/")[-2] for one in server.requests].count("l") == 1
@@ -99,7 +105,7 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", resources.PODS.path("new", namespace="ml", sub="status"), stub.thing({}))
         slow = pace.Pace(time.monotonic, pace.steady(500.0))
-        teller = tellers.Teller(session, Notes(session), slow, wall=clock.Clock().wall)
+        status_writer = pod_status.PodStatusWriter(session, Notes(session), slow, wall=clock.Clock().wall)
         crowd = [backlog.Candidate(uid=f"u-{at}", namespace="ml", name=f"p{at}") for at in range(200)]
         for one in crowd:
             path = resources.PODS.path(one.name, namespace="ml", sub="status")
@@ -108,18 +114,18 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
                 type="PodScheduled", status="False", reason="Unschedulable", message="A"
             )
             status = raw.PodStatus(conditions=(condition,))
-            teller.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
-            teller.refused(one, "B")
+            status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
+            status_writer.refused(one, "B")
         newcomer = backlog.Candidate(uid="u-new", namespace="ml", name="new")
-        async with timeless.beside(teller.run()):
+        async with timeless.beside(status_writer.run()):
             began = time.monotonic()
             await until_sent(server, 1)
-            teller.saw(raw.Pod(wire.Meta(uid="u-new", resource_version="7")))
-            teller.refused(newcomer, "C")
+            status_writer.saw(raw.Pod(wire.Meta(uid="u-new", resource_version="7")))
+            status_writer.refused(newcomer, "C")
             await until_sent(server, 201)
             took = time.monotonic() - began
 
-    assert [said(body) for body in server.bodies].index("C") <= tellers.BATCH + tellers.AT_ONCE
+    assert [said(body) for body in server.bodies].index("C") <= pod_status.BATCH + pod_status.AT_ONCE
     assert took >= 0.35
 
 
@@ -127,16 +133,16 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever makes pods faster than verdicts are written does not freeze what all others show."""
-    monkeypatch.setattr(tellers, "BATCH", 4)
-    monkeypatch.setattr(tellers, "KEPT_FOR_KNOWN", 1)
+    monkeypatch.setattr(pod_status, "BATCH", 4)
+    monkeypatch.setattr(pod_status, "KEPT_FOR_KNOWN", 1)
     old = backlog.Candidate(uid="u-old", namespace="ml", name="old")
     stream = (backlog.Candidate(uid=f"u-{at}", namespace="x", name=f"p{at}") for at in itertools.count())
 
     def come(count: int) -> None:
         for one in itertools.islice(stream, count):
             server.on("PATCH", resources.PODS.path(one.name, namespace="x", sub="status"), then_more)
-            teller.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
-            teller.refused(one, "A")
+            status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+            status_writer.refused(one, "A")
 
     async def then_more(request: web.Request) -> web.StreamResponse:
         come(1)
@@ -144,13 +150,15 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", resources.PODS.path("old", namespace="ml", sub="status"), stub.thing({}))
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
         condition = raw.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="A")
         status = raw.PodStatus(conditions=(condition,))
-        teller.saw(raw.Pod(wire.Meta(uid="u-old", resource_version="5"), status=status))
-        teller.refused(old, "B")
+        status_writer.saw(raw.Pod(wire.Meta(uid="u-old", resource_version="5"), status=status))
+        status_writer.refused(old, "B")
         come(8)
-        async with timeless.beside(teller.run()):
+        async with timeless.beside(status_writer.run()):
             await until_sent(server, 40)
 
     assert "B" in [said(body) for body in server.bodies]
@@ -189,18 +197,20 @@ async def until_sent(server: stub.Stub, count: int) -> None:
 )
 async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What may pass is tried again; what will not is dropped, and nothing else waits behind it."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.02)
     candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
     path = resources.PODS.path("p", namespace="ml", sub="status")
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", path, trouble, trouble, stub.thing({}))
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
-        teller.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
-        async with timeless.beside(teller.run()):
-            teller.refused(candidate, waits(Reason.FULL))
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
+        status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        async with timeless.beside(status_writer.run()):
+            status_writer.refused(candidate, waits(Reason.FULL))
 
             async def settled() -> bool:
-                return not teller._due
+                return not status_writer._due
 
             await waiting.eventually(settled, what="the verdict to be settled", seconds=5)
 
@@ -209,23 +219,25 @@ async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch
 
 async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the server is away not every waiting pod is tried, and its own wish for patience is kept."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.01)
     busy = stub.status(429, "slow down", headers={"Retry-After": "0.3"})
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
         for at in range(20):
             name = f"p{at}"
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
-            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
-            teller.refused(candidate, waits(Reason.FULL))
-        async with timeless.beside(teller.run()):
+            status_writer.refused(candidate, waits(Reason.FULL))
+        async with timeless.beside(status_writer.run()):
             await asyncio.sleep(0.1)
             early = len(server.requests)
 
             async def settled() -> bool:
-                return not teller._due
+                return not status_writer._due
 
             await waiting.eventually(settled, what="all verdicts to be written", seconds=5)
 
@@ -235,23 +247,25 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
 
 async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause is for what could not be written; whoever is judged while others are told is told next."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
+    monkeypatch.setattr(pod_status, "RETRY_SECONDS", 60.0)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
 
         def judge(name: str) -> None:
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, stub.thing({}))
-            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+            status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            status_writer.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
 
         judge("early")
-        async with timeless.beside(teller.run()):
+        async with timeless.beside(status_writer.run()):
             await asyncio.sleep(0)  # Its write is under way.
             judge("late")
 
             async def settled() -> bool:
-                return not teller._due
+                return not status_writer._due
 
             await waiting.eventually(settled, what="both verdicts to be written", seconds=5)
 
@@ -262,30 +276,32 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A verdict on a revision that has passed waits for the next one; others are told meanwhile."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 60.0)
+    monkeypatch.setattr(pod_status, "RETRY_SECONDS", 60.0)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        teller = tellers.Teller(session, Notes(session), pace.unlimited(), wall=clock.Clock().wall)
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
 
         def judge(name: str, *answers: stub.Answer) -> None:
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, *answers)
-            teller.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            teller.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+            status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            status_writer.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
 
         async def told(*names: str) -> None:
             async def settled() -> bool:
-                return not set(names) & teller._due.keys()
+                return not set(names) & status_writer._due.keys()
 
             await waiting.eventually(settled, what=f"{names} to be told", seconds=5)
 
         judge("moving", stub.status(409, "it has moved on"), stub.thing({}))
-        async with timeless.beside(teller.run()):
+        async with timeless.beside(status_writer.run()):
             await waiting.eventually(lambda: asyncio.sleep(0, len(server.requests)), what="the first try")
             judge("newcomer", stub.thing({}))
             await told("newcomer")
-            assert "moving" in teller._due
+            assert "moving" in status_writer._due
 
-            teller.saw(raw.Pod(wire.Meta(uid="moving", resource_version="6")))
+            status_writer.saw(raw.Pod(wire.Meta(uid="moving", resource_version="6")))
             await told("moving")
 
     assert len(server.requests) == 3

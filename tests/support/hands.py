@@ -1,4 +1,4 @@
-"""The engine's ports in memory: a writer that answers as told, and a teller that only listens.
+"""The engine's ports in memory: a writer that answers as told, and a status writer that only listens.
 
 A writer binds everything at once unless a reply was laid out for a pod. Replies are taken
 in order; the last one is given again and again. Each says how long it takes, and may have
@@ -123,7 +123,7 @@ class Writer(Lead):
         return reply.outcome
 
 
-class Teller:
+class PodStatusWriter:
     """Remembers what people were told: of each pod a list of sentences."""
 
     def __init__(self) -> None:

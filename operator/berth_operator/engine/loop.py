@@ -30,7 +30,7 @@ class Loop:
         self,
         book: ledger.Ledger,
         writer: ports.Writer,
-        teller: ports.Teller,
+        status_writer: ports.PodStatusWriter,
         *,
         clock: ports.Clock,
         limits: binds.Limits = USUAL,
@@ -38,14 +38,14 @@ class Loop:
     ) -> None:
         self._book = book
         self._writer = writer
-        self._teller = teller
+        self._status_writer = status_writer
         self._clock = clock
         self._notes = notes or records.unread()
         self._binds = binds.Binds(book, writer, clock, limits, self._notes)
         self._binds.concluded, self._binds.failed = self._conclude, self._fail
         self._slow = slow_namespaces.SlowNamespaces(book, self._binds, self._held_up)
         self._dry_runs = dry_runs.DryRuns(book, writer, self._notes, clock, self._fail)
-        self.reasons = reasons.Reasons(book, teller.shown, clock=clock)
+        self.reasons = reasons.Reasons(book, status_writer.shown, clock=clock)
 
     async def run(self) -> None:
         """Decide for ever."""
@@ -78,7 +78,7 @@ class Loop:
         self.reasons.new_round(until=started + ROUND_SECONDS)
         # Before the new ones, which else would take all looks where there are some in each round.
         for candidate, message in self.reasons.later(self._clock(), looks=1 if made else reasons.CLOSE_LOOKS):
-            self._teller.refused(candidate, message)
+            self._status_writer.refused(candidate, message)
         for one in made:
             self._say(one.answer)
         if made:
@@ -157,15 +157,15 @@ class Loop:
             demoted = isinstance(answer, decisions.Wait) and answer.cut_short
             self._book.waiting.put_off(answer.uid, now=self._clock(), wants=wants, demoted=demoted)
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
-            self._teller.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
+            self._status_writer.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
 
     def _held_up(self, candidate: backlog.Candidate, message: str) -> None:
-        if not self._teller.shown(candidate.uid):
+        if not self._status_writer.shown(candidate.uid):
             self._fail(candidate, message)
 
     def _fail(self, candidate: backlog.Candidate, message: str) -> None:
         self.reasons.failed(candidate.uid, message)
-        self._teller.failed(candidate, message)
+        self._status_writer.failed(candidate, message)
 
     def _conclude(
         self, candidate: backlog.Candidate, placement: decisions.Placement, outcome: ports.Outcome
@@ -173,7 +173,7 @@ class Loop:
         match outcome:
             case ports.Bound():
                 self._dry_runs.bound(candidate.uid)
-                self._teller.placed(candidate, placement)
+                self._status_writer.placed(candidate, placement)
             case ports.Gone():
                 self._book.pod_over(candidate.uid)
             case ports.Refused() | ports.Throttled() | ports.Unsent():

@@ -89,7 +89,7 @@ class Writer(Protocol):
         """Change the pod and read it: if it is Unbound, no bind sent before can be carried out any more."""
 
 
-class Teller(Protocol):
+class PodStatusWriter(Protocol):
     """Who tells people."""
 
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:

@@ -35,9 +35,9 @@ class Onlooker(Protocol):
 class PodSink:
     """Pods: who waits and who holds."""
 
-    def __init__(self, book: ledger.Ledger, teller: Onlooker, voice: logging.Logger = log) -> None:
+    def __init__(self, book: ledger.Ledger, status_writer: Onlooker, voice: logging.Logger = log) -> None:
         self._book = book
-        self._teller = teller
+        self._status_writer = status_writer
         self._voice = voice
         self._faulty: dict[str, str] = {}
 
@@ -45,10 +45,10 @@ class PodSink:
         """Take a pod's new state."""
         match pods.view(thing):
             case pods.Waiting(candidate, gated):
-                self._teller.saw(thing)
+                self._status_writer.saw(thing)
                 self._book.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.Bound(hold, fault, teaches, nameless):
-                self._teller.done(hold.uid)
+                self._status_writer.done(hold.uid)
                 self._report(hold.uid, hold.title, fault)
                 self._book.pod_bound(hold, teaches, nameless=nameless)
             case pods.Over(uid):
@@ -63,7 +63,7 @@ class PodSink:
         uid = thing.metadata.uid
         hold = pods.remains(thing)
         if hold is not None and self._book.state(uid) is not ledger.State.CONFIRMED:
-            self._teller.done(uid)
+            self._status_writer.done(uid)
             self._report(uid, hold.title, thing.detail)
             self._book.pod_bound(hold, nameless=naming.Nameless())
 
@@ -71,7 +71,7 @@ class PodSink:
 
     def _over(self, uid: str) -> None:
         self._faulty.pop(uid, None)
-        self._teller.done(uid)
+        self._status_writer.done(uid)
         self._book.pod_over(uid)
 
     def _report(self, uid: str, title: str, fault: str) -> None:
@@ -246,7 +246,7 @@ class Feeds:
         session: api.Api,
         book: ledger.Ledger,
         dog: watchdog.Watchdog,
-        teller: Onlooker,
+        status_writer: Onlooker,
         voice: logging.Logger = log,
     ) -> None:
         self._book = book
@@ -265,7 +265,7 @@ class Feeds:
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
             follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),
-            follow(session, resources.PODS, raw.Pod, PodSink(book, teller, voice), scope=pods_scope),
+            follow(session, resources.PODS, raw.Pod, PodSink(book, status_writer, voice), scope=pods_scope),
         )
 
     async def run(self) -> None:

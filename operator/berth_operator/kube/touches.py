@@ -20,7 +20,7 @@ import msgspec
 from berth_crds import vocabulary
 from berth_crds.client import api, errors, history, lease, resources
 from berth_operator.engine import declaration, ledger
-from berth_operator.kube import tellers
+from berth_operator.kube import pod_status
 from berth_operator.scheduling import backlog
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Touches:
         session: api.Api,
         book: ledger.Ledger,
         *,
-        shown: Callable[[str], tellers.Verdict | None],
+        shown: Callable[[str], pod_status.Verdict | None],
         wall: Callable[[], dt.datetime],
     ) -> None:
         self._session = session
@@ -116,7 +116,9 @@ class Touches:
 
     async def _read(self, candidate: backlog.Candidate) -> str:
         where = candidate.namespace
-        found = await self._session.get(resources.PODS, candidate.name, into=tellers.Written, namespace=where)
+        found = await self._session.get(
+            resources.PODS, candidate.name, into=pod_status.Written, namespace=where
+        )
         return found.metadata.resource_version
 
     async def _write(self, candidate: backlog.Candidate, before: str, attempt: int) -> str:
@@ -132,7 +134,7 @@ class Touches:
             content=api.STRATEGIC_PATCH,
             deadline=CLIENT_SECONDS,
         )
-        version = api.decode(answer, tellers.Written, path=path).metadata.resource_version
+        version = api.decode(answer, pod_status.Written, path=path).metadata.resource_version
         if not version:
             raise errors.Unreachable(f"{path}: the answer names no revision", ambiguous=True)
         return version
@@ -152,10 +154,10 @@ def _patience(error: errors.ClientError) -> float:
 
 
 def touch(
-    candidate: backlog.Candidate, shown: tellers.Verdict | None, *, before: str, moment: str
+    candidate: backlog.Candidate, shown: pod_status.Verdict | None, *, before: str, moment: str
 ) -> dict[str, Any]:
     """Make the patch that changes a pod, good for one revision of it, without changing what it says."""
-    condition = {"type": tellers.SCHEDULED, "status": str(vocabulary.Truth.FALSE), "lastProbeTime": moment}
+    condition = {"type": pod_status.SCHEDULED, "status": str(vocabulary.Truth.FALSE), "lastProbeTime": moment}
     if shown is None:
         condition |= {"reason": REASON, "message": MESSAGE, "lastTransitionTime": moment}
     return {

@@ -76,7 +76,7 @@ def part(core: int = 50, gib: int = 4, count: int = 1, **fields: Any) -> backlog
 
 
 def picture(*known: nodes.Node | facts.Device | Hold, silent: Iterable[str] = ()) -> inventory.Inventory:
-    """Make an inventory of these, their agents heard but for the silent ones."""
+    """Make an inventory of these, whose agents all report but for the silent ones."""
     made = inventory.Inventory()
     for one in known:
         match one:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import backlog, explain, inventory, rows, search, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.explain import closely, findings, hearing
+from berth_operator.scheduling.explain import closely, findings, node_survey
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import applied, clusters
 
@@ -62,9 +62,9 @@ def test_reason_is_true_of_its_node(picture: inventory.Inventory, pod: backlog.C
         assert row.node is not None
         place = rows.refused_place(row.node, pod.demand.where)
         state = _state(row) if pod.request else None
-        if place is not None or finding.reason in hearing.PLACES:
+        if place is not None or finding.reason in node_survey.PLACES:
             assert (finding.reason, finding.detail) == place
-        elif state is not None or (finding.reason in hearing.STATES and not finding.never):
+        elif state is not None or (finding.reason in node_survey.STATES and not finding.never):
             assert finding.reason is state
         elif finding.reason is Reason.NO_DEVICE:
             assert row.device is not None
@@ -106,10 +106,10 @@ def test_never_means_not_even_if_empty(picture: inventory.Inventory, pod: backlo
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
 def test_what_never_fits_is_not_full(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    heard = hearing.hear(search.Search(picture), pod, clusters.RULES, allocator.Effort())
+    survey = node_survey.take(search.Search(picture), pod, clusters.RULES, allocator.Effort())
 
-    for at in heard.refusing:
-        assert not (heard.never[at] and heard.why(at)[0] in closely.USED), heard.why(at)
+    for at in survey.refusing:
+        assert not (survey.never[at] and survey.why(at)[0] in closely.USED), survey.why(at)
 
 
 def _emptied(picture: inventory.Inventory, name: str) -> inventory.Inventory:
@@ -244,7 +244,7 @@ def test_all_that_is_in_the_way_is_true(picture: inventory.Inventory, pod: backl
     told = {reason for reason, _ in nearest.whys}
 
     place = rows.refused_place(row.node, pod.demand.where)
-    assert bool(told & hearing.PLACES) == (place is not None)
+    assert bool(told & node_survey.PLACES) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT
     assert (Reason.SILENT in told) == bool(pod.request and row.device is not None and row.silent)

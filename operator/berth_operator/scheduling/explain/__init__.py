@@ -6,7 +6,7 @@ gives each node its reason, a few or all of them the verdict on each card, names
 comes nearest, and proposes single changes, every one of them tried before it is told.
 It reads the inventory and never touches it.
 
-The rooms behind: `hearing` asks all nodes at once; `closely` looks at some; `reach` tells
+The rooms behind: `node_survey` asks all nodes at once; `closely` looks at some; `reach` tells
 which nodes could take a changed request, and `obstacles` what is wrong with a node's
 place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy of it.
 `pairing` looks at what takes two changes. `findings` are the values, `words` and
@@ -23,8 +23,8 @@ from berth_operator.scheduling.explain import (
     closely,
     easing,
     findings,
-    hearing,
     mending,
+    node_survey,
     obstacles,
     pairing,
     reach,
@@ -70,40 +70,40 @@ def explain(
     nearest.  4. Try what would help: one change, else two.
     """
     effort = work(whole=whole) if effort is None else effort
-    heard = hearing.hear(places, candidate, rules, effort)
-    found = closely.findings_of(heard, whole=whole)
-    fits = int(heard.known.sum()) - len(found)
+    survey = node_survey.take(places, candidate, rules, effort)
+    found = closely.findings_of(survey, whole=whole)
+    fits = int(survey.known.sum()) - len(found)
     told = Explanation(
-        counts=heard.counts,
+        counts=survey.counts,
         nodes=found,
-        total=int(heard.known.sum()),
+        total=int(survey.known.sum()),
         nearest=closely.nearest(found),
-        changes=() if fits else _changes(heard, found, whole=whole),
+        changes=() if fits else _changes(survey, found, whole=whole),
         whole=all(one.looked for one in found),
     )
-    return told if fits or told.changes or not found else _missed(heard, told)
+    return told if fits or told.changes or not found else _missed(survey, told)
 
 
-def _missed(heard: hearing.Hearing, told: Explanation) -> Explanation:
+def _missed(survey: node_survey.NodeSurvey, told: Explanation) -> Explanation:
     """Add what no single change could help: all that is in the way of the nearest node, and two changes."""
-    missed = pairing.misses(heard)
-    if not missed or heard.exhausted:
+    missed = pairing.misses(survey)
+    if not missed or survey.exhausted:
         return told  # What is in the way was perhaps not found out for all of them.
     (at, whys), nearest = missed[0], told.nearest
     if len(whys) > 1 or (nearest is None and len(told.counts) > 1):
-        nearest = pairing.miss(heard, at, whys)
-    two = pairing.helpful(heard, [one for one, _ in missed])
+        nearest = pairing.miss(survey, at, whys)
+    two = pairing.helpful(survey, [one for one, _ in missed])
     return dataclasses.replace(told, nearest=nearest, changes=tuple(two))
 
 
 def _changes(
-    heard: hearing.Hearing, found: tuple[findings.Finding, ...], *, whole: bool
+    survey: node_survey.NodeSurvey, found: tuple[findings.Finding, ...], *, whole: bool
 ) -> tuple[findings.Change, ...]:
     limit = reach.NO_LIMIT
     if whole:
-        asking = reach.Inquiry(heard.picture, each=limit, in_all=limit, effort=heard.effort)
+        asking = reach.Inquiry(survey.picture, each=limit, in_all=limit, effort=survey.effort)
     else:
-        asking = reach.Inquiry(heard.picture, effort=heard.effort)
-    refused = obstacles.single(heard, whole=whole)
-    eased = easing.edits(easing.Easing(heard, found, refused, asking))
-    return findings.in_order([*mending.mends(heard, found, refused), *eased])
+        asking = reach.Inquiry(survey.picture, effort=survey.effort)
+    refused = obstacles.single(survey, whole=whole)
+    eased = easing.edits(easing.Easing(survey, found, refused, asking))
+    return findings.in_order([*mending.mends(survey, found, refused), *eased])

@@ -14,7 +14,7 @@ from berth_operator.scheduling import columns, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.explain import findings, hearing
+from berth_operator.scheduling.explain import findings, node_survey
 from berth_operator.scheduling.explain.findings import Finding, Measure, Unit
 from berth_operator.scheduling.nodes import facts
 
@@ -30,49 +30,50 @@ UNITS: Final = {
 }
 
 
-def findings_of(heard: hearing.Hearing, *, whole: bool) -> tuple[Finding, ...]:
+def findings_of(survey: node_survey.NodeSurvey, *, whole: bool) -> tuple[Finding, ...]:
     """Say of each refusing node, by name, why it refuses."""
-    told = dict(zip(heard.refusing, _from_afar(heard), strict=True))
-    most = max(heard.effort.left, 0) // 2
-    mine = heard.effort.part(most)
+    told = dict(zip(survey.refusing, _from_afar(survey), strict=True))
+    most = max(survey.effort.left, 0) // 2
+    mine = survey.effort.part(most)
     # The nearest first: where the effort does not suffice for all, it is the examples that go without.
-    for at in heard.refusing if whole else dict.fromkeys(worth_telling(heard)):
+    for at in survey.refusing if whole else dict.fromkeys(worth_telling(survey)):
         if mine.left > 0:
-            told[at] = _closely(heard, at, told[at], mine)
-    heard.effort.use(most, mine)
+            told[at] = _closely(survey, at, told[at], mine)
+    survey.effort.use(most, mine)
     return tuple(told.values())
 
 
-def _from_afar(heard: hearing.Hearing) -> Iterator[Finding]:
+def _from_afar(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     """Say what the sums said; plain lists, because there may be thousands."""
-    codes, never, found = heard.code.tolist(), heard.never.tolist(), heard.picture.rows
-    whys = [why or (Reason.UNDECIDED, "") for why in heard.whys]
-    for at in heard.refusing:
+    codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.picture.rows
+    whys = [why or (Reason.UNDECIDED, "") for why in survey.whys]
+    for at in survey.refusing:
         row, (reason, detail) = found[at], whys[codes[at]]
         yield Finding(row.name if row else "", reason, detail, never[at])
 
 
-def worth_telling(heard: hearing.Hearing) -> Iterator[int]:
+def worth_telling(survey: node_survey.NodeSurvey) -> Iterator[int]:
     """Choose the nodes to look at."""
-    yield from heard.nearest()[:NEAREST_LOOKED_AT]
-    codes, first = np.unique(heard.code[heard.refusing], return_index=True)
+    yield from survey.nearest()[:NEAREST_LOOKED_AT]
+    codes, first = np.unique(survey.code[survey.refusing], return_index=True)
     examples = {
-        heard.whys[code]: heard.refusing[at] for code, at in zip(codes.tolist(), first.tolist(), strict=True)
+        survey.whys[code]: survey.refusing[at]
+        for code, at in zip(codes.tolist(), first.tolist(), strict=True)
     }
-    counts = [one for one in heard.counts if one.reason is not Reason.UNDECIDED]
+    counts = [one for one in survey.counts if one.reason is not Reason.UNDECIDED]
     yield from (examples[one.reason, one.detail] for one in counts[:EXAMPLES])
 
 
-def _closely(heard: hearing.Hearing, at: int, seen: Finding, effort: allocator.Effort) -> Finding:
+def _closely(survey: node_survey.NodeSurvey, at: int, seen: Finding, effort: allocator.Effort) -> Finding:
     """Add to what the sums said of a node what is missing, and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:
-        return dataclasses.replace(seen, looked=True, measures=tuple(lacking_resources(heard, at)))
-    if seen.reason in hearing.PLACES | hearing.STATES:
+        return dataclasses.replace(seen, looked=True, measures=tuple(lacking_resources(survey, at)))
+    if seen.reason in node_survey.PLACES | node_survey.STATES:
         return dataclasses.replace(seen, looked=True)
     if seen.reason is Reason.WITHHELD:
-        holders = sorted(hold.title for hold in heard.row(at).holds.values() if hold.withheld)
+        holders = sorted(hold.title for hold in survey.row(at).holds.values() if hold.withheld)
         seen = dataclasses.replace(seen, holders=tuple(holders))
-    shortfall = hearing.look(heard.row(at).view(), heard.request, effort)
+    shortfall = node_survey.look(survey.row(at).view(), survey.request, effort)
     if not isinstance(shortfall, allocator.Shortfall):
         # The sums are stricter than the allocator where cards are withheld.
         return dataclasses.replace(seen, looked=True)
@@ -80,7 +81,7 @@ def _closely(heard: hearing.Hearing, at: int, seen: Finding, effort: allocator.E
         seen,
         never=seen.never or shortfall.never,
         looked=True,
-        measures=tuple(_missing_devices(heard.request, shortfall)),
+        measures=tuple(_missing_devices(survey.request, shortfall)),
         shortfall=shortfall,
     )
 
@@ -99,14 +100,14 @@ def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
     return f"MIG {shortfall.detail}" if shortfall.detail in profiles else shortfall.detail
 
 
-def lacking_resources(heard: hearing.Hearing, at: int) -> Iterator[Measure]:
+def lacking_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Measure]:
     """List the resources that a node has too little of; what it has may be less than nothing."""
-    table, one = heard.picture.columns, np.array([at])
-    for name, amount in (*heard.demand.amounts, *heard.demand.served):
+    table, one = survey.picture.columns, np.array([at])
+    for name, amount in (*survey.demand.amounts, *survey.demand.served):
         given = int(tally.allocatable(table, one, name)[0])
-        if given == columns.ABSENT and (name, amount) in heard.demand.served:
+        if given == columns.ABSENT and (name, amount) in survey.demand.served:
             continue
-        used = heard.row(at).amounts.get(name, 0)
+        used = survey.row(at).amounts.get(name, 0)
         if max(given, 0) - used < amount:
             yield Measure(name, unit(name), amount, max(given, 0) - used)
 

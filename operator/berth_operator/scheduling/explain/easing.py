@@ -12,7 +12,7 @@ from typing import Final
 
 from berth_operator.scheduling import columns, resources
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.explain import closely, findings, hearing, obstacles, reach
+from berth_operator.scheduling.explain import closely, findings, node_survey, obstacles, reach
 from berth_operator.scheduling.explain.findings import AskLess, Condition, Drop, Edit, Measure, Unit
 from berth_operator.scheduling.nodes import facts
 
@@ -42,7 +42,7 @@ FIXED: Final = frozenset({facts.PODS})
 class Easing:
     """One pod, what the nodes said to it, and those of them that were looked at."""
 
-    heard: hearing.Hearing
+    survey: node_survey.NodeSurvey
     found: tuple[findings.Finding, ...]
     refused: obstacles.Refused
     asking: reach.Inquiry
@@ -52,14 +52,14 @@ class Easing:
         able = self.asking.nodes(request, demand, among)
         if not able.nodes:
             return None
-        return Edit(request, demand, len(able.nodes), able.exact, self.heard.row(able.nodes[0]).name)
+        return Edit(request, demand, len(able.nodes), able.exact, self.survey.row(able.nodes[0]).name)
 
 
 def edits(easing: Easing) -> Iterator[findings.Change]:
     """Find all changes of the pod that would each let it in."""
     yield from _without_conditions(easing)
     yield from _elsewhere(easing)
-    if easing.heard.request:
+    if easing.survey.request:
         yield from _fewer(easing)
         yield from _less_of_cards(easing)
     yield from _less_of_resources(easing)
@@ -69,9 +69,9 @@ def edits(easing: Easing) -> Iterator[findings.Change]:
 
 
 def _without_conditions(easing: Easing) -> Iterator[Drop]:
-    heard = easing.heard
-    for condition, request in relaxed(heard.request):
-        edit = easing.edit(request, heard.demand, heard.place & heard.room)
+    survey = easing.survey
+    for condition, request in relaxed(survey.request):
+        edit = easing.edit(request, survey.demand, survey.place & survey.room)
         if edit is not None:
             size = findings.WISH_SIZE if condition in findings.WISHES else findings.WHOLE_SIZE
             yield Drop(condition, "", edit, size)
@@ -101,12 +101,12 @@ def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Req
 
 
 def _elsewhere(easing: Easing) -> Iterator[Drop]:
-    heard, where = easing.heard, easing.heard.demand.where
+    survey, where = easing.survey, easing.survey.demand.where
     for obstacle, nodes in easing.refused.nodes.items():
         eased = obstacles.ease(where, obstacle)
         if eased is None or obstacle.condition is None:
             continue
-        edit = easing.edit(heard.request, dataclasses.replace(heard.demand, where=eased), nodes)
+        edit = easing.edit(survey.request, dataclasses.replace(survey.demand, where=eased), nodes)
         if edit is not None:
             edit = dataclasses.replace(edit, exact=edit.exact and easing.refused.exact)
             yield Drop(obstacle.condition, str(obstacle), edit, findings.WHOLE_SIZE)
@@ -117,8 +117,8 @@ def _elsewhere(easing: Easing) -> Iterator[Drop]:
 
 def _fewer(easing: Easing) -> Iterator[AskLess]:
     """Look for the largest number of cards (or instances, replicas, devices) that fits now."""
-    for at, number, ask in each_ask(easing.heard.request):
-        if easing.heard.exhausted:
+    for at, number, ask in each_ask(easing.survey.request):
+        if easing.survey.exhausted:
             return
         every = isinstance(ask, requests.Parts) and ask.every
         if ask.count > 1 and not every:
@@ -128,26 +128,26 @@ def _fewer(easing: Easing) -> Iterator[AskLess]:
 
 
 def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iterator[AskLess]:
-    heard = easing.heard
-    most = min(ask.count - 1, _most(heard, ask))
+    survey = easing.survey
+    most = min(ask.count - 1, _most(survey, ask))
     for count in range(most, max(0, most - FEWER_TRIED), -1):
-        if heard.exhausted:
+        if survey.exhausted:
             return
-        request = with_ask(heard.request, at, number, dataclasses.replace(ask, count=count))
-        demand = scaled(heard, count, ask.count)
-        among = heard.place & resources.room(heard.picture, heard.picture.everything, demand)
+        request = with_ask(survey.request, at, number, dataclasses.replace(ask, count=count))
+        demand = scaled(survey, count, ask.count)
+        among = survey.place & resources.room(survey.picture, survey.picture.everything, demand)
         edit = easing.edit(request, demand, among)
         if edit is not None:
             measure = Measure(counted(ask), Unit.PIECES, ask.count, count)
-            yield AskLess(heard.request.containers[at].name, measure, edit, measure.lack)
+            yield AskLess(survey.request.containers[at].name, measure, edit, measure.lack)
 
 
-def _most(heard: hearing.Hearing, ask: requests.Ask) -> int:
+def _most(survey: node_survey.NodeSurvey, ask: requests.Ask) -> int:
     """Return how many at most any node might have."""
-    table = heard.picture.columns
+    table = survey.picture.columns
     match ask:
         case requests.Gpus():
-            return heard.picture.scale()[0]
+            return survey.picture.scale()[0]
         case requests.Instances():
             column = table.profiles.get(ask.profile)
             return int(table.instances[:, column].max()) if column is not None else 0
@@ -156,12 +156,12 @@ def _most(heard: hearing.Hearing, ask: requests.Ask) -> int:
     return FEWER_TRIED
 
 
-def scaled(heard: hearing.Hearing, count: int, before: int) -> facts.Demand:
+def scaled(survey: node_survey.NodeSurvey, count: int, before: int) -> facts.Demand:
     """Lower what is asked under the names that Berth serves, where it is surely about these cards alone."""
-    if len(list(each_ask(heard.request))) != 1:
-        return heard.demand
-    served = tuple((name, -(-amount * count // before)) for name, amount in heard.demand.served)
-    return dataclasses.replace(heard.demand, served=served)
+    if len(list(each_ask(survey.request))) != 1:
+        return survey.demand
+    served = tuple((name, -(-amount * count // before)) for name, amount in survey.demand.served)
+    return dataclasses.replace(survey.demand, served=served)
 
 
 def counted(ask: requests.Ask) -> str:
@@ -197,8 +197,8 @@ def with_ask(request: requests.Request, at: int, number: int, ask: requests.Ask)
 
 def _less_of_cards(easing: Easing) -> Iterator[AskLess]:
     """Look for the largest share that some card has, among those that were looked at."""
-    for at, number, ask in each_ask(easing.heard.request):
-        if isinstance(ask, requests.Gpus) and not ask.whole and not easing.heard.exhausted:
+    for at, number, ask in each_ask(easing.survey.request):
+        if isinstance(ask, requests.Gpus) and not ask.whole and not easing.survey.exhausted:
             for tries in (_smaller_memory(easing, at, ask), _smaller_core(easing, at, ask)):
                 ways = (_with_share(easing, at, number, ask, smaller) for smaller in tries)
                 found = next((way for way in ways if way is not None), None)
@@ -207,7 +207,7 @@ def _less_of_cards(easing: Easing) -> Iterator[AskLess]:
 
 
 def _against(easing: Easing, at: int) -> Iterator[allocator.Verdict]:
-    name = easing.heard.request.containers[at].name
+    name = easing.survey.request.containers[at].name
     for found in easing.found:
         if found.shortfall is not None and found.shortfall.container == name:
             yield from found.shortfall.against
@@ -243,8 +243,10 @@ def _largest(amounts: set[int]) -> list[int]:
 def _with_share(
     easing: Easing, at: int, number: int, ask: requests.Gpus, smaller: requests.Gpus
 ) -> AskLess | None:
-    heard = easing.heard
-    edit = easing.edit(with_ask(heard.request, at, number, smaller), heard.demand, heard.place & heard.room)
+    survey = easing.survey
+    edit = easing.edit(
+        with_ask(survey.request, at, number, smaller), survey.demand, survey.place & survey.room
+    )
     if edit is None:
         return None
     measures = (
@@ -253,34 +255,34 @@ def _with_share(
         Measure("ratio", Unit.PERCENT, ask.ratio, smaller.ratio),
     )
     changed = next(one for one in measures if one.missing)
-    return AskLess(heard.request.containers[at].name, changed, edit, changed.lack)
+    return AskLess(survey.request.containers[at].name, changed, edit, changed.lack)
 
 
 # ---------------------------------------------------------------- less of other resources
 
 
 def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
-    heard, table = easing.heard, easing.heard.picture.columns
-    everything = heard.picture.everything
-    for name, amount in heard.demand.amounts:
-        others = tuple(one for one in heard.demand.amounts if one[0] != name)
+    survey, table = easing.survey, easing.survey.picture.columns
+    everything = survey.picture.everything
+    for name, amount in survey.demand.amounts:
+        others = tuple(one for one in survey.demand.amounts if one[0] != name)
         left = resources.left(table, everything, name)
         short = (left > 0) & (left < amount)
         if name in FIXED or not short.any():
             continue
-        without = dataclasses.replace(heard.demand, amounts=others)
-        among = heard.place & short & resources.room(heard.picture, everything, without)
-        able = easing.asking.nodes(heard.request, without, among)
+        without = dataclasses.replace(survey.demand, amounts=others)
+        among = survey.place & short & resources.room(survey.picture, everything, without)
+        able = easing.asking.nodes(survey.request, without, among)
         if able.nodes:
             yield _with_amount(easing, name, amount, able, left)
 
 
 def _with_amount(easing: Easing, name: str, amount: int, able: reach.Reach, left: columns.Numbers) -> AskLess:
-    heard = easing.heard
+    survey = easing.survey
     most = max(int(left[at]) for at in able.nodes)
-    amounts = tuple((one, most if one == name else had) for one, had in heard.demand.amounts)
+    amounts = tuple((one, most if one == name else had) for one, had in survey.demand.amounts)
     nodes = [at for at in able.nodes if left[at] == most]
-    demand = dataclasses.replace(heard.demand, amounts=amounts)
-    edit = Edit(heard.request, demand, len(nodes), able.exact, heard.row(nodes[0]).name)
+    demand = dataclasses.replace(survey.demand, amounts=amounts)
+    edit = Edit(survey.request, demand, len(nodes), able.exact, survey.row(nodes[0]).name)
     measure = Measure(name, closely.unit(name), amount, most)
     return AskLess("", measure, edit, measure.lack)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from berth_operator.scheduling import inventory, rows
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
-from berth_operator.scheduling.explain import closely, findings, hearing, obstacles, trials
+from berth_operator.scheduling.explain import closely, findings, node_survey, obstacles, trials
 from berth_operator.scheduling.explain.findings import EndPods, Finding, FreeResource, MakeRoom, Mend, Room
 from berth_operator.scheduling.holds import Hold
 
@@ -24,31 +24,31 @@ TROUBLE: Final = (Reason.CORDONED, Reason.UNHEALTHY, Reason.OCCUPIED, Reason.DUP
 
 
 def mends(
-    heard: hearing.Hearing, found: tuple[Finding, ...], refused: obstacles.Refused
+    survey: node_survey.NodeSurvey, found: tuple[Finding, ...], refused: obstacles.Refused
 ) -> Iterator[findings.Change]:
     """Find changes of nodes, one of each kind at most, that would each let the pod in."""
-    near = [at for at in heard.nearest() if heard.remoteness[at] == 0]
-    looked = {heard.picture.index[one.node]: one for one in found if one.looked}
+    near = [at for at in survey.nearest() if survey.remoteness[at] == 0]
+    looked = {survey.picture.index[one.node]: one for one in found if one.looked}
     told = [(at, looked[at]) for at in near if at in looked]
-    some = functools.partial(_while_able, heard)
-    yield from _first(_room_made(heard, at, one) for at, one in some(told[: 2 * NODES_TRIED]))
-    yield from _first(_pods_ended(heard, at) for at in some(near[:NODES_TRIED]))
-    yield from _first(_resource_freed(heard, at, one) for at, one in some(told[: 2 * NODES_TRIED]))
+    some = functools.partial(_while_able, survey)
+    yield from _first(_room_made(survey, at, one) for at, one in some(told[: 2 * NODES_TRIED]))
+    yield from _first(_pods_ended(survey, at) for at in some(near[:NODES_TRIED]))
+    yield from _first(_resource_freed(survey, at, one) for at, one in some(told[: 2 * NODES_TRIED]))
     for trouble in TROUBLE:
         with_trouble = [(at, one) for at, one in told if trouble in _troubles(one)]
         tried = some(with_trouble[:NODES_TRIED])
-        yield from _first(_card_mended(heard, at, one, trouble) for at, one in tried)
-    yield from _first(_opened(heard, at) for at in some(_closed(heard, Reason.SILENT)))
-    yield from _first(_opened(heard, at) for at in some(_closed(heard, Reason.SOURCE_FAILED)))
+        yield from _first(_card_mended(survey, at, one, trouble) for at, one in tried)
+    yield from _first(_opened(survey, at) for at in some(_closed(survey, Reason.SILENT)))
+    yield from _first(_opened(survey, at) for at in some(_closed(survey, Reason.SOURCE_FAILED)))
     cordoned = refused.nodes.get(obstacles.CORDON)
     if cordoned is not None:
-        yield from _first(_uncordoned(heard, at) for at in some(heard.nearest(cordoned)[:NODES_TRIED]))
+        yield from _first(_uncordoned(survey, at) for at in some(survey.nearest(cordoned)[:NODES_TRIED]))
 
 
-def _while_able(heard: hearing.Hearing, rows_: Iterable[T]) -> Iterator[T]:
+def _while_able(survey: node_survey.NodeSurvey, rows_: Iterable[T]) -> Iterator[T]:
     """Walk over nodes for as long as anything can be tried on them."""
     for one in rows_:
-        if heard.exhausted:
+        if survey.exhausted:
             return
         yield one
 
@@ -62,7 +62,7 @@ def _first(tried: Iterable[findings.Change | None]) -> Iterator[findings.Change]
 # ---------------------------------------------------------------- others give something up
 
 
-def _room_made(heard: hearing.Hearing, at: int, found: Finding) -> MakeRoom | None:
+def _room_made(survey: node_survey.NodeSurvey, at: int, found: Finding) -> MakeRoom | None:
     """Make room on as many cards as are missing, those first that lack least."""
     shortfall = found.shortfall
     if shortfall is None or found.never:
@@ -77,9 +77,9 @@ def _room_made(heard: hearing.Hearing, at: int, found: Finding) -> MakeRoom | No
         return None
     easiest = sorted(rooms, key=lambda one: (round(one[0], 6), one[1], one[2].device))[:missing]
     made = tuple(room for _, _, room in easiest)
-    row = heard.row(at)
+    row = survey.row(at)
     holds = trials.with_room(in_order(row), made)
-    if not holds or not trials.fits(heard, trials.changed_holds(heard, at, holds)):
+    if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
         return None
     size = sum(lack for lack, _, _ in easiest) / shortfall.wanted
     return MakeRoom(row.name, made, _holders(row, {room.device for room in made}), min(1.0, size))
@@ -119,60 +119,60 @@ def in_order(row: rows.Row) -> list[Hold]:
     return sorted(row.holds.values(), key=key)
 
 
-def _pods_ended(heard: hearing.Hearing, at: int) -> EndPods | None:
+def _pods_ended(survey: node_survey.NodeSurvey, at: int) -> EndPods | None:
     """End one pod after the other until this one fits, then let those go on whose end was not needed."""
-    row = heard.row(at)
+    row = survey.row(at)
     order = in_order(row)[:PODS_TRIED]
-    copy = trials.copied(heard, at)
+    copy = trials.copied(survey, at)
     for hold in order:
         copy.release(hold.uid)
-    heard.effort.spend(len(order))
-    if not trials.fits(heard, copy):
+    survey.effort.spend(len(order))
+    if not trials.fits(survey, copy):
         return None
-    copy, ended = trials.copied(heard, at), []
+    copy, ended = trials.copied(survey, at), []
     for hold in order:
-        if heard.exhausted:
+        if survey.exhausted:
             return None
         ended.append(copy.release(hold.uid))
-        if trials.fits(heard, copy):
-            found = _ended(heard, at, list(_needed(heard, copy, ended)))
+        if trials.fits(survey, copy):
+            found = _ended(survey, at, list(_needed(survey, copy, ended)))
             # Where the effort was spent meanwhile, more might be told than is needed.
-            return None if heard.exhausted else found
+            return None if survey.exhausted else found
     return None
 
 
-def _needed(heard: hearing.Hearing, copy: inventory.Inventory, ended: list[Hold]) -> Iterator[Hold]:
+def _needed(survey: node_survey.NodeSurvey, copy: inventory.Inventory, ended: list[Hold]) -> Iterator[Hold]:
     for hold in ended[:-1]:
         copy.charge(hold)
-        if not trials.fits(heard, copy):
+        if not trials.fits(survey, copy):
             yield copy.release(hold.uid)
     yield ended[-1]
 
 
-def _ended(heard: hearing.Hearing, at: int, ended: list[Hold]) -> EndPods:
-    row = heard.row(at)
-    copy = trials.copied(heard, at)
+def _ended(survey: node_survey.NodeSurvey, at: int, ended: list[Hold]) -> EndPods:
+    row = survey.row(at)
+    copy = trials.copied(survey, at)
     for hold in ended:
         copy.release(hold.uid)
-    given = trials.shares(heard, copy)
-    devices = _enough(heard, at, ended, given)
+    given = trials.shares(survey, copy)
+    devices = _enough(survey, at, ended, given)
     size = len(devices) / max(1, len(given)) if devices else findings.WHOLE_SIZE
     ended = sorted(ended, key=lambda hold: (hold.title, hold.uid))
     uids, titles = (tuple(getattr(hold, field) for hold in ended) for field in ("uid", "title"))
     return EndPods(row.name, uids, titles, devices, size)
 
 
-def _enough(heard: hearing.Hearing, at: int, ended: list[Hold], given: set[str]) -> tuple[Room, ...]:
+def _enough(survey: node_survey.NodeSurvey, at: int, ended: list[Hold], given: set[str]) -> tuple[Room, ...]:
     """Name the devices that would do if only these were given back, by all who share them; else none."""
-    if heard.why(at)[0] is Reason.INSUFFICIENT_RESOURCE:
+    if survey.why(at)[0] is Reason.INSUFFICIENT_RESOURCE:
         return ()
     held = {share.uuid: share for hold in ended for share in hold.shares if share.uuid in given}
     less = [
         dataclasses.replace(hold, shares=tuple(one for one in hold.shares if one.uuid not in held))
-        for hold in heard.row(at).holds.values()
+        for hold in survey.row(at).holds.values()
         if any(share.uuid in held for share in hold.shares)
     ]
-    if not held or not trials.fits(heard, trials.changed_holds(heard, at, less)):
+    if not held or not trials.fits(survey, trials.changed_holds(survey, at, less)):
         return ()
     return tuple(
         Room(uuid, share.minor, share.core, share.memory, share.type)
@@ -180,13 +180,13 @@ def _enough(heard: hearing.Hearing, at: int, ended: list[Hold], given: set[str])
     )
 
 
-def _resource_freed(heard: hearing.Hearing, at: int, found: Finding) -> FreeResource | None:
+def _resource_freed(survey: node_survey.NodeSurvey, at: int, found: Finding) -> FreeResource | None:
     """Free what is missing of the only resource that a node lacks."""
     if found.reason is not Reason.INSUFFICIENT_RESOURCE or len(found.measures) != 1 or found.never:
         return None
-    row, measure = heard.row(at), found.measures[0]
+    row, measure = survey.row(at), found.measures[0]
     holds = trials.with_resource(in_order(row), measure.name, measure.missing)
-    if not holds or not trials.fits(heard, trials.changed_holds(heard, at, holds)):
+    if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
         return None
     return FreeResource(row.name, measure, min(1.0, measure.lack))
 
@@ -198,9 +198,9 @@ def _troubles(found: Finding) -> set[Reason]:
     return {verdict.reason for verdict in found.shortfall.against} if found.shortfall else set()
 
 
-def _card_mended(heard: hearing.Hearing, at: int, found: Finding, trouble: Reason) -> Mend | None:
+def _card_mended(survey: node_survey.NodeSurvey, at: int, found: Finding, trouble: Reason) -> Mend | None:
     """Put as few cards right as will do, those first that would then be free."""
-    row, device = heard.row(at), heard.row(at).owned
+    row, device = survey.row(at), survey.row(at).owned
     if device is None or found.shortfall is None:
         return None
     cards = [one for one in found.shortfall.against if one.reason is trouble]
@@ -208,7 +208,7 @@ def _card_mended(heard: hearing.Hearing, at: int, found: Finding, trouble: Reaso
     missing = max(1, found.shortfall.wanted - found.shortfall.found)
     for count in range(min(missing, len(cards)), len(cards) + 1):
         mended = {one.device for one in cards[:count]}
-        if trials.fits(heard, trials.changed_device(heard, at, well(device, mended))):
+        if trials.fits(survey, trials.changed_device(survey, at, well(device, mended))):
             rooms = tuple(Room(one.device, one.minor, type=one.type) for one in cards[:count])
             return Mend(row.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
     return None
@@ -225,27 +225,27 @@ def well(device: facts.Device, mended: set[str]) -> facts.Device:
     return dataclasses.replace(device, cards=each(device.cards), others=each(device.others))
 
 
-def _closed(heard: hearing.Hearing, reason: Reason) -> list[int]:
+def _closed(survey: node_survey.NodeSurvey, reason: Reason) -> list[int]:
     """Choose nodes to open: those that could take the pod if they were."""
-    able = heard.saying(frozenset({reason})) & heard.room & ~heard.never
-    return heard.nearest(able)[:NODES_TRIED]
+    able = survey.saying(frozenset({reason})) & survey.room & ~survey.never
+    return survey.nearest(able)[:NODES_TRIED]
 
 
-def _opened(heard: hearing.Hearing, at: int) -> Mend | None:
-    """Let the agent be heard again, or let it read its cards again, but not both."""
-    row, reason = heard.row(at), heard.why(at)[0]
+def _opened(survey: node_survey.NodeSurvey, at: int) -> Mend | None:
+    """Let the agent report again, or let it read its cards again, but not both."""
+    row, reason = survey.row(at), survey.why(at)[0]
     if row.owned is None:
         return None
     failed = row.owned.failed if reason is Reason.SILENT else ""
-    copy = trials.changed_device(heard, at, dataclasses.replace(row.owned, failed=failed))
-    return Mend(row.name, reason, (), findings.WHOLE_SIZE) if trials.fits(heard, copy) else None
+    copy = trials.changed_device(survey, at, dataclasses.replace(row.owned, failed=failed))
+    return Mend(row.name, reason, (), findings.WHOLE_SIZE) if trials.fits(survey, copy) else None
 
 
-def _uncordoned(heard: hearing.Hearing, at: int) -> Mend | None:
-    row = heard.row(at)
+def _uncordoned(survey: node_survey.NodeSurvey, at: int) -> Mend | None:
+    row = survey.row(at)
     if row.node is None:
         return None
-    copy = trials.changed_node(heard, at, obstacles.uncordoned(row.node))
-    if not trials.fits(heard, copy):
+    copy = trials.changed_node(survey, at, obstacles.uncordoned(row.node))
+    if not trials.fits(survey, copy):
         return None
     return Mend(row.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)

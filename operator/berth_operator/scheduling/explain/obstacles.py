@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import columns, search
-from berth_operator.scheduling.explain import hearing, reach
+from berth_operator.scheduling.explain import node_survey, reach
 from berth_operator.scheduling.explain.findings import Condition
 from berth_operator.scheduling.nodes import affinity, facts, taints
 
@@ -47,22 +47,22 @@ class Refused:
     exact: bool
 
 
-def single(heard: hearing.Hearing, *, whole: bool) -> Refused:
+def single(survey: node_survey.NodeSurvey, *, whole: bool) -> Refused:
     """Find the refused nodes that have all else, and of them those with a single obstacle."""
-    able = np.flatnonzero(heard.known & heard.room & ~heard.place)
-    able = able[reach.enough(heard.picture, able, search.ask(heard.request, heard.demand))]
+    able = np.flatnonzero(survey.known & survey.room & ~survey.place)
+    able = able[reach.enough(survey.picture, able, search.ask(survey.request, survey.demand))]
     judged = able if whole else able[:MOST_JUDGED]
     found: dict[Obstacle, columns.Mask] = {}
-    asked = 8 + heard.demand.where.size
+    asked = 8 + survey.demand.where.size
     for count, at in enumerate(judged.tolist()):
-        if heard.exhausted:
+        if survey.exhausted:
             judged = judged[:count]
             break
-        heard.effort.spend((count + 1) * asked // JUDGED_IN_A_STEP - count * asked // JUDGED_IN_A_STEP)
-        row = heard.row(at)
-        obstacle = only(row.node, heard.demand.where) if row.node else None
+        survey.effort.spend((count + 1) * asked // JUDGED_IN_A_STEP - count * asked // JUDGED_IN_A_STEP)
+        row = survey.row(at)
+        obstacle = only(row.node, survey.demand.where) if row.node else None
         if obstacle is not None:
-            empty = np.zeros(heard.picture.size, dtype=np.bool_)
+            empty = np.zeros(survey.picture.size, dtype=np.bool_)
             found.setdefault(obstacle, empty)[at] = True
     if SELECTOR in found:
         pairs = [nodes for one, nodes in found.items() if one.condition is Condition.SELECTOR]

@@ -15,7 +15,15 @@ from typing import Any, Final
 from berth_operator.scheduling import inventory, search, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts, requests
-from berth_operator.scheduling.explain import closely, easing, findings, hearing, mending, obstacles, trials
+from berth_operator.scheduling.explain import (
+    closely,
+    easing,
+    findings,
+    mending,
+    node_survey,
+    obstacles,
+    trials,
+)
 from berth_operator.scheduling.explain.findings import Change, Condition, Edit, Room, Single
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
@@ -56,34 +64,34 @@ class Fix:
 # ---------------------------------------------------------------- what is in the way
 
 
-def misses(heard: hearing.Hearing) -> list[tuple[int, tuple[tally.Why, ...]]]:
+def misses(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[tally.Why, ...]]]:
     """List the nodes that come nearest with all that stands in their way, the fewest things first."""
-    there = dict.fromkeys(closely.worth_telling(heard))
+    there = dict.fromkeys(closely.worth_telling(survey))
     found = []
     for at in there:
-        if heard.row(at).node and not heard.exhausted:
-            heard.effort.spend(trials.STEPS_TO_TRY)
-            found.append((at, tuple(dict.fromkeys(in_the_way(heard, at)))))
+        if survey.row(at).node and not survey.exhausted:
+            survey.effort.spend(trials.STEPS_TO_TRY)
+            found.append((at, tuple(dict.fromkeys(in_the_way(survey, at)))))
     return sorted(found, key=lambda one: len(one[1]))
 
 
-def miss(heard: hearing.Hearing, at: int, whys: tuple[tally.Why, ...]) -> findings.Nearest:
+def miss(survey: node_survey.NodeSurvey, at: int, whys: tuple[tally.Why, ...]) -> findings.Nearest:
     """Name a node and what stands in its way."""
-    reason, detail = heard.why(at)
-    return findings.Nearest(heard.row(at).name, reason, detail, (), whys=whys)
+    reason, detail = survey.why(at)
+    return findings.Nearest(survey.row(at).name, reason, detail, (), whys=whys)
 
 
-def in_the_way(heard: hearing.Hearing, at: int) -> Iterator[tally.Why]:
+def in_the_way(survey: node_survey.NodeSurvey, at: int) -> Iterator[tally.Why]:
     """Yield what is wrong with a node: its place, its agent, its devices, its resources."""
-    row = heard.row(at)
-    for one in sorted(obstacles.each(row.node, heard.demand.where), key=str) if row.node else ():
+    row = survey.row(at)
+    for one in sorted(obstacles.each(row.node, survey.demand.where), key=str) if row.node else ():
         yield _why_of(one)
-    if heard.request and row.device is not None and (row.silent or row.device.failed):
+    if survey.request and row.device is not None and (row.silent or row.device.failed):
         yield (Reason.SILENT, "") if row.silent else (Reason.SOURCE_FAILED, row.device.failed)
-    why = _of_devices(heard, at)
+    why = _of_devices(survey, at)
     if why is not None:
         yield why
-    for measure in closely.lacking_resources(heard, at):
+    for measure in closely.lacking_resources(survey, at):
         yield Reason.INSUFFICIENT_RESOURCE, measure.name
 
 
@@ -94,72 +102,76 @@ def _why_of(obstacle: obstacles.Obstacle) -> tally.Why:
     return (Reason.TAINTED, obstacle.key) if taint else (Reason.SELECTOR_MISMATCH, "")
 
 
-def _of_devices(heard: hearing.Hearing, at: int) -> tally.Why | None:
+def _of_devices(survey: node_survey.NodeSurvey, at: int) -> tally.Why | None:
     """Return what is wrong with a node's devices, as if all else were well."""
-    if not heard.request:
+    if not survey.request:
         return None
-    world = _world(heard, at)
+    world = _world(survey, at)
     device = dataclasses.replace(world.device, failed="") if world.device else None
     plain = nodes.Node(world.node.name)  # With nothing wrong about its place.
-    copy = _built(heard, dataclasses.replace(world, node=plain, device=device, silent=False))
-    reasons = tally.judge(copy, search.ask(heard.request, nodes.Demand()), {})
+    copy = _built(survey, dataclasses.replace(world, node=plain, device=device, silent=False))
+    reasons = tally.judge(copy, search.ask(survey.request, nodes.Demand()), {})
     if reasons.code[0]:
         return list(reasons.whys)[int(reasons.code[0]) - 1]
     row = copy.rows[0]
-    found = hearing.look(row.view(), heard.request, heard.effort) if row and not heard.exhausted else ()
+    found = (
+        node_survey.look(row.view(), survey.request, survey.effort) if row and not survey.exhausted else ()
+    )
     return (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
 
 
 # ---------------------------------------------------------------- two changes
 
 
-def helpful(heard: hearing.Hearing, near: Iterable[int]) -> Iterator[Change]:
+def helpful(survey: node_survey.NodeSurvey, near: Iterable[int]) -> Iterator[Change]:
     """Find two changes that together let the pod in on one of the nearest nodes: the smallest two.
 
     One that alone does so there is told instead: only the very nearest were tried for one.
     """
     for at in itertools.islice(near, NODES_TRIED):
-        found = list(_alone(heard, at)) or list(_pairs_of(heard, at))
-        if found and not heard.exhausted:
+        found = list(_alone(survey, at)) or list(_pairs_of(survey, at))
+        if found and not survey.exhausted:
             # Where the effort was spent meanwhile, more might be told than is needed.
             yield min(found, key=lambda one: round(one.size, 6))
             return
 
 
-def _alone(heard: hearing.Hearing, at: int) -> Iterator[Change]:
-    world, fixes = _world(heard, at), list(_fixes(heard, at))
+def _alone(survey: node_survey.NodeSurvey, at: int) -> Iterator[Change]:
+    world, fixes = _world(survey, at), list(_fixes(survey, at))
     needed = [fix for fix in fixes if fix.needed]
     for one in fixes:
-        if heard.exhausted:
+        if survey.exhausted:
             return
-        if all(fix is one for fix in needed) and _helps(heard, one.apply(world, one.parts)):
-            yield _settled_alone(heard, world, one)
+        if all(fix is one for fix in needed) and _helps(survey, one.apply(world, one.parts)):
+            yield _settled_alone(survey, world, one)
 
 
-def _settled_alone(heard: hearing.Hearing, world: World, fix: Fix) -> Single:
-    parts = _fewest(fix.parts, lambda parts: _helps(heard, fix.apply(world, parts)))
+def _settled_alone(survey: node_survey.NodeSurvey, world: World, fix: Fix) -> Single:
+    parts = _fewest(fix.parts, lambda parts: _helps(survey, fix.apply(world, parts)))
     changed = fix.apply(world, parts)
     edit = Edit(changed.request, changed.demand, 1, exact=False, example=world.node.name)
     return _edited(fix.change(parts), edit)
 
 
-def _pairs_of(heard: hearing.Hearing, at: int) -> Iterator[findings.Pair]:
-    world, fixes = _world(heard, at), list(_fixes(heard, at))
+def _pairs_of(survey: node_survey.NodeSurvey, at: int) -> Iterator[findings.Pair]:
+    world, fixes = _world(survey, at), list(_fixes(survey, at))
     needed = [fix for fix in fixes if fix.needed]
     for one, other in itertools.combinations(fixes, 2):
-        if heard.exhausted:
+        if survey.exhausted:
             return
         if all(fix is one or fix is other for fix in needed) and _helps(
-            heard, other.apply(one.apply(world, one.parts), other.parts)
+            survey, other.apply(one.apply(world, one.parts), other.parts)
         ):
-            yield _settled(heard, world, one, other)
+            yield _settled(survey, world, one, other)
 
 
-def _settled(heard: hearing.Hearing, world: World, one: Fix, other: Fix) -> findings.Pair:
+def _settled(survey: node_survey.NodeSurvey, world: World, one: Fix, other: Fix) -> findings.Pair:
     """Take of both changes no more parts than are needed."""
-    first = _fewest(one.parts, lambda parts: _helps(heard, other.apply(one.apply(world, parts), other.parts)))
+    first = _fewest(
+        one.parts, lambda parts: _helps(survey, other.apply(one.apply(world, parts), other.parts))
+    )
     eased = one.apply(world, first)
-    second = _fewest(other.parts, lambda parts: _helps(heard, other.apply(eased, parts)))
+    second = _fewest(other.parts, lambda parts: _helps(survey, other.apply(eased, parts)))
     changed = other.apply(eased, second)
     edit = Edit(changed.request, changed.demand, 1, exact=False, example=world.node.name)
     changes = _edited(one.change(first), edit), _edited(other.change(second), edit)
@@ -185,20 +197,20 @@ def _fewest(parts: Parts, enough: Callable[[Parts], bool]) -> Parts:
     return taken
 
 
-def _world(heard: hearing.Hearing, at: int) -> World:
-    row = heard.row(at)
+def _world(survey: node_survey.NodeSurvey, at: int) -> World:
+    row = survey.row(at)
     assert row.node is not None, "a node that refuses is known"  # noqa: S101
-    return World(heard.request, heard.demand, row.node, row.owned, row.silent, tuple(mending.in_order(row)))
+    return World(survey.request, survey.demand, row.node, row.owned, row.silent, tuple(mending.in_order(row)))
 
 
-def _built(heard: hearing.Hearing, world: World) -> inventory.Inventory:
-    return trials.built(heard, world.node, world.device, world.holds, silent=world.silent)
+def _built(survey: node_survey.NodeSurvey, world: World) -> inventory.Inventory:
+    return trials.built(survey, world.node, world.device, world.holds, silent=world.silent)
 
 
-def _helps(heard: hearing.Hearing, world: World) -> bool:
-    if heard.exhausted:
+def _helps(survey: node_survey.NodeSurvey, world: World) -> bool:
+    if survey.exhausted:
         return False
-    return trials.place(heard, _built(heard, world), world.request, world.demand) is not None
+    return trials.place(survey, _built(survey, world), world.request, world.demand) is not None
 
 
 # ---------------------------------------------------------------- the kinds of changes
@@ -206,24 +218,24 @@ def _helps(heard: hearing.Hearing, world: World) -> bool:
 ALL_OF_IT: Final = (None,)  # The parts of what is not made of any.
 
 
-def _fixes(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
-    yield from _of_place(heard, at)
-    yield from _of_agent(heard, at)
-    for condition, _ in easing.relaxed(heard.request):
-        yield _without(heard, condition)
+def _fixes(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
+    yield from _of_place(survey, at)
+    yield from _of_agent(survey, at)
+    for condition, _ in easing.relaxed(survey.request):
+        yield _without(survey, condition)
     for trouble in mending.TROUBLE:
-        yield from _of_trouble(heard, at, trouble)
-    yield from _of_resources(heard, at)
-    yield from _fewer(heard)
-    yield from _of_pods(heard, at)
+        yield from _of_trouble(survey, at, trouble)
+    yield from _of_resources(survey, at)
+    yield from _fewer(survey)
+    yield from _of_pods(survey, at)
 
 
-def _edit(heard: hearing.Hearing) -> Edit:
-    return Edit(heard.request, heard.demand, 1, exact=False, example="")
+def _edit(survey: node_survey.NodeSurvey) -> Edit:
+    return Edit(survey.request, survey.demand, 1, exact=False, example="")
 
 
-def _of_place(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
-    node, where = _world(heard, at).node, heard.demand.where
+def _of_place(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
+    node, where = _world(survey, at).node, survey.demand.where
     found = set(obstacles.each(node, where))
     pairs_ = {one for one in found if one.condition is Condition.SELECTOR}
     found = (found - pairs_) | {obstacles.SELECTOR} if len(pairs_) > 1 else found
@@ -232,7 +244,7 @@ def _of_place(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
             mend = findings.Mend(node.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)
             yield Fix(ALL_OF_IT, _always(mend), _uncordon, needed=True)
         else:
-            drop = findings.Drop(obstacle.condition, str(obstacle), _edit(heard), findings.WHOLE_SIZE)
+            drop = findings.Drop(obstacle.condition, str(obstacle), _edit(survey), findings.WHOLE_SIZE)
 
             def ease(world: World, _: Parts, obstacle: obstacles.Obstacle = obstacle) -> World:
                 eased = obstacles.ease(world.demand.where, obstacle) or world.demand.where
@@ -245,9 +257,9 @@ def _uncordon(world: World, _: Parts) -> World:
     return dataclasses.replace(world, node=obstacles.uncordoned(world.node))
 
 
-def _of_agent(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
-    world = _world(heard, at)
-    if not heard.request or world.device is None:
+def _of_agent(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
+    world = _world(survey, at)
+    if not survey.request or world.device is None:
         return
     for reason, there, apply in (
         (Reason.SILENT, world.silent, _hear),
@@ -267,9 +279,9 @@ def _read(world: World, _: Parts) -> World:
     return dataclasses.replace(world, device=device)
 
 
-def _without(heard: hearing.Hearing, condition: Condition) -> Fix:
+def _without(survey: node_survey.NodeSurvey, condition: Condition) -> Fix:
     size = findings.WISH_SIZE if condition in findings.WISHES else findings.WHOLE_SIZE
-    drop = findings.Drop(condition, "", _edit(heard), size)
+    drop = findings.Drop(condition, "", _edit(survey), size)
 
     def apply(world: World, _: Parts) -> World:
         return dataclasses.replace(world, request=dict(easing.relaxed(world.request))[condition])
@@ -277,11 +289,11 @@ def _without(heard: hearing.Hearing, condition: Condition) -> Fix:
     return Fix(ALL_OF_IT, _always(drop), apply)
 
 
-def _of_trouble(heard: hearing.Hearing, at: int, trouble: Reason) -> Iterator[Fix]:
-    world = _world(heard, at)
+def _of_trouble(survey: node_survey.NodeSurvey, at: int, trouble: Reason) -> Iterator[Fix]:
+    world = _world(survey, at)
     there = (*world.device.cards, *world.device.others) if world.device else ()
     ill = tuple(one for one in there if one.trouble is trouble)[:PARTS_TRIED]
-    if not ill or not heard.request:
+    if not ill or not survey.request:
         return
 
     def change(parts: Parts) -> Single:
@@ -296,10 +308,10 @@ def _of_trouble(heard: hearing.Hearing, at: int, trouble: Reason) -> Iterator[Fi
     yield Fix(ill, change, apply)
 
 
-def _of_resources(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
+def _of_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
     """Free what is missing of each resource, where pods hold so much."""
-    world = _world(heard, at)
-    for measure in closely.lacking_resources(heard, at):
+    world = _world(survey, at)
+    for measure in closely.lacking_resources(survey, at):
         if sum(dict(hold.amounts).get(measure.name, 0) for hold in world.holds) < measure.missing:
             continue
         freed = findings.FreeResource(world.node.name, measure, min(1.0, measure.lack))
@@ -312,24 +324,24 @@ def _of_resources(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
         yield Fix(ALL_OF_IT, _always(freed), apply)
 
 
-def _fewer(heard: hearing.Hearing) -> Iterator[Fix]:
+def _fewer(survey: node_survey.NodeSurvey) -> Iterator[Fix]:
     """Give up cards, one after the other; the parts are those given up."""
-    for at, number, ask in easing.each_ask(heard.request):
+    for at, number, ask in easing.each_ask(survey.request):
         if ask.count > 1 and not (isinstance(ask, requests.Parts) and ask.every):
-            yield _given_up(heard, at, number, ask)
+            yield _given_up(survey, at, number, ask)
 
 
-def _given_up(heard: hearing.Hearing, at: int, number: int, ask: requests.Ask) -> Fix:
+def _given_up(survey: node_survey.NodeSurvey, at: int, number: int, ask: requests.Ask) -> Fix:
     def change(parts: Parts) -> Single:
         measure = findings.Measure(
             easing.counted(ask), findings.Unit.PIECES, ask.count, ask.count - len(parts)
         )
-        return findings.AskLess(heard.request.containers[at].name, measure, _edit(heard), measure.lack)
+        return findings.AskLess(survey.request.containers[at].name, measure, _edit(survey), measure.lack)
 
     def apply(world: World, parts: Parts) -> World:
         count = ask.count - len(parts)
         request = easing.with_ask(world.request, at, number, dataclasses.replace(ask, count=count))
-        served = easing.scaled(heard, count, ask.count).served
+        served = easing.scaled(survey, count, ask.count).served
         return dataclasses.replace(
             world, request=request, demand=dataclasses.replace(world.demand, served=served)
         )
@@ -337,8 +349,8 @@ def _given_up(heard: hearing.Hearing, at: int, number: int, ask: requests.Ask) -
     return Fix(tuple(range(min(ask.count - 1, PARTS_TRIED))), change, apply)
 
 
-def _of_pods(heard: hearing.Hearing, at: int) -> Iterator[Fix]:
-    world = _world(heard, at)
+def _of_pods(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
+    world = _world(survey, at)
     if not world.holds:
         return
 

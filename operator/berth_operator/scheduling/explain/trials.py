@@ -12,7 +12,7 @@ from typing import Final
 from berth_operator.scheduling import decisions, inventory, search
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.explain import findings, hearing
+from berth_operator.scheduling.explain import findings, node_survey
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
@@ -21,14 +21,14 @@ STEPS_TO_TRY: Final = 20
 NAMED_IN_A_STEP: Final = 16  # Labels, values and tolerations of the pod.
 
 
-def copied(heard: hearing.Hearing, at: int) -> inventory.Inventory:
+def copied(survey: node_survey.NodeSurvey, at: int) -> inventory.Inventory:
     """Make an inventory of one node, equal to the node."""
-    row = heard.row(at)
-    return built(heard, row.node, row.owned, row.holds.values(), silent=row.silent)
+    row = survey.row(at)
+    return built(survey, row.node, row.owned, row.holds.values(), silent=row.silent)
 
 
 def built(
-    heard: hearing.Hearing,
+    survey: node_survey.NodeSurvey,
     node: facts.Node | None,
     device: devices.Device | None,
     holds: Iterable[Hold],
@@ -46,49 +46,49 @@ def built(
     for hold in holds:
         copy.charge(hold)
         charged += 1
-    heard.effort.spend(charged)
+    survey.effort.spend(charged)
     return copy
 
 
-def fits(heard: hearing.Hearing, copy: inventory.Inventory) -> bool:
+def fits(survey: node_survey.NodeSurvey, copy: inventory.Inventory) -> bool:
     """Return whether the pod finds a place on what is there; no, if there is no effort left to try it."""
-    return place(heard, copy, heard.request, heard.demand) is not None
+    return place(survey, copy, survey.request, survey.demand) is not None
 
 
 def place(
-    heard: hearing.Hearing, copy: inventory.Inventory, request: requests.Request, demand: facts.Demand
+    survey: node_survey.NodeSurvey, copy: inventory.Inventory, request: requests.Request, demand: facts.Demand
 ) -> decisions.Placement | None:
     """Try a request on what is there, and count what that costs."""
-    if heard.exhausted:
+    if survey.exhausted:
         return None
-    heard.effort.spend(STEPS_TO_TRY + demand.where.size // NAMED_IN_A_STEP)
-    return search.Search(copy).place(request, demand, rules=heard.rules, effort=heard.effort)
+    survey.effort.spend(STEPS_TO_TRY + demand.where.size // NAMED_IN_A_STEP)
+    return search.Search(copy).place(request, demand, rules=survey.rules, effort=survey.effort)
 
 
-def shares(heard: hearing.Hearing, copy: inventory.Inventory) -> set[str]:
+def shares(survey: node_survey.NodeSurvey, copy: inventory.Inventory) -> set[str]:
     """Name the devices that the pod would get on what is there."""
-    found = place(heard, copy, heard.request, heard.demand)
+    found = place(survey, copy, survey.request, survey.demand)
     return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()
 
 
-def changed_node(heard: hearing.Hearing, at: int, node: facts.Node) -> inventory.Inventory:
+def changed_node(survey: node_survey.NodeSurvey, at: int, node: facts.Node) -> inventory.Inventory:
     """Copy a node with another state of it."""
-    copy = copied(heard, at)
+    copy = copied(survey, at)
     copy.put_node(node)
     return copy
 
 
-def changed_device(heard: hearing.Hearing, at: int, device: devices.Device) -> inventory.Inventory:
-    """Copy a node with other devices, and an agent that is heard."""
-    copy = copied(heard, at)
+def changed_device(survey: node_survey.NodeSurvey, at: int, device: devices.Device) -> inventory.Inventory:
+    """Copy a node with other devices, and an agent that reports."""
+    copy = copied(survey, at)
     copy.put_device(device)
     copy.set_silent(device.node, silent=False)
     return copy
 
 
-def changed_holds(heard: hearing.Hearing, at: int, holds: Iterable[Hold]) -> inventory.Inventory:
+def changed_holds(survey: node_survey.NodeSurvey, at: int, holds: Iterable[Hold]) -> inventory.Inventory:
     """Copy a node on which some pods hold something else."""
-    copy = copied(heard, at)
+    copy = copied(survey, at)
     for hold in holds:
         copy.release(hold.uid)
         copy.charge(hold)

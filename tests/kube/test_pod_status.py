@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds.client import api, resources
 from berth_operator.engine import pace
-from berth_operator.kube import tellers
+from berth_operator.kube import pod_status
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
@@ -18,20 +18,22 @@ from testbed import waiting
 
 
 class Desk:
-    """A teller at work on one pod, and what it has written."""
+    """A status writer at work on one pod, and what it has written."""
 
     def __init__(self, session: Noted, yard: pods.Yard) -> None:
         self.session = session
         self.yard = yard
         self.time = clock.Clock()
         self.notes = Notes(session)
-        self.teller = tellers.Teller(session, self.notes, pace.unlimited(), wall=self.time.wall)
+        self.status_writer = pod_status.PodStatusWriter(
+            session, self.notes, pace.unlimited(), wall=self.time.wall
+        )
         self.path = resources.PODS.path("p", namespace=yard.namespace, sub="status")
 
     async def see(self) -> raw.Pod:
-        """Have the teller see the pod as it is now."""
+        """Have the status writer see the pod as it is now."""
         pod = await self.yard.read("p")
-        self.teller.saw(pod)
+        self.status_writer.saw(pod)
         return pod
 
     async def transition(self) -> str:
@@ -55,7 +57,7 @@ class Desk:
 
     async def until_written(self, count: int) -> raw.Pod:
         """Wait for a write, and read the pod."""
-        await self.until(lambda: self.writes >= count and not self.teller._due, f"write {count}")
+        await self.until(lambda: self.writes >= count and not self.status_writer._due, f"write {count}")
         return await self.yard.read("p")
 
 
@@ -69,11 +71,11 @@ async def candidate(admin: api.Api, namespace: str) -> backlog.Candidate:
 async def desk(
     session: Noted, admin: api.Api, candidate: backlog.Candidate, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Desk]:
-    """Lend a teller that runs and has seen the pod."""
-    monkeypatch.setattr(tellers, "RETRY_SECONDS", 0.05)
+    """Lend a status writer that runs and has seen the pod."""
+    monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.05)
     desk = Desk(session, pods.Yard(admin, candidate.namespace))
     await desk.see()
-    async with timeless.beside(desk.teller.run()):
+    async with timeless.beside(desk.status_writer.run()):
         yield desk
 
 
@@ -82,7 +84,7 @@ async def desk(
 
 async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: backlog.Candidate) -> None:
     """The condition has the word that autoscalers wait for, and a sentence; the event has the same."""
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
 
     pod = await desk.until_written(1)
 
@@ -94,7 +96,7 @@ async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: back
 
 async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: backlog.Candidate) -> None:
     """What no further node could cure is not Unschedulable, or an autoscaler would add nodes for ever."""
-    desk.teller.refused(candidate, "asks for 150", fault=Reason.INVALID_REQUEST)
+    desk.status_writer.refused(candidate, "asks for 150", fault=Reason.INVALID_REQUEST)
 
     pod = await desk.until_written(1)
     assert ("PodScheduled", "False", "InvalidRequest") in pods.conditions(pod)
@@ -103,11 +105,11 @@ async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: backlog.Can
 async def test_the_same_again_is_silence(desk: Desk, candidate: backlog.Candidate) -> None:
     """The same verdict is written once: before its write, after it, and after the pod showed it."""
     for _ in range(3):
-        desk.teller.refused(candidate, waits(Reason.FULL))
+        desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.see()
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await asyncio.sleep(0.1)
 
     assert desk.writes == 1
@@ -116,13 +118,13 @@ async def test_the_same_again_is_silence(desk: Desk, candidate: backlog.Candidat
 
 async def test_a_change_is_written(desk: Desk, candidate: backlog.Candidate) -> None:
     """Another sentence is another write; the moment of the transition stays, as the truth has not changed."""
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     before = await desk.transition()
     desk.time.advance(100)
     await desk.see()
 
-    desk.teller.refused(candidate, waits(Reason.FULL, Reason.UNHEALTHY))
+    desk.status_writer.refused(candidate, waits(Reason.FULL, Reason.UNHEALTHY))
     pod = await desk.until_written(2)
 
     assert "Unhealthy" in (pods.scheduled(pod).message or "")
@@ -134,13 +136,13 @@ async def test_a_restarted_operator_repeats_nothing(
     desk: Desk, session: Noted, candidate: backlog.Candidate
 ) -> None:
     """What the pod shows already, from whoever wrote it, is neither written nor posted again."""
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
 
     other = Desk(session, desk.yard)
     await other.see()
-    async with timeless.beside(other.teller.run()):
-        other.teller.refused(candidate, waits(Reason.FULL))
+    async with timeless.beside(other.status_writer.run()):
+        other.status_writer.refused(candidate, waits(Reason.FULL))
         await asyncio.sleep(0.1)
 
     assert other.writes == 1  # The one of before: both write through the same session.
@@ -149,13 +151,13 @@ async def test_a_restarted_operator_repeats_nothing(
 
 async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: backlog.Candidate) -> None:
     """A condition that was edited by hand, times and words left null, is written again at the next try."""
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     edited = [{"type": "PodScheduled", "status": "False"}]
     await desk.yard.patch("p", {"status": {"conditions": edited}}, sub="status")
     await desk.see()
 
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
 
     pod = await desk.until_written(2)
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(pod)
@@ -163,11 +165,11 @@ async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: backlo
 
 async def test_a_sentence_without_end_is_cut_once(desk: Desk, candidate: backlog.Candidate) -> None:
     """What is longer than a condition should be is cut, and the cut one counts as shown."""
-    desk.teller.refused(candidate, "x" * 100_000)
+    desk.status_writer.refused(candidate, "x" * 100_000)
     await desk.until_written(1)
     await desk.see()
 
-    desk.teller.refused(candidate, "x" * 100_000)
+    desk.status_writer.refused(candidate, "x" * 100_000)
     await asyncio.sleep(0.1)
 
     assert desk.writes == 1
@@ -180,9 +182,9 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: backlog.
     """A verdict on a revision that is no more is refused by the server, and dropped once that is known."""
     await desk.yard.bind("p", "somewhere")
 
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until(lambda: desk.writes >= 2, "a second try")
-    desk.teller.done(candidate.uid)
+    desk.status_writer.done(candidate.uid)
     tries = desk.writes
     await asyncio.sleep(0.2)
 
@@ -193,20 +195,20 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: backlog.
 async def test_a_newer_revision_is_judged_anew(desk: Desk, candidate: backlog.Candidate) -> None:
     """A pod that somebody touched meanwhile gets its verdict once its newer revision was seen."""
     await desk.yard.patch("p", {"metadata": {"labels": {"touched": "yes"}}})
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until(lambda: desk.writes >= 1, "the refused try")
 
     await desk.see()
 
-    await desk.until(lambda: not desk.teller._due, "the write")
+    await desk.until(lambda: not desk.status_writer._due, "the write")
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(await desk.yard.read("p"))
 
 
 async def test_a_verdict_that_was_overtaken_is_not_written(desk: Desk, candidate: backlog.Candidate) -> None:
     """Of several verdicts in a hurry the last one stands."""
-    desk.teller.refused(candidate, waits(Reason.FULL))
-    desk.teller.refused(candidate, waits(Reason.UNHEALTHY))
-    desk.teller.refused(candidate, waits(Reason.SILENT))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.UNHEALTHY))
+    desk.status_writer.refused(candidate, waits(Reason.SILENT))
 
     pod = await desk.until_written(1)
 
@@ -216,8 +218,8 @@ async def test_a_verdict_that_was_overtaken_is_not_written(desk: Desk, candidate
 
 async def test_a_pod_that_is_placed_is_not_told_otherwise(desk: Desk, candidate: backlog.Candidate) -> None:
     """A verdict that waits to be written is dropped the moment the pod has its place."""
-    desk.teller.refused(candidate, waits(Reason.FULL))
-    desk.teller.placed(candidate, pods.placement("n1", pods.CARD, pods.OTHER_CARD))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.placed(candidate, pods.placement("n1", pods.CARD, pods.OTHER_CARD))
     await asyncio.sleep(0.1)
 
     assert desk.writes == 0
@@ -226,14 +228,14 @@ async def test_a_pod_that_is_placed_is_not_told_otherwise(desk: Desk, candidate:
 
 async def test_a_bind_that_fails_is_a_condition_too(desk: Desk, candidate: backlog.Candidate) -> None:
     """Whoever looks at the pod sees why it waits; the word is not the one for which nodes are added."""
-    desk.teller.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     await desk.see()
 
-    desk.teller.failed(candidate, "a webhook says no")
+    desk.status_writer.failed(candidate, "a webhook says no")
 
     pod = await desk.until_written(2)
     assert ("PodScheduled", "False", "SchedulerError") in pods.conditions(pod)
     assert pods.scheduled(pod).message == "The bind failed: a webhook says no"
     assert desk.notes.told[-1] == ("FailedBinding", "The bind failed: a webhook says no")
-    assert desk.teller.shown(candidate.uid) == ""
+    assert desk.status_writer.shown(candidate.uid) == ""

@@ -61,7 +61,7 @@ class Written(wire.Struct, frozen=True):
     metadata: wire.Meta = wire.Meta()
 
 
-class Teller:
+class PodStatusWriter:
     """Writes verdicts and posts Events."""
 
     def __init__(

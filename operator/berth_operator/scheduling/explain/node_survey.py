@@ -1,7 +1,7 @@
 """What all nodes say to one pod, before any of them is looked at closely.
 
 Three things must hold on a node: its place suits, its resources suffice, its devices do.
-A Hearing has a mask for each of the three over all rows, so that "only this one thing
+A NodeSurvey has a mask for each of the three over all rows, so that "only this one thing
 stands in the way" is a question to masks. It also says which nodes could never take the
 pod, and how near each of the others comes, as far as sums can tell: that decides which
 few are worth a closer look.
@@ -40,7 +40,7 @@ STATES: Final = frozenset(reason for reason in columns.STATES if reason is not N
 
 
 @dataclasses.dataclass(frozen=True)
-class Hearing:
+class NodeSurvey:
     """What all nodes say, by row; masks and numbers are as long as the inventory has rows.
 
     `code` is the number of a node's reason in `whys`, of which the first is that there is none.
@@ -107,9 +107,9 @@ class Hearing:
         return nearest
 
 
-def hear(
+def take(
     places: search.Search, candidate: backlog.Candidate, rules: policy.Policy, effort: allocator.Effort
-) -> Hearing:
+) -> NodeSurvey:
     """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
     picture, request, demand = places.picture, candidate.request, candidate.demand
     question = search.ask(request, demand)
@@ -117,7 +117,7 @@ def hear(
     known = picture.columns.known[: picture.size].copy()
     _look_again(reasons, picture, candidate, known & (reasons.code == 0), effort)
     everything = picture.everything
-    return Hearing(
+    return NodeSurvey(
         picture,
         rules,
         request,
