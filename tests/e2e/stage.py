@@ -200,13 +200,19 @@ class Stage:
         return await self.until(f"{', '.join(names_)} to be bound", all_bound, seconds=seconds)
 
     async def until_told(self, name: str, word: str = "") -> Thing:
-        """Wait until a pod was told why it waits, with this word in the sentence."""
+        """Wait until a pod was told why it waits, with this word in the sentence; in vain, say why not."""
+        pod: Pod = {}
 
         async def told() -> Thing | None:
-            said = scheduled((await self.pods())[name])
+            pod.update((await self.pods())[name])
+            said = scheduled(pod)
             return said if said.get("status") == "False" and word in said["message"] else None
 
-        return await self.until(f"{name} to be told {word!r}", told)
+        try:
+            return await self.until(f"{name} to be told {word!r}", told)
+        except waiting.TimedOut as error:
+            seen = f"{name} is on node {pod['spec'].get('nodeName')!r}, and is told {scheduled(pod)}"
+            raise waiting.TimedOut(f"{seen}\n\n{error}") from None
 
     async def until_ready(self, *nodes: str, truth: str = "True") -> None:
         """Wait until Devices are Ready, or not."""

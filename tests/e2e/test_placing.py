@@ -64,6 +64,13 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
 
     both = [await card(stage, "cordoned", minor) for minor in (0, 1)]
     await stage.patch(resources.DEVICES, "cordoned", {"spec": {"cordon": both}})
+
+    async def shown() -> bool:
+        found = (await stage.devices())["cordoned"]["status"]["summary"]
+        return "2 cards cordoned" in found.get("reason", "")
+
+    # Devices and pods come by watches of their own: a pod made at once may come first.
+    await stage.until("the Device to show what the operator knows of it", shown)
     await stage.create(pod("new"))
     await stage.until_told("new", "cordoned")
     assert (await stage.pods())["old"]["spec"]["nodeName"] == "cordoned"
