@@ -50,7 +50,7 @@ class Beside:
         return self._cards.processes() if isinstance(self._cards, processes.Processes) else None
 
     def has_news(self) -> bool:
-        """Say whether the cards' driver has told an error, where the probe of these listens."""
+        """Return whether the cards' driver has told an error, where the probe of these listens."""
         return isinstance(self._cards, probe.Listener) and self._cards.has_news()
 
     def whereabouts(self) -> str:

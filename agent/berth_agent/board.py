@@ -26,7 +26,7 @@ class Board:
         self.tick_seconds = 0.0
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         return f"<Board of {self.node}: {self.ticks} ticks>"
 
     def looked(self, outcome: probe.Outcome, now: float) -> None:
@@ -38,7 +38,7 @@ class Board:
             self.last_xids |= {each.uuid: each.number for each in outcome.xids}
 
     def ticked(self, *, seconds: float, now: float) -> None:
-        """Take note of a tick whose findings the API took."""
+        """Record a tick whose findings the API took."""
         self.answered["api"] = now
         self.ticks += 1
         self.tick_seconds += seconds

@@ -51,7 +51,7 @@ def _boards(cards: Sequence[probe.Card]) -> Iterator[tuple[probe.Card, ...]]:
 
 
 def _is_full(board: Sequence[probe.Card]) -> bool:
-    """Tell whether all seats are taken and all ways between them are alike."""
+    """Return whether all seats are taken and all ways between them are alike."""
     counts = {count for card in board for count in _nvlinks(card).values()}
     met = all(len(_nvlinks(card)) == len(board) - 1 for card in board)
     models = {card.model for card in board}

@@ -69,7 +69,7 @@ def _without_cordon(spec: wire.DeviceSpec) -> wire.DeviceSpec:
 
 
 def card(reading: probe.Card) -> wire.Card:
-    """Say what one card is."""
+    """Describe one card."""
     place = reading.place
     return wire.Card(
         uuid=reading.uuid,

@@ -37,7 +37,7 @@ FAMILIES: Final = (
 
 
 def ours(key: str) -> bool:
-    """Tell whether a label is one of those that the agent writes."""
+    """Return whether a label is one of those that the agent writes."""
     return key.startswith(PREFIXES)
 
 

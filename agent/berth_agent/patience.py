@@ -33,7 +33,7 @@ class Complaint:
         self.failures = 0
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         return f"<Complaint about {self._subject}: {self.failures} failures in a row>"
 
     def failed(self, error: Exception) -> None:

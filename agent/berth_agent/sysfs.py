@@ -70,7 +70,7 @@ class Kernel:
 
 
 def is_address(name: str) -> bool:
-    """Tell whether a name is that of a PCI device."""
+    """Return whether a name is that of a PCI device."""
     return _ADDRESS.fullmatch(name) is not None
 
 

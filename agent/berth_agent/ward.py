@@ -35,7 +35,7 @@ class Ward:
         self._blind = False  # Whether the source has failed since then.
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         return f"<Ward: {len(self._record.cases) if self._record else 0} cases>"
 
     def judge(

@@ -262,12 +262,12 @@ KINDS: Final = (
 
 
 def unserved_kind(name: str) -> bool:
-    """Tell whether a resource name asks for a kind of device that Berth does not serve."""
+    """Return whether a resource name asks for a kind of device that Berth does not serve."""
     return name.startswith(KINDS)
 
 
 def served(name: str) -> bool:
-    """Tell whether a resource name is one that Berth answers for by the Device."""
+    """Return whether a resource name is one that Berth answers for by the Device."""
     return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX)
 
 

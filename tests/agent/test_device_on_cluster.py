@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def ready(device: wire.Device) -> bool:
-    """Tell whether the agent says that its source answers."""
+    """Return whether the agent says that its source answers."""
     return any((each.type, each.status) == ("NVMLReady", "True") for each in device.status.conditions)
 
 

@@ -9,7 +9,7 @@ KEY = ("ns", "p")
 
 
 def record(uid: str, version: int) -> wire.GpuPod:
-    """Give a GpuPod at a revision."""
+    """Return a GpuPod at a revision."""
     meta = wire.Meta(name="p", namespace="ns", uid=uid, resource_version=str(version))
     return wire.GpuPod(meta, wire.GpuPodSpec("n1", "u-1"))
 

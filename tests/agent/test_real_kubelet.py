@@ -62,12 +62,12 @@ async def until_offered(scene: Scene, count: int) -> None:
 
 
 def told(truth: str, reason: str) -> Callable[[wire.GpuPod], object]:
-    """Tell whether a GpuPod says this of itself."""
+    """Return whether a GpuPod says this of itself."""
     return lambda it: [(one.status, one.reason) for one in it.status.conditions] == [(truth, reason)]
 
 
 def relied_on(truth: str) -> Callable[[wire.Device], object]:
-    """Tell whether a Device says this of its kubelet."""
+    """Return whether a Device says this of its kubelet."""
     return lambda it: ("PodResourcesReady", truth) in {(one.type, one.status) for one in it.status.conditions}
 
 

@@ -29,7 +29,7 @@ A, MIG, SIBLING, B = (PIECES[uuid] for uuid in ("GPU-a", "MIG-1", "MIG-2", "GPU-
 
 
 def pods(*containers: tuple[str, str]) -> roster.Roster:
-    """Give the roster of one pod with these containers, by name and id."""
+    """Return the roster of one pod with these containers, by name and id."""
     known = roster.Roster(lambda _: None)
     statuses = tuple(record.ContainerStatus(name, f"containerd://{one}") for name, one in containers)
     meta = wire.Meta(name="train", namespace="ml", uid=UID)

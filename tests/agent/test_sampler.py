@@ -148,7 +148,7 @@ class Chatty:
         self.open.set()
 
     def has_news(self) -> bool:
-        """Say whether an error was told."""
+        """Return whether an error was told."""
         return bool(self.told)
 
     def sample(self) -> probe.Outcome:

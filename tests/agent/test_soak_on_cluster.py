@@ -249,7 +249,7 @@ def as_made(rig: nodes.Mocked) -> set[Identity]:
 
 
 def all_well(device: wire.Device) -> bool:
-    """Tell whether nothing is said against any source or card."""
+    """Return whether nothing is said against any source or card."""
     sources = {("NVMLReady", "True"), ("PodResourcesReady", "True")}
     return conditions(device) == sources and not device.status.devices
 

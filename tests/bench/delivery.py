@@ -77,12 +77,12 @@ class PodStatusWriter:
         self._shown.pop(uid, None)
 
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        """Tell that a pod has its node."""
+        """Report that a pod has its node."""
 
     def refused(
         self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
-        """Tell why a pod waits."""
+        """Report why a pod waits."""
         self.answers[str(fault or "waits")] += 1
         self._shown[candidate.uid] = message
 
@@ -91,7 +91,7 @@ class PodStatusWriter:
         return self._shown.get(uid, "")
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell that a bind did not come about."""
+        """Report that a bind did not come about."""
         raise AssertionError(f"the bind of {candidate.title} failed: {message}")
 
 

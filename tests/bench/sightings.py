@@ -46,7 +46,7 @@ class Sightings:
         self.told: dict[Who, float] = {}  # When a pod was seen to be told that it fits nowhere.
 
     def saw(self, moment: float, change: str, pod: Thing) -> None:
-        """Take note of one change of one pod."""
+        """Record one change of one pod."""
         who = Who(pod["metadata"]["namespace"], pod["metadata"]["name"])
         if change == "DELETED" or pod["status"].get("phase") in OVER:
             self._ended(moment, who)
@@ -80,7 +80,7 @@ def card_of(pod: Thing) -> Card | None:
 
 
 def hopeless(pod: Thing) -> bool:
-    """Tell whether a pod says of itself that it fits on no node."""
+    """Return whether a pod says of itself that it fits on no node."""
     return any(
         one["type"] == SCHEDULED
         and one["status"] == "False"

@@ -86,7 +86,7 @@ class WaryMirror(mirror.Mirror[mirror.ConfigMap]):
     """A mirror that is told of odd objects too."""
 
     def odd(self, thing: watch.Unreadable) -> None:
-        """Take an object that cannot be read."""
+        """Report an object that cannot be read."""
         self.told.append(("odd", thing.metadata.name, thing.metadata.uid))
 
     def odd_gone(self, meta: wire.Meta) -> None:

@@ -125,7 +125,7 @@ class Crowd:
         return [one["metadata"]["name"] for one in made]
 
     async def disperse(self) -> None:
-        """Take all pods away, and wait until they are gone."""
+        """Delete all pods, and wait until they are gone."""
         await self.rest()
         await self._stage.clear_pods()
 

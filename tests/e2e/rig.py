@@ -123,7 +123,7 @@ class Seat:
         return [(name, code) for (name, _), code in zip(self.lives, self.exits, strict=False)]
 
     def said(self, word: str) -> bool:
-        """Tell whether the present process has said a word."""
+        """Return whether the present process has said a word."""
         return word in self.program.log.read_text()
 
     async def retire(self) -> int:
@@ -383,6 +383,6 @@ class Rig:
 
 
 def passing(pod: dict[str, Any]) -> bool:
-    """Tell whether a bound pod is still to finish, or a deleted one to go."""
+    """Return whether a bound pod is still to finish, or a deleted one to go."""
     finite = Crowd.finite(pod) and pod["status"].get("phase") not in FINISHED
     return bool(pod["spec"].get("nodeName")) and (finite or "deletionTimestamp" in pod["metadata"])

@@ -279,7 +279,7 @@ class Stage:
                 await self.admin.delete(resources.LEASES, name, namespace=names.NODES_NAMESPACE)
 
     async def clear_pods(self) -> None:
-        """Take all pods of the namespace away; the server deletes them one by one, and may need a while."""
+        """Delete all pods of the namespace; the server deletes them one by one, and may need a while."""
         path = resources.PODS.path(namespace=self.namespace)
 
         async def gone() -> bool:

@@ -81,7 +81,7 @@ class Server:
         return ports.Bound()
 
     def look(self, name: str) -> ports.Seen:
-        """Say whether a pod is bound."""
+        """Return whether a pod is bound."""
         if name not in self.pods:
             return ports.Gone()
         return ports.Bound() if self.node(name) else ports.Unbound()

@@ -24,7 +24,7 @@ WITH_PLUGIN = builders.node("n1", extra={names.NVIDIA_GPU: 4})
 
 
 def bare(uid: str = "uid-p", at: str = "n1", **status: Any) -> wire.GpuPod:
-    """Give a GpuPod of a pod that runs, and to which the kubelet gave nothing."""
+    """Return a GpuPod of a pod that runs, and to which the kubelet gave nothing."""
     said = {"phase": "Running", "granted": (wire.Grant("main", (), "podresources"),)} | status
     return msgspec.structs.replace(builders.gpupod(at=at, uid=uid), status=wire.GpuPodStatus(**said))
 

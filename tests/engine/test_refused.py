@@ -220,7 +220,7 @@ async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
 
 
 def refused(*names: str, at: float = 100.0) -> refusals.Refusals:
-    """Give what is known after the binds of some pods were refused."""
+    """Return what is known after the binds of some pods were refused."""
     found = refusals.Refusals()
     for name in names:
         found.refused(builders.candidate(name), SOMEWHERE, at)

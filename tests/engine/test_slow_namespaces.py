@@ -194,14 +194,20 @@ async def test_all_windows_together_leave_room() -> None:
     assert None not in [await found.take("other") for _ in range(16)]
 
 
-@timeless.scenario
-async def test_a_slow_namespace_is_forgotten() -> None:
-    """What was slow long ago and asks no more counts for all again."""
+async def slow_slots() -> tuple[slots.Slots, slots.Slot]:
+    """Return slots of which a namespace has one, for so long that it was found slow."""
     found = slots.Slots(16, lambda: None)
     slot = await found.take("a")
     assert slot is not None
     found.send(slot)
     await timeless.at(1.0)
+    return found, slot
+
+
+@timeless.scenario
+async def test_a_slow_namespace_is_forgotten() -> None:
+    """What was slow long ago and asks no more counts for all again."""
+    found, slot = await slow_slots()
     found.give_back(slot)
     narrow = found.width("a")
 
@@ -215,11 +221,7 @@ async def test_a_slow_namespace_is_forgotten() -> None:
 @timeless.scenario
 async def test_a_window_widens_with_each_quick_answer_and_closes_with_a_slow_one() -> None:
     """So the server is asked for as much as it answers quickly."""
-    found = slots.Slots(16, lambda: None)
-    first = await found.take("a")
-    assert first is not None
-    found.send(first)
-    await timeless.at(0.6)
+    found, _ = await slow_slots()
     widths = []
 
     for _ in range(3):

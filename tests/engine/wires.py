@@ -22,7 +22,7 @@ class Player(Protocol):
         """Judge a bind at the moment at which it is sent."""
 
     def heard(self, name: str, seen: Seen) -> Seen:
-        """Take note of what we learn of a pod."""
+        """Record what we learn of a pod."""
 
 
 @dataclasses.dataclass(slots=True)

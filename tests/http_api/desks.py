@@ -55,7 +55,7 @@ class Desk:
         self.loop = loop.Loop(self.book, writer, hands.PodStatusWriter(), clock=self.now, notes=self.notes)
 
     def application(self) -> web.Application:
-        """Give all that is served."""
+        """Return all that is served."""
         guard = auth.Guard(self.reviewer, clock=self.now, local=self.local)
         sources = pages.Sources(
             book=self.book,

@@ -23,7 +23,7 @@ from support import worlds
 
 
 def welcome(node: facts.Node, where: facts.Where) -> bool:
-    """Tell whether labels, name and taints suit the pod."""
+    """Return whether labels, name and taints suit the pod."""
     taints = [taint for taint in node.taints if taint.effect in {"NoSchedule", "NoExecute"}]
     if node.unschedulable:
         taints.append(facts.Taint(facts.UNSCHEDULABLE_TAINT, "", "NoSchedule"))
@@ -35,7 +35,7 @@ def welcome(node: facts.Node, where: facts.Where) -> bool:
 
 
 def tolerated(taint: facts.Taint, by: facts.Toleration) -> bool:
-    """Tell whether a toleration covers a taint."""
+    """Return whether a toleration covers a taint."""
     if by.effect not in {"", taint.effect} or by.key not in {"", taint.key}:
         return False
     if by.operator == "Exists":
@@ -44,7 +44,7 @@ def tolerated(taint: facts.Taint, by: facts.Toleration) -> bool:
 
 
 def suits(node: facts.Node, term: facts.Term) -> bool:
-    """Tell whether a term of the affinity accepts a node."""
+    """Return whether a term of the affinity accepts a node."""
     answers = [true_of(dict(node.labels), one) for one in term.labels]
     answers += [true_of({"metadata.name": node.name}, one) for one in term.fields]
     return bool(answers) and all(answers)
@@ -73,7 +73,7 @@ def left(node: facts.Node, holds: Iterable[Hold], name: str) -> int | None:
 
 
 def roomy(node: facts.Node, holds: list[Hold], demand: facts.Demand) -> bool:
-    """Tell whether the node's resources suffice."""
+    """Return whether the node's resources suffice."""
     plain = [left(node, holds, name) for name, _ in demand.amounts]
     served = [left(node, holds, name) for name, _ in demand.served]
     return all(

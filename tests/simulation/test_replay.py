@@ -28,7 +28,7 @@ def run(*events: object, given: tuple[desk.Body, ...] = (), words: tuple[str, ..
 
 
 def brief(told: list[desk.Body]) -> list[tuple[float, str, str]]:
-    """Say of each line when, what and who; without the summary and what was applied at the start."""
+    """Return of each line when, what and who; without the summary and what was applied at the start."""
     return [
         (one["at"], one["event"], one.get("pod") or one.get("name", ""))
         for one in told

@@ -190,7 +190,7 @@ def written(at: str, found: Mapping[str, Mapping[str, Sequence[allocation.Share]
 
 
 def gpupod(name: str = "p", at: str = "n1", *, uid: str = "", **minors: Sequence[int]) -> wire.GpuPod:
-    """Give a GpuPod that names cards of a node, whole, for containers named by keyword."""
+    """Return a GpuPod that names cards of a node, whole, for containers named by keyword."""
     containers = tuple(
         wire.HoldingContainer(
             one, tuple(wire.HeldCard(uuid(at, minor), minor, "gpu", 100, MEMORY, MODEL) for minor in those)

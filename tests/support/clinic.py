@@ -52,5 +52,5 @@ class Clinic:
 
 
 def is_well(health: probe.Health) -> bool:
-    """Tell whether a card may be given out."""
+    """Return whether a card may be given out."""
     return health.verdict is vocabulary.Health.HEALTHY

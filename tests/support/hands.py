@@ -132,13 +132,13 @@ class PodStatusWriter:
         self.shows: dict[str, str] = {}  # What pods showed before anybody told anything, by uid.
 
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        """Tell that a pod has its node and cards."""
+        """Report that a pod has its node and cards."""
         self.told.append((candidate.name, f"placed on {placement.node}"))
 
     def refused(
         self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
-        """Tell that a pod does not fit, and why."""
+        """Report that a pod does not fit, and why."""
         self.told.append((candidate.name, message))
         if fault is not None:
             self.faults.append((candidate.name, fault))
@@ -148,7 +148,7 @@ class PodStatusWriter:
         return self.shows.get(uid, "")
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell that the server refused a bind."""
+        """Report that the server refused a bind."""
         self.told.append((candidate.name, f"failed: {message}"))
 
     def of(self, name: str) -> list[str]:

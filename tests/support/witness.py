@@ -198,7 +198,7 @@ def _ours(key: str) -> bool:
 
 
 def asks(pod: Raw) -> bool:
-    """Tell whether a pod asks for cards."""
+    """Return whether a pod asks for cards."""
     limits = (one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"])
     return any(key == names.NVIDIA_GPU or key.startswith(f"{names.GROUP}/") for one in limits for key in one)
 

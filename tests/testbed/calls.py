@@ -31,7 +31,7 @@ class Call:
 
     @property
     def streams(self) -> bool:
-        """Tell whether the answer goes on for long."""
+        """Return whether the answer goes on for long."""
         return self.verb == "watch"
 
 

@@ -47,7 +47,7 @@ class Inmate:
     pid: int
 
     def alive(self) -> bool:
-        """Tell whether it still runs."""
+        """Return whether it still runs."""
         return self.way_in.alive()
 
     def kill(self) -> None:
@@ -67,7 +67,7 @@ class Enclosure:
         self._inmates: list[Inmate] = []
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         return f"<Enclosure: {'open' if self._first else 'closed'}>"
 
     @property

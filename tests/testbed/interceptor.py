@@ -104,7 +104,7 @@ class Record:
 
     @property
     def open(self) -> bool:
-        """Tell whether the server may still act on it."""
+        """Return whether the server may still act on it."""
         return not self.status and self.deed not in UNHEARD
 
 

@@ -38,7 +38,7 @@ class Echo:
             self.busy -= 1
 
     async def idle(self) -> bool:
-        """Tell whether every connection has ended."""
+        """Return whether every connection has ended."""
         return self.busy == 0
 
 

@@ -73,7 +73,7 @@ class Worker:
         self._programs: dict[str, Path] = {}
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         return f"<Worker {self.name}: {'with' if self._kubelet else 'without'} a kubelet>"
 
     def __enter__(self) -> Self:

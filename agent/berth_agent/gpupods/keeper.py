@@ -139,7 +139,7 @@ class Keeper:
         self._furnished.set()
 
     def kubelet_reported(self, report: follower.KubeletReport) -> None:
-        """Take what the kubelet says of who holds what."""
+        """Apply what the kubelet says of who holds what."""
         self._witnesses.kubelet_reported(report)
 
     def asking(self) -> None:
@@ -149,7 +149,7 @@ class Keeper:
     def looked(
         self, found: Iterable[residents.Resident] | None, said: residents.Occupants
     ) -> residents.Occupants:
-        """Take what the driver shows, and say who is on a card that nobody gave him.
+        """Apply what the driver shows, and say who is on a card that nobody gave him.
 
         `said` is what was said so far. It stands while there is nothing better to say: before all pods
         are known, each process would seem to be a stray.

@@ -120,7 +120,7 @@ def _asks(resources: Resources) -> bool:
 
 
 def finished(pod: Pod) -> bool:
-    """Tell whether a pod has ended, and so holds nothing, whatever an old kubelet lists."""
+    """Return whether a pod has ended, and so holds nothing, whatever an old kubelet lists."""
     return pod.status.phase in {vocabulary.PodPhase.SUCCEEDED, vocabulary.PodPhase.FAILED}
 
 

@@ -79,7 +79,7 @@ def by_pod(found: Iterable[Sight]) -> Mapping[ids.Key, Mapping[str, tuple[str, .
 
 
 def covers(given: Collection[str], uuid: str, known: ids.Pieces) -> bool:
-    """Tell whether who was given these pieces may be seen on that one.
+    """Return whether who was given these pieces may be seen on that one.
 
     The driver may name the card where a MIG instance of it is meant, and the other way round.
     """
@@ -113,7 +113,7 @@ Occupants = Mapping[str, tuple[wire.Occupant, ...]]  # By uuid of the card.
 
 
 def occupants(found: Iterable[Sight], before: Occupants) -> Occupants:
-    """Say of each card who is on it though nobody gave it; `before` is what was said so far."""
+    """Return for each card who is on it though nobody gave it; `before` is what was said so far."""
     by_card: dict[str, dict[int, wire.Occupant]] = {}
     for one in sorted(found, key=lambda sight: (sight.piece.card, sight.pid, sight.piece.uuid)):
         said = next((it for it in before.get(one.piece.card, ()) if it.pid == one.pid), None)

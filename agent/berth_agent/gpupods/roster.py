@@ -24,7 +24,7 @@ class Roster:
         return f"<Roster: {len(self._pods)} pods, {len(self._containers)} containers>"
 
     def upserted(self, pod: record.Pod, /) -> None:
-        """Take what the watch says; of most changes of a pod nothing follows here."""
+        """Apply what the watch says; of most changes of a pod nothing follows here."""
         pod, key = _trimmed(pod), mirror.key_of(pod.metadata)
         if self._pods.get(key) == pod:
             return

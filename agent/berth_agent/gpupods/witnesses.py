@@ -87,7 +87,7 @@ class Witnesses:
         self._changed.clear()
 
     def kubelet_reported(self, report: follower.KubeletReport) -> None:
-        """Take what the kubelet says, or that it says nothing.
+        """Apply what the kubelet says, or that it says nothing.
 
         A kubelet that has just started does not know its pods yet, and lists none. So what it said of
         a pod stands for as long as that very pod lives and nothing else is said of it.
@@ -119,7 +119,7 @@ class Witnesses:
             self._on_change(None)
 
     def looked(self, found: Iterable[residents.Resident], join: residents.Joins) -> None:
-        """Take what the driver shows."""
+        """Apply what the driver shows."""
         self._sights = residents.sights(found, self.known, join)
         first, before = not self._looked, self._seen
         self._looked, self._seen = True, residents.by_pod(self._sights)
@@ -137,7 +137,7 @@ class Witnesses:
         return self.kubelet_knows(key) and (self._looked or not self.sources.driver)
 
     def kubelet_knows(self, key: ids.Key) -> bool:
-        """Tell whether the kubelet has spoken of a pod, be it that it has no card; or is not asked at all."""
+        """Return whether the kubelet has spoken of a pod, be it that it has no card; or is never asked."""
         return key in self._listed or not self.sources.kubelet
 
     def empty_handed(self, key: ids.Key, uid: str) -> bool:

@@ -178,7 +178,7 @@ def _is_over(case: Case, now: float, chosen: rules.Rules) -> bool:
 
 
 def unseen(record: Record, seconds: float) -> Record:
-    """Take out of the account seconds in which nobody could look: they neither heal nor help to forget."""
+    """Leave out of the account seconds in which nobody could look: they neither heal nor help to forget."""
     cases = {uuid: _moved(case, seconds) for uuid, case in record.cases.items()}
     return dataclasses.replace(record, cases=cases)
 

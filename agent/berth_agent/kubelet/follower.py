@@ -153,7 +153,7 @@ def _within(seconds: float, bounds: tuple[float, float]) -> float:
 
 
 def condition(report: KubeletReport) -> wire.Condition | None:
-    """Say whether the kubelet can be relied on; None while that is not known. It is not dated yet."""
+    """Return whether the kubelet can be relied on; None while that is not known. It is not dated yet."""
     kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
     if report.trouble is not None:
         return wire.Condition(kind, vocabulary.Truth.FALSE, report.trouble.trouble, str(report.trouble))

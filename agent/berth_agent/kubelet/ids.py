@@ -72,7 +72,7 @@ def plain(device_id: str) -> str:
 
 
 def counts(resource: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a resource is a kind of GPU."""
+    """Return whether a resource is a kind of GPU."""
     return any(fnmatch.fnmatchcase(resource, pattern) for pattern in patterns)
 
 

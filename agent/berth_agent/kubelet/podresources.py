@@ -106,7 +106,7 @@ class PodResources:
         self._version = messages.VERSIONS[0]
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         return f"<PodResources {self._version} at {self._socket}>"
 
     async def pods(self) -> tuple[Pod, ...]:

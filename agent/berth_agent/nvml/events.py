@@ -45,7 +45,7 @@ class Events:
         self._uuids[_address(handle)] = uuid
 
     def has_any(self) -> bool:
-        """Say whether there is an error to take."""
+        """Return whether there is an error to take."""
         if not self._told and (found := self._next()):
             self._told.append(found)
         return bool(self._told)

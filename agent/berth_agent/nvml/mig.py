@@ -51,7 +51,7 @@ def _still_there(handle: Any, part: Any, total: int, names: Profiles) -> probe.M
 
 
 def _is_sound(one: probe.MigInstance) -> bool:
-    """Tell whether an instance can be listed; what nobody could ask for or hold cannot."""
+    """Return whether an instance can be listed; what nobody could ask for or hold cannot."""
     numbers = (
         one.gi is None
         or one.ci is None

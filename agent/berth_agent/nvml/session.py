@@ -53,7 +53,7 @@ class Session:
         return self._addresses or frozenset()
 
     def is_outdated(self) -> bool:
-        """Tell whether the driver has taken or left a card since the session began."""
+        """Return whether the driver has taken or left a card since the session began."""
         return self._kernel.driven_by(DRIVER) != self._addresses
 
     def driver(self) -> probe.Driver:

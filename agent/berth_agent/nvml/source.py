@@ -71,7 +71,7 @@ class NvmlProbe:
         self._doing = what
 
     def has_news(self) -> bool:
-        """Say whether the driver has told an error since the last look."""
+        """Return whether the driver has told an error since the last look."""
         return self._session is not None and self._session.events.has_any()
 
     def processes(self) -> tuple[processes.Process, ...] | None:

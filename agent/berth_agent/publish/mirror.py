@@ -46,11 +46,11 @@ class Mirror(Generic[B]):
         self.deletions = 0
 
     def __repr__(self) -> str:
-        """Tell the state in words."""
+        """Show the state in words."""
         return f"<Mirror: {len(self._things)} known>"
 
     def get(self, key: Key) -> B | None:
-        """Give what is known of one object."""
+        """Return what is known of one object."""
         return self._things.get(key)
 
     def keys(self) -> list[Key]:
@@ -58,11 +58,11 @@ class Mirror(Generic[B]):
         return list(self._things)
 
     def things(self) -> list[B]:
-        """Give all that are known."""
+        """Return all that are known."""
         return list(self._things.values())
 
     def upserted(self, thing: B, /) -> None:
-        """Take what a watch says."""
+        """Apply what a watch says."""
         if self._take(thing):
             self._on_change(key_of(thing.metadata))
 

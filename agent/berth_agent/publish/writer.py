@@ -67,7 +67,7 @@ class Writer(Generic[B]):
         self._settled: dict[tuple[mirror.Key, str], tuple[object, object]] = {}
 
     def agrees(self, wanted: Wanted) -> bool:
-        """Tell whether nothing is left to write, as far as is known."""
+        """Return whether nothing is left to write, as far as is known."""
         return all(self._agrees(wanted, part) for part in self._form.parts)
 
     async def make_so(self, wanted: Wanted) -> None:

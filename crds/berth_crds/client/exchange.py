@@ -50,7 +50,7 @@ class Line(asyncio.Protocol):
     # ------------------------------------------------------------ what asyncio tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note of the way out."""
+        """Record the way out."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
         self._living.add(self)

@@ -37,10 +37,10 @@ class Sink(Protocol[T_contra]):
     """Who is told of changes."""
 
     def upserted(self, thing: T_contra, /) -> None:
-        """Tell that an object is new or changed."""
+        """Report that an object is new or changed."""
 
     def deleted(self, meta: wire.Meta, /) -> None:
-        """Tell that an object is gone, of which only name, namespace and uid are sure."""
+        """Report that an object is gone, of which only name, namespace and uid are sure."""
 
 
 @runtime_checkable
@@ -51,7 +51,7 @@ class Wary(Protocol):
         """Tell of an object that cannot be read; what was told of it before is out of date."""
 
     def odd_gone(self, meta: wire.Meta, /) -> None:
-        """Tell that an object is gone of which nothing readable was ever told."""
+        """Report that an object is gone of which nothing readable was ever told."""
 
 
 @runtime_checkable
@@ -59,7 +59,7 @@ class Comparing(Protocol):
     """A sink that compares revisions, and must not do so across a restore."""
 
     def restored(self) -> None:
-        """Tell that all revisions known so far mean nothing any more."""
+        """Report that all revisions known so far mean nothing any more."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -129,7 +129,7 @@ class Store(Generic[B]):
             yield
 
     def upsert(self, thing: B | watch.Unreadable, *, again: bool = False) -> None:
-        """Take an object that is new or changed."""
+        """Record an object that is new or changed."""
         meta = thing.metadata
         key = _key(meta)
         old = self._known.get(key)
@@ -145,7 +145,7 @@ class Store(Generic[B]):
             self._sink.upserted(thing)
 
     def delete(self, thing: B | watch.Unreadable) -> None:
-        """Take note that an object is gone."""
+        """Record that an object is gone."""
         self._forget(_key(thing.metadata))
 
     def _keep_unreadable(self, key: Key, old: Identity | None, thing: watch.Unreadable) -> None:

@@ -44,7 +44,7 @@ def findings(row: rows.Row) -> Iterator[Finding]:
 
 
 def _rooms(device: facts.Device) -> Iterator[tuple[str, views.Usage]]:
-    """Say of each device what it can be promised at most; memory that is not known is not judged."""
+    """Yield each device with what it can be promised at most; memory that is not known is not judged."""
     for one in (*device.cards, *device.others):
         yield one.uuid, views.Usage(views.FULL_CORE, one.memory)
         for instance in one.instances:

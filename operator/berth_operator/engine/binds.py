@@ -279,7 +279,7 @@ class Binds:
             return ports.Unknown(str(error) or type(error).__name__)
 
     def _heed(self, candidate: Candidate, outcome: ports.Outcome, attempt: int) -> None:
-        """Take what the server says of a bind that is followed, which is no reason to give it up."""
+        """Act on what the server says of a bind that is followed, which is no reason to give it up."""
         if isinstance(outcome, ports.Throttled):
             self.rest(outcome)
         elif isinstance(outcome, ports.Refused):

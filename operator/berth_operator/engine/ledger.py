@@ -144,7 +144,7 @@ class Ledger:
         return candidate
 
     def forget(self, uid: str, *, refused: bool = True) -> None:
-        """Take an assumed hold back: the pod surely is not bound by it, and waits again.
+        """Undo an assumed hold: the pod surely is not bound by it, and waits again.
 
         A pod that was refused pauses; one at which the server has not even looked comes next.
         """
@@ -163,7 +163,7 @@ class Ledger:
         return assumed is not None and not assumed.stale
 
     def _unsettle(self, node: str, *, devices_alone: bool = False) -> None:
-        """Take note that a node is not as it was when something was decided for it."""
+        """Record that a node is not as it was when something was decided for it."""
         row = self.picture.row(node)
         for uid in self.assumed.keys() & row.holds.keys() if row is not None else ():
             assumed = self.assumed[uid]

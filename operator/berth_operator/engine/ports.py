@@ -93,15 +93,15 @@ class PodStatusWriter(Protocol):
     """Who tells people."""
 
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        """Tell that a pod has its node and cards."""
+        """Report that a pod has its node and cards."""
 
     def refused(
         self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
-        """Tell why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
+        """Report why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
 
     def shown(self, uid: str) -> str:
         """Return what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell why the bind of a pod that has a place does not come about."""
+        """Report why the bind of a pod that has a place does not come about."""

@@ -109,7 +109,7 @@ class Reasons:
         self._said.pop(uid, None)
 
     def failed(self, uid: str, message: str) -> None:
-        """Take note of a bind that does not come about, until something else is said of the pod."""
+        """Record a bind that does not come about, until something else is said of the pod."""
         self._failed[uid] = message
         self._said.pop(uid, None)
 

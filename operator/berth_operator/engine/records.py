@@ -77,7 +77,7 @@ class Records:
         self._things = 0
 
     def round_made(self, book: ledger.Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
-        """Take note of a round once its binds are assumed, and before anybody is put off."""
+        """Record a round once its binds are assumed, and before anybody is put off."""
         if not made:
             return
         self._counts.round_made(len(made), ended - started)
@@ -107,7 +107,7 @@ class Records:
         self._counts.ended(metrics.Result.ERROR)
 
     def concluded(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
-        """Take note of what became of a bind."""
+        """Record what became of a bind."""
         match outcome:
             case ports.Bound():
                 whole = now - since if since is not None else None
@@ -124,7 +124,7 @@ class Records:
                 assert_never(outcome)
 
     def failed(self) -> None:
-        """Take note of a bind that came to no end, which is a bug of ours."""
+        """Record a bind that came to no end, which is a bug of ours."""
         self._counts.ended(metrics.Result.ERROR)
 
 

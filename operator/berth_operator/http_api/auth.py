@@ -134,7 +134,7 @@ def bearer(header: str) -> str:
 
 
 def from_here(request: web.Request) -> bool:
-    """Tell whether a request comes from this machine and means it.
+    """Return whether a request comes from this machine and means it.
 
     A page in somebody's browser can be made to ask a name of its own that leads here, so
     the name that was asked for counts too.
@@ -144,7 +144,7 @@ def from_here(request: web.Request) -> bool:
 
 
 def loopback(address: str) -> bool:
-    """Tell whether HOST or HOST:PORT is this machine and nothing else."""
+    """Return whether HOST or HOST:PORT is this machine and nothing else."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

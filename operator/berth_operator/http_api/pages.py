@@ -100,7 +100,7 @@ class Pages:
         return written(request, views.node(book, row))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """Tell why a pod does not fit, or where it would."""
+        """Report why a pod does not fit, or where it would."""
         book, title = self._sources.book, request.query.get("pod", "")
         if not all(title.partition("/")):
             raise Mistake("Say which pod: /debug/explain?pod=NAMESPACE/NAME.")

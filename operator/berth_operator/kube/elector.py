@@ -289,7 +289,7 @@ class Elector:
                 self._renewed = sent
 
     async def release(self) -> None:
-        """Give the Lease up in order, so that the next leader need not wait."""
+        """Release the Lease in order, so that the next leader need not wait."""
         with contextlib.suppress(errors.ClientError, TimeoutError):
             async with asyncio.timeout(self._timing.renew_deadline), self._turn:
                 held, self._held = self._held, None

@@ -42,7 +42,7 @@ class PodSink:
         self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: raw.Pod) -> None:
-        """Take a pod's new state."""
+        """Apply a pod's new state."""
         match pods.view(thing):
             case pods.Waiting(candidate, gated):
                 self._status_writer.saw(thing)
@@ -55,7 +55,7 @@ class PodSink:
                 self._over(uid)
 
     def deleted(self, meta: wire.Meta) -> None:
-        """Take note that a pod is gone."""
+        """Record that a pod is gone."""
         self._over(meta.uid)
 
     def odd(self, thing: watch.Unreadable) -> None:
@@ -90,7 +90,7 @@ class GpuPodSink:
         self.known = misplaced.Known()
 
     def upserted(self, thing: wire.GpuPod) -> None:
-        """Take what an agent wrote; what becomes of the pod's phase and grants is no news to the ledger."""
+        """Apply what an agent wrote; what becomes of the pod's phase and grants is no news to the ledger."""
         title = gpupods.title(thing.metadata)
         self.known.put(title, misplaced.record(thing))
         named = gpupods.named(thing)
@@ -107,7 +107,7 @@ class GpuPodSink:
             self._faulty[title] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
-        """Take note that a GpuPod is gone."""
+        """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
         self.known.drop(title)
         self._faulty.pop(title, None)
@@ -129,7 +129,7 @@ class NodeSink:
         self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: raw.Node) -> None:
-        """Take a node's new state; one that says too much takes no pod."""
+        """Apply a node's new state; one that says too much takes no pod."""
         fault, name = nodes.excess(thing), thing.metadata.name
         if not fault:
             self._faulty.pop(name, None)
@@ -141,7 +141,7 @@ class NodeSink:
         self._book.node_gone(name)
 
     def deleted(self, meta: wire.Meta) -> None:
-        """Take note that a node is gone."""
+        """Record that a node is gone."""
         self._faulty.pop(meta.name, None)
         self._book.node_gone(meta.name)
 
@@ -199,11 +199,11 @@ class LeaseSink:
         self._dog.restored()
 
     def upserted(self, thing: lease.Lease) -> None:
-        """Take a renewal."""
+        """Record a renewal."""
         self._dog.lease_seen(thing.metadata.name, thing.spec.renew_time or "")
 
     def deleted(self, meta: wire.Meta) -> None:
-        """Take note that a Lease is gone."""
+        """Record that a Lease is gone."""
         self._dog.lease_gone(meta.name)
 
 
@@ -215,7 +215,7 @@ class PolicySink:
         self._voice = voice
 
     def upserted(self, thing: wire.PlacementPolicy) -> None:
-        """Take a policy's new state."""
+        """Apply a policy's new state."""
         if thing.metadata.name != names.DEFAULT_POLICY:
             return
         rules = policies.rules(thing)

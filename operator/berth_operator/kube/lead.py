@@ -99,7 +99,7 @@ class Lead:
         await self._there(lambda mine: mine.declare(text))
 
     async def release(self) -> None:
-        """Give the Lease up in order, so that the next leader need not wait."""
+        """Release the Lease in order, so that the next leader need not wait."""
         await self._there(lambda mine: mine.release())
 
     async def stop(self) -> None:

@@ -108,14 +108,14 @@ class PodStatusWriter:
     # ------------------------------------------------------------ what the engine tells
 
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        """Tell that a pod has its node and cards."""
+        """Report that a pod has its node and cards."""
         self._due.pop(candidate.uid, None)
         self._note(candidate, "Scheduled", placed_sentence(candidate, placement), warning=False)
 
     def refused(
         self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
-        """Tell that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
+        """Report that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
         # Cut here and not when it is written: what is shown later must equal what was meant.
         verdict = Verdict(fault or UNSCHEDULABLE, text.line(message, most=LONGEST_MESSAGE))
         if self._show(candidate, verdict):
@@ -128,7 +128,7 @@ class PodStatusWriter:
         return verdict.message if verdict is not None and verdict.reason == UNSCHEDULABLE else ""
 
     def failed(self, candidate: backlog.Candidate, message: str) -> None:
-        """Tell that a pod has its place, and why its bind does not come about, each time anew."""
+        """Report that a pod has its place, and why its bind does not come about, each time anew."""
         verdict = Verdict(FAILED, text.line(f"The bind failed: {message}", most=LONGEST_MESSAGE))
         self._show(candidate, verdict)
         self._note(candidate, "FailedBinding", verdict.message, warning=True)

@@ -64,7 +64,7 @@ class Statuses:
                     self._urgent.add(one.node)
 
     def saw_device(self, name: str, status: Shown) -> None:
-        """Take what a Device shows; somebody may have edited it."""
+        """Apply what a Device shows; somebody may have edited it."""
         self._shown[name] = status
         self._dirty.add(name)
 

@@ -38,7 +38,7 @@ class Answer:
     alike: dict[Hashable, Why] = dataclasses.field(default_factory=dict)  # The same by what it depends on.
 
     def set_aside(self, places: columns.Numbers) -> Aside:
-        """Take out some nodes, and return what `put_back` needs to undo that."""
+        """Remove some nodes, and return what `put_back` needs to undo that."""
         aside = places, self.score[places]
         self.score[places] = IMPOSSIBLE
         return aside

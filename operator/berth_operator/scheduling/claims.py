@@ -58,7 +58,7 @@ class Claims:
     # ------------------------------------------------------------ what happens
 
     def publish(self, device: facts.Device, record: Record = NOTHING, held: Collection[str] = ()) -> set[str]:
-        """Take what a node publishes and its pods hold; return the nodes whose cards that changes.
+        """Apply what a node publishes and its pods hold; return the nodes whose cards that changes.
 
         What is recorded counts only until all Devices were read: what was seen since is known better.
         """

@@ -269,7 +269,7 @@ class Columns:
     # ------------------------------------------------------------ emptying
 
     def clear_cards(self, at: int) -> None:
-        """Take all cards from a row."""
+        """Remove all cards from a row."""
         for name in (*CARD_TABLES, *REPLICA_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
             getattr(self, name)[at] = 0
         self.model[at] = ABSENT

@@ -154,7 +154,7 @@ def _write_pile(
 
 
 def shared(card: facts.Card) -> bool:
-    """Tell whether a card is given out whole or by shares: well, not cut into instances or replicas."""
+    """Return whether a card is given out whole or by shares: well, not cut into instances or replicas."""
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 

@@ -90,7 +90,7 @@ class Inventory:
         return self._row(at).holds[uid] if at is not None else None
 
     def rank(self) -> columns.Numbers:
-        """Give each row its place in the order of names: the last tie-breaker."""
+        """Number the rows by their place in the order of names: the last tie-breaker."""
         if self._rank is None:
             names = [row.name if row else "" for row in self.rows]
             self._rank = np.empty(self.size, dtype=np.int64)
@@ -160,7 +160,7 @@ class Inventory:
     # ------------------------------------------------------------ changing: nodes and devices
 
     def put_node(self, node: facts.Node) -> None:
-        """Take a node's new state."""
+        """Apply a node's new state."""
         row = self._at(node.name)
         table = self.columns
         self._give(row, node.allocatable)
@@ -187,7 +187,7 @@ class Inventory:
         self._vacate_if_idle(row)
 
     def put_device(self, device: devices.Device, record: titles.Record = titles.NOTHING) -> set[str]:
-        """Take what an agent published, and what is recorded of its uuids.
+        """Apply what an agent published, and what is recorded of its uuids.
 
         Return the nodes for which it changes something.
         """
@@ -264,7 +264,7 @@ class Inventory:
     # ------------------------------------------------------------ changing: holds
 
     def charge(self, hold: Hold) -> None:
-        """Take what a pod holds from its node."""
+        """Charge what a pod holds to its node."""
         if hold.uid in self._holders:
             raise ValueError(f"{hold.title} holds something already")
         row = self._at(hold.node)
@@ -273,7 +273,7 @@ class Inventory:
         self._use(row, hold, 1)
 
     def release(self, uid: str) -> Hold:
-        """Give back what a pod held."""
+        """Release what a pod held."""
         row = self._row(self._holders.pop(uid))
         hold = row.holds.pop(uid)
         self._use(row, hold, -1)

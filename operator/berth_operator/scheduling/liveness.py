@@ -29,7 +29,7 @@ def note(signs: dict[str, Sign], node: str, renewal: str, now: float) -> bool:
 
 
 def silent(sign: Sign | None, *, now: float, grace: float, condemned: bool) -> bool:
-    """Tell whether an agent is silent: no sign of life within the grace period.
+    """Return whether an agent is silent: no sign of life within the grace period.
 
     An agent that was found silent before we started needs a sign that we saw happen.
     """

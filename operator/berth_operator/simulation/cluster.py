@@ -51,7 +51,7 @@ class Cluster:
     # ------------------------------------------------------------ objects
 
     def apply(self, thing: manifests.Thing) -> None:
-        """Take an object that is not a pod."""
+        """Apply an object that is not a pod."""
         match thing.kind:
             case "Node":
                 self._take_node(defaults.node(thing))
@@ -69,7 +69,7 @@ class Cluster:
         self._judged = False
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """Take note that an object that is not a pod is gone."""
+        """Record that an object that is not a pod is gone."""
         match kind:
             case "Node":
                 self.book.node_gone(name)

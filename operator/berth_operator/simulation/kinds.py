@@ -216,7 +216,7 @@ def _within(place: str, name: str, request: raw.Quantity, limit: raw.Quantity | 
 
 
 def _overcommitted(name: str) -> bool:
-    """Tell whether less may be requested than the limit: of Kubernetes' own resources but for huge pages."""
+    """Return whether the request may be less than the limit: so with Kubernetes' own but for huge pages."""
     return ("/" not in name or "kubernetes.io/" in name) and not name.startswith("hugepages-")
 
 

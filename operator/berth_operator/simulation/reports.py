@@ -93,7 +93,7 @@ def _row(outcome: placing.Outcome) -> tuple[tables.Cells, Sequence[str]]:
 
 
 def refused(why: whys.Why) -> str:
-    """Say whether a pod waits or can never be served, and why."""
+    """Return whether a pod waits or can never be served, and why."""
     return f"{'refused' if why.rejected else 'waits'}: {why.sentence}"
 
 

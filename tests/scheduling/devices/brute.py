@@ -97,7 +97,7 @@ def options_of_parts(
 
 
 def suits(request: requests.Request, ask: requests.Parts, one: facts.Card) -> bool:
-    """Tell whether a device is of the right kind."""
+    """Return whether a device is of the right kind."""
     wanted = set(request.manner.function_labels)
     pins = {uuid for uuid in request.conditions.uuids if uuid.partition("-")[0] == ask.type}
     return (
@@ -118,12 +118,12 @@ def with_functions(request: requests.Request, ask: requests.Parts, one: facts.Ca
 
 
 def plain(card: facts.Card) -> bool:
-    """Tell whether a card is given out whole or by shares."""
+    """Return whether a card is given out whole or by shares."""
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 
 def may(request: requests.Request, card: facts.Card) -> bool:
-    """Tell whether the conditions allow a card."""
+    """Return whether the conditions allow a card."""
     asked, key = request.conditions, catalog.model_key(card.model)
     if asked.models and key not in {catalog.model_key(model) for model in asked.models}:
         return False
@@ -141,7 +141,7 @@ def may(request: requests.Request, card: facts.Card) -> bool:
 
 
 def may_instance(request: requests.Request, card: facts.Card, one: facts.Instance) -> bool:
-    """Tell whether the conditions allow an instance of a card that they allow."""
+    """Return whether the conditions allow an instance of a card that they allow."""
     asked = request.conditions
     return one.uuid not in asked.avoid_uuids and (
         not asked.uuids or bool({card.uuid, one.uuid} & asked.uuids)
@@ -187,7 +187,7 @@ def amount(ask: requests.Ask, thing: Thing) -> tuple[int, int]:
 
 
 def allowed(view: views.View, request: requests.Request, way: Way) -> bool:
-    """Tell whether a way breaks no rule."""
+    """Return whether a way breaks no rule."""
     return (
         view.open
         and all(phase_fits(view, phase, way) for phase in phases(request))
@@ -256,7 +256,7 @@ def share_fits(view: views.View, card: facts.Card, used: views.Usage, here: list
 
 
 def is_whole(ask: requests.Ask) -> bool:
-    """Tell whether a whole card is asked for."""
+    """Return whether a whole card is asked for."""
     return isinstance(ask, requests.Gpus) and ask.core == 100 and ask.ratio == 100
 
 
@@ -280,7 +280,7 @@ def part_fits(view: views.View, card: facts.Card, here: list[requests.Ask]) -> b
 
 
 def leaves_withheld(view: views.View, way: Way) -> bool:
-    """Tell whether enough cards of each mode stay untouched, or none of them was touched."""
+    """Return whether enough cards of each mode stay untouched, or none of them was touched."""
     touched = {thing.card.uuid for given in way for thing in given.things}
     for mode in itertools.product((False, True), repeat=2):
         unused = {
@@ -294,7 +294,7 @@ def leaves_withheld(view: views.View, way: Way) -> bool:
 
 
 def in_scope(view: views.View, request: requests.Request, way: Way) -> bool:
-    """Tell whether the cards sit as close as they must."""
+    """Return whether the cards sit as close as they must."""
     manner, board = request.manner, view.device.board
     if not manner.required or manner.scope in {None, Scope.NODE}:
         return True
@@ -316,7 +316,7 @@ def in_scope(view: views.View, request: requests.Request, way: Way) -> bool:
 
 
 def linked(board: boards.Board, a: int, b: int) -> bool:
-    """Tell whether two slots are joined by NVLink."""
+    """Return whether two slots are joined by NVLink."""
     ring = any(part.mask >> a & part.mask >> b & 1 for part in board.partitions)
     return ring or board.worth[a][b] >= boards.NVLINK_WORTH
 
@@ -361,7 +361,7 @@ def leader(request: requests.Request) -> str:
 
 
 def follows(request: requests.Request, ask: requests.Ask) -> bool:
-    """Tell whether an ask must sit beside what leads."""
+    """Return whether an ask must sit beside what leads."""
     head = leader(request)
     return (
         isinstance(ask, requests.Parts)
@@ -389,7 +389,7 @@ def roots_to_follow(request: requests.Request, owner: int, way: Way) -> set[str 
 
 
 def is_joint(request: requests.Request, way: Way) -> bool:
-    """Tell whether what follows covers exactly the roots of what leads."""
+    """Return whether what follows covers exactly the roots of what leads."""
     for given in way:
         if follows(request, given.ask):
             roots = roots_to_follow(request, given.owner, way)

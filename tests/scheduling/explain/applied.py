@@ -13,7 +13,7 @@ from scheduling.explain import clusters, spoken
 
 
 def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Change) -> bool:
-    """Tell whether the pod fits after a change."""
+    """Return whether the pod fits after a change."""
     match change:
         case findings.Drop() | findings.AskLess():
             able = clusters.takers(picture, edited(pod, change.edit))
@@ -36,7 +36,7 @@ def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings
 
 
 def _both(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Pair) -> bool:
-    """Tell whether the pod fits after both changes."""
+    """Return whether the pod fits after both changes."""
     edits = [one.edit for one in change.changes if isinstance(one, findings.Drop | findings.AskLess)]
     assert len(set(map(id, edits))) <= 1
     done = clusters.alone(picture, change.node)

@@ -48,7 +48,7 @@ class Dice(random.Random):
     """Chances, in the words of this module."""
 
     def once_in(self, count: int) -> bool:
-        """Tell whether something rare happens."""
+        """Return whether something rare happens."""
         return self.randrange(count) == 0
 
     def mostly(self, usual: Any, *rare: Any, of: int = 6) -> Any:
@@ -321,7 +321,7 @@ def alone(picture: inventory.Inventory, name: str) -> inventory.Inventory:
 
 
 def takes(picture: inventory.Inventory, pod: backlog.Candidate) -> bool:
-    """Tell whether a search of its own finds a place."""
+    """Return whether a search of its own finds a place."""
     return search.Search(picture).place(pod.request, pod.demand, rules=RULES) is not None
 
 

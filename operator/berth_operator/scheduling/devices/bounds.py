@@ -86,7 +86,7 @@ def _steps(units: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
 
 
 def exceeds(demand: Demand, rooms: Sequence[tuple[int, int]], loads: Sequence[tuple[int, ...]]) -> bool:
-    """Tell whether a demand is surely too much."""
+    """Return whether a demand is surely too much."""
     quantity = demand.column % 2
     left = [rooms[at][quantity] - loads[at][demand.column] for at in demand.spots]
     if sum(left) < demand.total:

@@ -51,7 +51,7 @@ def _listed(card: facts.Card, uuids: frozenset[str]) -> bool:
 
 
 def takes_instance(card: facts.Card, instance: facts.Instance, asked: requests.Conditions) -> bool:
-    """Tell whether the lists of uuids allow this very instance of a card that meets the rest."""
+    """Return whether the lists of uuids allow this very instance of a card that meets the rest."""
     pinned = not asked.uuids or card.uuid in asked.uuids or instance.uuid in asked.uuids
     return pinned and instance.uuid not in asked.avoid_uuids
 

@@ -161,7 +161,7 @@ def _groups(problem: puzzles.Problem, scope: Scope) -> list[int]:
 
 
 def _borrows(request: requests.Request) -> bool:
-    """Tell whether init containers should rather borrow than take more; spread replicas want many cards."""
+    """Return whether init containers should rather borrow than take more; spread replicas want many cards."""
     asks = [ask for container in request.containers if not container.runs for ask in container.asks]
     spread = request.manner.spread_replicas and any(isinstance(ask, requests.Replicas) for ask in asks)
     return bool(asks) and not spread

@@ -144,7 +144,7 @@ class Effort:
         return Effort(min(most, self.left), self.expired)
 
     def use(self, most: int, rest: "Effort") -> None:
-        """Take off what a part of so many steps at most has used."""
+        """Subtract what a part of so many steps at most has used."""
         self.spend(min(most, self.left) - rest.left)
 
 

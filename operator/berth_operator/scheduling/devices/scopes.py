@@ -61,7 +61,7 @@ def groups(board: boards.Board, scope: Scope, everything: int) -> tuple[int, ...
 
 
 def bound_to_table(board: boards.Board, scope: Scope, count: int) -> bool:
-    """Tell whether only a partition of the table will do."""
+    """Return whether only a partition of the table will do."""
     return scope is Scope.NVLINK and count in board.sizes
 
 

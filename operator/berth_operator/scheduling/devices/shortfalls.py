@@ -90,7 +90,7 @@ class _Trial:
     effort: packing.Effort
 
     def fits(self, view: views.View, request: requests.Request) -> bool | None:
-        """Tell whether a request finds a place; None where the search was cut short."""
+        """Return whether a request finds a place; None where the search was cut short."""
         found = finder.find(view, request, self.effort, prefer=self.prefer) is not None
         return None if self.effort.spent and not found else found
 

@@ -281,10 +281,10 @@ def _no_part(
 
 
 def unused_part(view: views.View, device: facts.Card) -> bool:
-    """Tell whether nobody has anything of a device, nor any of its virtual functions."""
+    """Return whether nobody has anything of a device, nor any of its virtual functions."""
     return view.unused(device) and not any(one.bus in view.functions for one in device.functions)
 
 
 def takes_function(device: facts.Card, ask: requests.Parts, manner: requests.Manner) -> bool:
-    """Tell whether a share comes as a virtual function; a whole device only does where one was described."""
+    """Return whether a share comes as a virtual function; a whole one only where one was described."""
     return bool(device.functions) and (ask.share < requests.WHOLE or bool(manner.function_labels))

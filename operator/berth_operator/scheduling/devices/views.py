@@ -52,7 +52,7 @@ class View:
         return max(0, card.memory - self.usage(card.uuid).memory)
 
     def unused(self, card: facts.Card) -> bool:
-        """Tell whether nobody holds anything of a card."""
+        """Return whether nobody holds anything of a card."""
         used = self.used.get(card.uuid)
         if used is not None and used != UNUSED:
             return False

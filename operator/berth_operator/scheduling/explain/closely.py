@@ -31,7 +31,7 @@ UNITS: Final = {
 
 
 def findings_of(survey: node_survey.NodeSurvey, *, whole: bool) -> tuple[Finding, ...]:
-    """Say of each refusing node, by name, why it refuses."""
+    """Return for each refusing node, by name, why it refuses."""
     told = dict(zip(survey.refusing, _from_afar(survey), strict=True))
     most = max(survey.effort.left, 0) // 2
     mine = survey.effort.part(most)

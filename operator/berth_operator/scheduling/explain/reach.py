@@ -102,7 +102,7 @@ def enough(picture: inventory.Inventory, at: columns.Numbers, question: search.Q
 
 
 def odd(row: rows.Row | None) -> bool:
-    """Tell whether a card has left its MIG mode while instances are held: sums take it for free."""
+    """Return whether a card has left its MIG mode while instances are held: sums take it for free."""
     device = row.device if row is not None else None
     return device is not None and any(card.instances and not card.mig for card in device.cards)
 

@@ -53,7 +53,7 @@ def term_holds(term: facts.Term, node: facts.Node) -> bool:
 
 
 def matches(where: facts.Where, node: facts.Node) -> bool:
-    """Tell whether the pod's selector and required affinity accept the node."""
+    """Return whether the pod's selector and required affinity accept the node."""
     if any(node.labels.get(key) != value for key, value in where.selector):
         return False
     return where.affinity is None or any(term_holds(term, node) for term in where.affinity)

@@ -6,7 +6,7 @@ KEPT_AWAY = (facts.Effect.NO_SCHEDULE, facts.Effect.NO_EXECUTE)
 
 
 def tolerates(toleration: facts.Toleration, taint: facts.Taint) -> bool:
-    """Tell whether one toleration covers one taint."""
+    """Return whether one toleration covers one taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -49,6 +49,6 @@ class Covered:
 
 
 def may_schedule(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> bool:
-    """Tell whether a cordoned node still takes the pod, as one tolerating that taint may ask."""
+    """Return whether a cordoned node still takes the pod, as one tolerating that taint may ask."""
     mark = facts.Taint(facts.UNSCHEDULABLE_TAINT, "", facts.Effect.NO_SCHEDULE)
     return not node.unschedulable or any(tolerates(one, mark) for one in tolerations)
