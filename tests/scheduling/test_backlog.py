@@ -125,6 +125,25 @@ def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:
     assert len(ready(queue, now=0.01)) == backlog.TRIED_OF_A_KIND
 
 
+def test_for_each_that_is_held_up_the_next_of_its_kind_is_tried() -> None:
+    """A crowd in a namespace that must wait does not keep what became free from others that ask the same."""
+    queue = crowd(100)
+    other = dataclasses.replace(builders.candidate("other"), namespace="z-other")
+    queue.push(other)
+    queue.put_off(other.uid, now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.helped([Help.CAPACITY_FREED])
+
+    tried = []
+    for candidate in queue.ready(0.01):
+        if candidate.namespace == other.namespace:
+            tried.append(candidate.name)
+        else:
+            queue.hold_up(candidate.uid)
+
+    assert tried == ["other"]
+    assert queue.next_due() is not None
+
+
 def test_a_crowd_of_many_kinds_is_tried_in_part() -> None:
     """One change never has more than a bounded number tried at once."""
     queue = of(*(builders.candidate(f"p{at:04}", cards=at + 1) for at in range(backlog.TRIED_AT_ONCE + 50)))

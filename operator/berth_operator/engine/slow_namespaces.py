@@ -12,7 +12,6 @@ from typing import Final
 from berth_operator.engine import binds, ledger
 from berth_operator.scheduling import backlog
 
-MOST_GOING_ON: Final = 1024  # Pods of one namespace in one round; the others follow.
 TOLD_SECONDS: Final = 5.0  # Most slow spells are over before.
 MOST_TOLD: Final = 256  # Pods of one namespace; they come first in order.
 MESSAGE: Final = (
@@ -44,7 +43,7 @@ class SlowNamespaces:
                 self._since[namespace] = now
                 for candidate in self._waiting.first_held_up(namespace, MOST_TOLD):
                     self._tell(candidate, MESSAGE)
-            room = min(self._binds.room(namespace), MOST_GOING_ON)
+            room = min(self._binds.room(namespace), self._binds.room_for_all)
             self._waiting.go_on(namespace, int(room))
 
     def next_word(self) -> float | None:

@@ -211,11 +211,12 @@ class Backlog:
             entry.kept_back = now
 
     def hold_up(self, uid: str) -> None:
-        """Set a pod aside until its namespace goes on."""
+        """Set a pod aside until its namespace goes on; the next of its kind is tried."""
         entry = self._entries.get(uid)
         if entry is not None:
             self._leave(entry)
             self._held_up.push(entry.candidate.namespace, entry.turn, self._ticket(entry), uid)
+            self._follow(entry.kind)
 
     @property
     def held_up(self) -> Iterator[str]:

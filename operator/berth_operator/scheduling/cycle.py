@@ -84,6 +84,8 @@ def each(
     round begins with it, if it still comes first. Where the time is over, so is the round.
     """
     places.picture.renew()
+    if not waiting:
+        return
     places.picture.lesson()  # Where it has to be worked out, that is not the first pod's time.
     said: Said = {}
     time = limits.time
