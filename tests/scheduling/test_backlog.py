@@ -125,23 +125,52 @@ def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:
     assert len(ready(queue, now=0.01)) == backlog.TRIED_OF_A_KIND
 
 
-def test_for_each_that_is_held_up_the_next_of_its_kind_is_tried() -> None:
-    """A crowd in a namespace that must wait does not keep what became free from others that ask the same."""
+def other(queue: backlog.Backlog, count: int = 1) -> list[str]:
+    """Have pods of another namespace wait for room, which come last and ask for one card."""
+    names = [f"other{at:02}" for at in range(count)]
+    for name in names:
+        queue.push(dataclasses.replace(builders.candidate(name), namespace="z-other"))
+        queue.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    return names
+
+
+def tried(queue: backlog.Backlog, held_up: str) -> list[str]:
+    """Name the pods whose turn it is in a round that finds a namespace held up."""
+    found = []
+    for candidate in queue.ready(0.01):
+        if candidate.namespace == held_up:
+            queue.hold_up(held_up)
+        else:
+            found.append(candidate.name)
+    return found
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["in the round", "before"])
+def test_where_a_namespace_is_held_up_others_of_the_kind_are_tried(known: bool) -> None:  # noqa: FBT001  a column of the table
+    """A crowd that must wait does not keep what became free from others that ask the same."""
     queue = crowd(100)
-    other = dataclasses.replace(builders.candidate("other"), namespace="z-other")
-    queue.push(other)
-    queue.put_off(other.uid, now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    others = other(queue, backlog.TRIED_OF_A_KIND)
+    if known:
+        queue.hold_up(builders.candidate().namespace)
+
     queue.helped([Help.CAPACITY_FREED])
 
-    tried = []
-    for candidate in queue.ready(0.01):
-        if candidate.namespace == other.namespace:
-            tried.append(candidate.name)
-        else:
-            queue.hold_up(candidate.uid)
+    assert tried(queue, builders.candidate().namespace) == others
 
-    assert tried == ["other"]
-    assert queue.next_due() is not None
+
+def test_who_is_held_up_keeps_his_place() -> None:
+    """Nobody waits for those that are held up, and when they go on they come first again."""
+    queue = crowd(5)
+    queue.helped([Help.CAPACITY_FREED])
+    queue.hold_up(builders.candidate().namespace)
+    assert (ready(queue), queue.next_due()) == ([], 100.0 / 1000)
+    queue.push(dataclasses.replace(builders.candidate("other"), namespace="z-other"))
+    assert ready(queue) == ["other"]
+
+    queue.go_on(builders.candidate().namespace)
+
+    assert ready(queue) == [*(f"1-{at:04}" for at in range(5)), "other"]
+    assert [one.name for one in queue.first_in_line_of("z-other", 9)] == ["other"]
 
 
 def test_a_crowd_of_many_kinds_is_tried_in_part() -> None:
@@ -270,7 +299,7 @@ def test_who_only_watches_does_not_grow() -> None:
         waiting.push(builders.candidate(f"p{at}"))
         waiting.remove(f"uid-p{at}")
 
-    assert len(waiting._line) <= lines.SPARE_PLACES + 4
+    assert waiting._line.places <= lines.SPARE_PLACES + 4
     assert [one.name for one in waiting.ready(0.0)] == ["stays"]
 
 

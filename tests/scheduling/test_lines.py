@@ -1,8 +1,10 @@
 """However often pods come, go and move from one line to another, lines take no more memory than pods need."""
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, lines
+from berth_operator.scheduling import backlog, lines, turns
 from berth_operator.scheduling.decisions import Help
 from support import builders
 
@@ -12,9 +14,11 @@ MANY = 20 * lines.SPARE_PLACES
 
 def places(waiting: backlog.Backlog) -> int:
     """Count all places in all lines, void ones included."""
-    own = [value for value in vars(waiting).values() if isinstance(value, lines.Line)]
-    named = [value for value in vars(waiting).values() if isinstance(value, lines.Lines)]
-    return sum(map(len, own)) + sum(one.places + len(one) for one in named) + waiting._turns.places
+    all_of = vars(waiting).values()
+    own = [value for value in all_of if isinstance(value, lines.Line)]
+    named = [value for value in all_of if isinstance(value, lines.Lines)]
+    more = [value.places for value in all_of if isinstance(value, lines.Queue | lines.Queues | turns.Turns)]
+    return sum(map(len, own)) + sum(one.places + len(one) for one in named) + sum(more)
 
 
 @pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
@@ -93,3 +97,36 @@ def test_what_is_valid_is_kept_in_order() -> None:
 
     assert len(line) <= 2 * len(live) + lines.SPARE_PLACES
     assert [number for _, number, _ in line.next_of()] == sorted(live)
+
+
+NAMES = ("a", "b", "c")
+STEPS = st.one_of(
+    st.tuples(st.just("push"), st.sampled_from(NAMES), st.integers(0, 9)),
+    st.tuples(st.sampled_from(["hold up", "admit"]), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.sampled_from(["leave", "pop", "walk"]), st.just(""), st.integers(0, 9)),
+)
+
+
+@hypothesis.given(st.lists(STEPS, max_size=60))
+def test_a_queue_passes_over_who_is_held_up(steps: list[tuple[str, str, int]]) -> None:
+    """The first of all other namespaces come in order, whatever came, left, was held up or admitted."""
+    held_up = lines.HeldUp()
+    standing: dict[int, tuple[float, str]] = {}
+    queue = lines.Queue[float](lambda _, number: number in standing, held_up)
+
+    for at, (what, name, value) in enumerate(steps):
+        match what:
+            case "push":
+                standing[at] = float(value), name
+                queue.push(name, float(value), at, str(at))
+            case "hold up":
+                held_up.add(name)
+            case "admit":
+                held_up.admit(name)
+            case "leave" if standing:
+                standing.pop(list(standing)[value % len(standing)])
+            case "pop" if (found := queue.pop()) is not None:
+                standing.pop(found[0][1])
+        expected = sorted(key for key, of in standing.values() if of not in held_up)
+        assert [key for key, _, _ in lines.walk((queue, value + 1))] == expected[: value + 1]
+        assert queue.empty == (not expected) or held_up.names

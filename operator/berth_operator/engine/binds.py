@@ -85,12 +85,7 @@ class Binds:
     @property
     def enough(self) -> bool:
         """Whether so many are decided and unanswered that no more should be decided."""
-        return not self.room_for_all
-
-    @property
-    def room_for_all(self) -> int:
-        """How many more binds may be decided before there are enough."""
-        return max(0, self._limits.ahead - self._ahead)
+        return self._ahead >= self._limits.ahead
 
     def room(self, namespace: str) -> float:
         """Return how many more binds of a namespace may be decided."""

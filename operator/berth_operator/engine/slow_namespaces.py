@@ -1,9 +1,9 @@
-"""Pods whose turn it is, while as many binds of their namespace are under way as may be.
+"""Namespaces of which as many binds are under way as may be.
 
-The API server takes long to answer these, perhaps because of a webhook, so no more are sent. Such a
-pod is not decided for, so that no card is kept for it; it stands aside, and others go on. When a
-bind of its namespace has come to its end, the first in order stands in line again. People are told
-if it takes long.
+The API server takes long to answer these, perhaps because of a webhook, so no more are sent. The pods of
+such a namespace are not decided for, so that no card is kept for them; they are passed over, and others
+go on. When a bind of the namespace has come to its end, the first in order is decided for. People are
+told if it takes long.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ MESSAGE: Final = (
 
 
 class SlowNamespaces:
-    """Sets pods of slow namespaces aside and has them go on; `tell` is told of those that wait for long."""
+    """Holds slow namespaces up and has them go on; `tell` is told of pods that wait for long."""
 
     def __init__(
         self, book: ledger.Ledger, sent: binds.Binds, tell: Callable[[backlog.Candidate, str], None]
@@ -31,20 +31,20 @@ class SlowNamespaces:
         self._tell = tell
         self._since: dict[str, float] = {}  # By namespace: since when pods are held up, or were told of.
 
-    def held_up(self, candidate: backlog.Candidate) -> bool:
-        """Whether a pod must wait for binds of its namespace."""
-        return self._binds.room(candidate.namespace) <= 0
+    def held_up(self, namespace: str) -> bool:
+        """Whether the pods of a namespace must wait for binds of it."""
+        return self._binds.room(namespace) <= 0
 
     def go_on(self, now: float) -> None:
-        """Have as many pods stand in line again as may be bound now."""
+        """Let namespaces go on of which more may be bound now."""
         self._since = {namespace: self._since.get(namespace, now) for namespace in self._waiting.held_up}
         for namespace, since in self._since.items():
             if since + TOLD_SECONDS <= now:
                 self._since[namespace] = now
-                for candidate in self._waiting.first_held_up(namespace, MOST_TOLD):
+                for candidate in self._waiting.first_in_line_of(namespace, MOST_TOLD):
                     self._tell(candidate, MESSAGE)
-            room = min(self._binds.room(namespace), self._binds.room_for_all)
-            self._waiting.go_on(namespace, int(room))
+            if not self.held_up(namespace):
+                self._waiting.go_on(namespace)
 
     def next_word(self) -> float | None:
         """Return when somebody is to be told."""

@@ -22,6 +22,7 @@ from berth_operator.scheduling import decisions, entries, label_order, lines, tu
 # all: what becomes free serves few, and those must not come after one that has only just arrived.
 TRIED_OF_A_KIND: Final = 16
 TRIED_AT_ONCE: Final = 1024
+FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is held up or goes on.
 # So many kinds are held against nodes that have changed between two rounds; then whoever waits is woken.
 MOST_JUDGED: Final = 4096
 # Of a limited turn so many may need a search on single nodes: they must not crowd out those that need none.
@@ -39,30 +40,29 @@ ANYTHING: Final[Wants] = frozenset(decisions.Help)
 class Backlog:
     """All pods that ask to be placed and are not.
 
-    A pod stands in one of four queues: in line (to be tried, by order), pausing (by the end of
-    its pause), wanting (by the changes that could help), or held up with others of its namespace
-    until that may go on. Places in all but the third are tickets that are void once the pod has
-    moved on, so that moving costs nothing and a round costs what it tries, however long the
-    backlog is.
+    A pod stands in one of three queues: in line (to be tried, by order), pausing (by the end of
+    its pause), or wanting (by the changes that could help). Places in the first two are tickets
+    that are void once the pod has moved on, so that moving costs nothing and a round costs what it
+    tries, however long the backlog is. Pods of a namespace that is held up keep their places, and
+    others go before them.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._kinds: dict[Hashable, int] = {}  # Their numbers, by what the pods ask.
         self._numbers = itertools.count(1)
-        self._line = lines.Line[Turn](self._stands)
-        self._searched = lines.Line[Turn](self._stands)  # The part of the line that needs a search.
+        self._held_up = lines.HeldUp()
+        self._line = lines.Queue[Turn](self._stands, self._held_up)
+        self._searched = lines.Queue[Turn](self._stands, self._held_up)  # The part that needs a search.
         self._pausing = lines.Line[float](self._stands)
-        self._held_up = lines.Lines[str, Turn](self._stands)  # By namespace.
         self._sleeping: dict[Sleep, dict[str, Entry]] = {}
         self._judged = 0  # How often a kind was held against a node since the last round.
         self._roused: set[decisions.Help] = set()  # Changes for which nobody sleeps, since all were woken.
         self._woken: dict[str, Entry] = {}
-        self._behind = lines.Lines[int, Turn](self._stands)  # The woken that pause, by kind.
-        self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](
-            self._stands
-        )  # Of those in line.
-        self._turns = turns.Turns(self._stands)
+        self._behind = lines.Queues[int, Turn](self._stands, self._held_up)  # The woken that pause, by kind.
+        # Of those in line.
+        self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](self._stands)
+        self._turns = turns.Turns(self._stands, self._held_up)
         self._allowed = 0
         self._tickets = 0
 
@@ -99,8 +99,7 @@ class Backlog:
     def first_idle(self, limit: int, now: float) -> list[str]:
         """Return the uids of the first pods by order that wait for a change or for the end of a pause."""
         found = (entry for entry in self._entries.values() if entry.idle(now))
-        first = heapq.nsmallest(limit, found, key=entries.TURN)
-        return [entry.candidate.uid for entry in first]
+        return [entry.candidate.uid for entry in heapq.nsmallest(limit, found, key=entries.TURN)]
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next; one that was demoted in line is none of them."""
@@ -210,29 +209,26 @@ class Backlog:
         if entry is not None and entry.kept_back is None:
             entry.kept_back = now
 
-    def hold_up(self, uid: str) -> None:
-        """Set a pod aside until its namespace goes on; the next of its kind is tried."""
-        entry = self._entries.get(uid)
-        if entry is not None:
-            self._leave(entry)
-            self._held_up.push(entry.candidate.namespace, entry.turn, self._ticket(entry), uid)
-            self._follow(entry.kind)
+    def hold_up(self, namespace: str) -> None:
+        """Pass the pods of a namespace over until it goes on; of each kind others are tried instead."""
+        if namespace not in self._held_up:
+            self._held_up.add(namespace)
+            self._follow_all()
+
+    def go_on(self, namespace: str) -> None:
+        """Let the pods of a namespace have their turn again."""
+        self._held_up.admit(namespace)
+        self._follow_all()
 
     @property
-    def held_up(self) -> Iterator[str]:
-        """The namespaces with pods that are held up, and perhaps some without."""
-        return iter(self._held_up)
+    def held_up(self) -> Collection[str]:
+        """The namespaces that are held up."""
+        return self._held_up.names
 
-    def first_held_up(self, namespace: str, most: int) -> list[Candidate]:
-        """Return the first pods of a namespace that are held up."""
-        return [self._entries[uid].candidate for _, _, uid in self._held_up.next_of(namespace, most)]
-
-    def go_on(self, namespace: str, most: int) -> None:
-        """Let the first pods of a namespace that are held up stand in line again, at most so many."""
-        for _ in range(most):
-            if (place := self._held_up.pop(namespace)) is None:
-                return
-            self._stand_in_line(self._entries[place[2]])
+    def first_in_line_of(self, namespace: str, most: int) -> list[Candidate]:
+        """Return the first pods of a namespace that are in line, also where it is held up."""
+        places = [*self._line.next_of(namespace, most), *self._searched.next_of(namespace, most)]
+        return [self._entries[uid].candidate for _, _, uid in sorted(places)[:most]]
 
     def demote(self, uid: str) -> None:
         """Put a pod behind all others from its next attempt on, until it is reinstated or edited."""
@@ -321,7 +317,8 @@ class Backlog:
     def next_due(self) -> float | None:
         """Return when the next pod becomes ready by time alone."""
         self._hurry()
-        first = self._line.first() or self._searched.first() or self._pausing.first()
+        in_line = self._line.first() or self._searched.first()
+        first = in_line[0] if in_line is not None else self._pausing.first()
         return self._entries[first[2]].not_before if first is not None else None
 
     def _hurry(self) -> None:
@@ -334,29 +331,42 @@ class Backlog:
             if any(one.candidate.label > 0 for one in woken):
                 woken = label_order.reordered(woken, lambda *_: ())
             for entry, turn in zip(woken, places, strict=True):
-                if tried[entry.kind] < TRIED_OF_A_KIND and room:
+                held_up = entry.candidate.namespace in self._held_up
+                if tried[entry.kind] < TRIED_OF_A_KIND and room and not held_up:
                     tried[entry.kind] += 1
                     room -= 1
                     entry.not_before = 0.0
                     self._stand_in_line(entry)
                 else:
                     self._pause(entry)
-                    self._behind.push(entry.kind, turn, entry.ticket, entry.candidate.uid)
+                    behind = self._behind.of(entry.kind)
+                    behind.push(entry.candidate.namespace, turn, entry.ticket, entry.candidate.uid)
             self._woken.clear()
 
-    def _follow(self, kind: int) -> None:
-        """Let the next of a kind be tried at once, of those that were woken but pause."""
-        if (place := self._behind.pop(kind)) is not None:
-            entry = self._entries[place[2]]
-            entry.not_before = 0.0
-            self._stand_in_line(entry)
+    def _follow_all(self) -> None:
+        """Let the next of each kind be tried at once: the first of those that were woken are others now."""
+        room = FOLLOWING_AT_ONCE
+        for kind in self._behind:
+            for _ in range(min(TRIED_OF_A_KIND, room)):
+                if not self._follow(kind):
+                    break
+                room -= 1
+
+    def _follow(self, kind: int) -> bool:
+        """Let the next of a kind be tried at once, of those that were woken but pause; if there is one."""
+        if (place := self._behind.pop(kind)) is None:
+            return False
+        entry = self._entries[place[2]]
+        entry.not_before = 0.0
+        self._stand_in_line(entry)
+        return True
 
     # ------------------------------------------------------------ queues
 
     def _stand_in_line(self, entry: Entry) -> None:
         line = self._searched if entry.candidate.searched else self._line
         ticket, uid = self._ticket(entry), entry.candidate.uid
-        line.push(entry.turn, ticket, uid)
+        line.push(entry.candidate.namespace, entry.turn, ticket, uid)
         if entry.raised:
             self._raised.push(entry.group, entry.local, ticket, uid)
         self._turns.stand(entry)

@@ -59,11 +59,11 @@ class Time:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How many pods a round decides for and for how long; pods that are `held_up` are set aside instead."""
+    """How many pods a round decides for and for how long; namespaces that are `held_up` are passed over."""
 
     most: int = 256
     time: Time | None = None
-    held_up: Callable[[backlog.Candidate], bool] = lambda _: False
+    held_up: Callable[[str], bool] = lambda _: False
 
 
 USUAL: Final = Limits()
@@ -91,8 +91,8 @@ def each(
     time = limits.time
     purse = Purse(time)
     for candidate, spared in _in_turn(waiting, now, limits.most, time):
-        if limits.held_up(candidate):
-            waiting.hold_up(candidate.uid)
+        if limits.held_up(candidate.namespace):
+            waiting.hold_up(candidate.namespace)
             continue
         if (effort := purse.open(candidate, in_turns=spared is not None)) is None:
             continue

@@ -4,6 +4,9 @@ Whoever moves on leaves its place behind, which is void from then on, because th
 not the pod's number any more: so moving costs nothing, however long a line is. What is void is
 dropped when it comes first, and all of it when a line has grown to twice what was valid the last
 time: so no line takes more memory than the pods that stand in it need.
+
+A `Line` is one line, `Lines` are several by name. A `Queue` is one line made of those of all
+namespaces, `Queues` are several by name.
 """
 
 import heapq
@@ -69,30 +72,6 @@ class Line(Generic[K]):
         return turn
 
 
-def walk(*parts: tuple[Line[K], float]) -> Iterator[Place[K]]:
-    """Yield the first valid places of some lines in order, at most so many of each, and leave them there.
-
-    What comes in line meanwhile has its turn as well. A place costs nothing before it is asked for.
-    """
-    left = [most for _, most in parts]
-    taken: list[tuple[Line[K], Place[K]]] = []
-    try:
-        while heads := [
-            (place, at)
-            for at, (line, _) in enumerate(parts)
-            if left[at] and (place := line.first()) is not None
-        ]:
-            place, at = min(heads)
-            left[at] -= 1
-            line = parts[at][0]
-            line.pop()
-            taken.append((line, place))
-            yield place
-    finally:
-        for line, place in taken:
-            line.put_back(place)
-
-
 class Lines(Generic[N, K]):
     """Lines by name; those in which nobody stands are dropped by the same rule as void places."""
 
@@ -116,11 +95,14 @@ class Lines(Generic[N, K]):
 
     def push(self, name: N, key: K, number: int, uid: str) -> None:
         """Add a place for a pod to a line."""
+        self._line(name).push(key, number, uid)
+
+    def _line(self, name: N) -> Line[K]:
         line = self._lines.get(name)
         if line is None:
             self._make_room()
             line = self._lines[name] = Line(self._valid)
-        line.push(key, number, uid)
+        return line
 
     def _make_room(self) -> None:
         if len(self._lines) >= self._most:
@@ -139,6 +121,11 @@ class Lines(Generic[N, K]):
         """Take the first valid place of a line out, and return it."""
         return self._lines[name].pop() if self.first(name) is not None else None
 
+    def put_back(self, name: N, place: Place[K]) -> None:
+        """Return a place that was taken out of a line, if it is still valid."""
+        if self._valid(place[2], place[1]):
+            self._line(name).put_back(place)
+
     def next_of(self, name: N, limit: int) -> list[Place[K]]:
         """Return the first valid places of a line, at most so many, and leave them there."""
         return self._lines[name].next_of(limit) if self.first(name) is not None else []
@@ -146,3 +133,178 @@ class Lines(Generic[N, K]):
     def move_back(self, name: N) -> None:
         """Move a line to the end of the order in which they are iterated over."""
         self._lines[name] = self._lines.pop(name)
+
+
+class HeldUp:
+    """The namespaces whose pods are passed over in all queues."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.version = 0  # How often a namespace was admitted again.
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def add(self, name: str) -> None:
+        """Pass the pods of a namespace over from now on."""
+        self.names.add(name)
+
+    def admit(self, name: str) -> None:
+        """Let the pods of a namespace have their turn again."""
+        self.names.discard(name)
+        self.version += 1
+
+
+class Queue(Generic[K]):
+    """One line of the pods of all namespaces; those of a namespace are passed over at once."""
+
+    def __init__(self, valid: Valid, held_up: HeldUp) -> None:
+        self._held_up = held_up
+        self._version = 0
+        self._lines = Lines[str, K](valid)
+        self._heads: list[tuple[K, str]] = []  # The first of each namespace, and some that are so no more.
+        self._head: dict[str, K] = {}  # Which of the heads count.
+        self._unsure: set[str] = set()  # Namespaces that may have another head by now.
+        self._left_out: set[str] = set()
+
+    @property
+    def places(self) -> int:
+        """Count the places, void ones included."""
+        return self._lines.places + len(self._heads) + len(self._left_out)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody stands here, not even somebody who is held up."""
+        return self.first() is None and not self._left_out
+
+    def push(self, name: str, key: K, number: int, uid: str) -> None:
+        """Add a place for a pod of a namespace."""
+        self._lines.push(name, key, number, uid)
+        self._unsure.add(name)
+
+    def first(self) -> tuple[Place[K], str] | None:
+        """Return the first place that is valid and is not held up, and its namespace."""
+        self._renew()
+        while self._heads:
+            key, name = self._heads[0]
+            if self._head.get(name) != key:
+                heapq.heappop(self._heads)
+                continue
+            place = self._lines.first(name) if name not in self._held_up else None
+            if place is None:
+                del self._head[name]
+                heapq.heappop(self._heads)
+                self._queue(name, place)
+            elif place[0] == key:
+                return place, name
+            else:
+                self._head[name] = place[0]
+                heapq.heapreplace(self._heads, (place[0], name))
+        return None
+
+    def pop(self) -> tuple[Place[K], str] | None:
+        """Take the first place out that is valid and is not held up, and return it and its namespace."""
+        found = self.first()
+        if found is not None:
+            self.take(found[1])
+        return found
+
+    def take(self, name: str) -> None:
+        """Take the first place of a namespace out."""
+        self._lines.pop(name)
+
+    def put_back(self, place: Place[K], name: str) -> None:
+        """Return a place that was taken out, if it is still valid."""
+        self._lines.put_back(name, place)
+        self._unsure.add(name)
+
+    def next_of(self, name: str, limit: int) -> list[Place[K]]:
+        """Return the first valid places of a namespace, at most so many, and leave them there."""
+        return self._lines.next_of(name, limit)
+
+    def _renew(self) -> None:
+        if self._version != self._held_up.version:
+            self._version = self._held_up.version
+            self._unsure |= self._left_out - self._held_up.names
+        for name in self._unsure:
+            self._queue(name, self._lines.first(name))
+        self._unsure.clear()
+
+    def _queue(self, name: str, first: Place[K] | None) -> None:
+        """Let a namespace stand in the queue with its first place, unless it is held up."""
+        if name in self._held_up:
+            self._left_out.add(name)
+            return
+        self._left_out.discard(name)
+        known = self._head.get(name)
+        if first is not None and (known is None or _earlier(first[0], known)):
+            self._head[name] = first[0]
+            heapq.heappush(self._heads, (first[0], name))
+            if len(self._heads) > 2 * len(self._head) + SPARE_PLACES:
+                self._heads = [(key, one) for one, key in self._head.items()]
+                heapq.heapify(self._heads)
+
+
+def _earlier(one: Any, other: Any) -> bool:
+    return bool(one < other)
+
+
+class Queues(Generic[N, K]):
+    """Queues by name; those in which nobody stands are dropped by the same rule as void places."""
+
+    def __init__(self, valid: Valid, held_up: HeldUp) -> None:
+        self._valid = valid
+        self._held_up = held_up
+        self._queues: dict[N, Queue[K]] = {}
+        self._most = SPARE_PLACES
+
+    def __iter__(self) -> Iterator[N]:
+        """Iterate over the names of the queues."""
+        return iter(list(self._queues))
+
+    @property
+    def places(self) -> int:
+        """Count the places of all queues, void ones included, and the queues."""
+        return len(self._queues) + sum(one.places for one in self._queues.values())
+
+    def of(self, name: N) -> Queue[K]:
+        """Return a queue, a new one if there is none."""
+        if name not in self._queues:
+            if len(self._queues) >= self._most:
+                self._queues = {one: queue for one, queue in self._queues.items() if not queue.empty}
+                self._most = 2 * len(self._queues) + SPARE_PLACES
+            self._queues[name] = Queue(self._valid, self._held_up)
+        return self._queues[name]
+
+    def pop(self, name: N) -> Place[K] | None:
+        """Take the first place of a queue out that is valid and is not held up, and return it."""
+        queue = self._queues.get(name)
+        found = queue.pop() if queue is not None else None
+        if queue is not None and queue.empty:
+            del self._queues[name]
+        return found[0] if found is not None else None
+
+
+def walk(*parts: tuple[Queue[K], float]) -> Iterator[Place[K]]:
+    """Yield the first valid places of some queues in order, at most so many of each, and leave them there.
+
+    What comes in line meanwhile has its turn as well, and who is held up from now on has none. A place
+    costs nothing before it is asked for.
+    """
+    left = [most for _, most in parts]
+    taken: list[tuple[Queue[K], Place[K], str]] = []
+    try:
+        while heads := [
+            (*found, at)
+            for at, (queue, _) in enumerate(parts)
+            if left[at] and (found := queue.first()) is not None
+        ]:
+            place, name, at = min(heads)
+            left[at] -= 1
+            queue = parts[at][0]
+            queue.take(name)
+            taken.append((queue, place, name))
+            yield place
+    finally:
+        for queue, place, name in taken:
+            queue.put_back(place, name)

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from typing import Final
 
 from berth_operator.scheduling import entries, lines
@@ -114,11 +114,15 @@ class Claims:
             if not claim.awake:
                 self._drop(entry.kind)
 
-    def before(self) -> Before:
-        """Return what tells the nodes that are claimed before a turn; None where all of them are."""
+    def before(self, held_up: Container[str]) -> Before:
+        """Return what tells the nodes that are claimed before a turn; None where all of them are.
+
+        What pods of a namespace claimed that is held up now does not count.
+        """
         firsts: dict[str, Turn] = {}  # Whoever claims a node first; in the order of their turns.
         everywhere: Turn | None = None
-        for claim in sorted(self._claims.values(), key=lambda one: one.first):
+        counting = (one for one in self._claims.values() if one.candidate.namespace not in held_up)
+        for claim in sorted(counting, key=lambda one: one.first):
             if claim.everywhere:
                 everywhere = claim.first
                 break
@@ -140,22 +144,23 @@ class Claims:
 class Turns:
     """The pods in line, by namespace."""
 
-    def __init__(self, valid: lines.Valid) -> None:
+    def __init__(self, valid: lines.Valid, held_up: lines.HeldUp) -> None:
         self._valid = valid
+        self._held_up = held_up
         self._ranks = lines.Lines[str, Rank](valid)
-        self._untried = lines.Line[Turn](valid)
+        self._untried = lines.Queue[Turn](valid, held_up)
         self.claims = Claims()
 
     @property
     def places(self) -> int:
         """Count the places of all lines, void ones included."""
-        return self._ranks.places + len(self._untried)
+        return self._ranks.places + self._untried.places
 
     def stand(self, entry: Entry) -> None:
         """Let a pod that stands in line have its turn."""
         self._rank(entry)
         if not entry.attempts:
-            self._untried.push(entry.turn, entry.ticket, entry.candidate.uid)
+            self._untried.push(entry.candidate.namespace, entry.turn, entry.ticket, entry.candidate.uid)
 
     def _rank(self, entry: Entry) -> None:
         rank = entry.order[0], entry.turns, entry.order
@@ -169,7 +174,7 @@ class Turns:
         As long as pods have never been tried, none that is less important comes before them; the demoted
         have no turns. Of those that must leave all nodes some are passed over, the others come next time.
         """
-        before, passed_over = self.claims.before(), 0
+        before, passed_over = self.claims.before(self._held_up), 0
         taken: list[Entry] = []
         try:
             for entry in self._in_turn(found, done, taken):
@@ -186,7 +191,7 @@ class Turns:
                     self._rank(entry)
 
     def _least(self, done: Collection[str]) -> float:
-        places = self._untried.next_of(len(done) + 1)
+        places = lines.walk((self._untried, len(done) + 1))
         return next((order[0] for (_, order), _, uid in places if uid not in done), math.inf)
 
     def _in_turn(self, found: dict[str, Entry], done: Collection[str], taken: list[Entry]) -> Iterator[Entry]:
@@ -194,6 +199,8 @@ class Turns:
         least, namespaces = self._least(done), collections.deque(self._ranks)
         while namespaces:
             namespace = namespaces.popleft()
+            if namespace in self._held_up:
+                continue
             entry = self._next(namespace, found, done, least, taken)
             if entry is not None:
                 entry.turns += 1
