@@ -60,6 +60,7 @@ class Binds:
         self._writer = writer
         self._clock = clock
         self._limits = limits
+        self._most_ahead = limits.ahead
         self._notes = notes
         self._slots = slots.Slots(limits.binds_at_once, self._slots_changed)
         self._pace = pace.Pace(clock, pace.steady(limits.binds_a_second))
@@ -85,7 +86,7 @@ class Binds:
     @property
     def enough(self) -> bool:
         """Whether so many are decided and unanswered that no more should be decided."""
-        return self._ahead >= self._limits.ahead
+        return self._ahead >= self._most_ahead
 
     def room(self, namespace: str) -> float:
         """Return how many more binds of a namespace may be decided."""
@@ -107,11 +108,12 @@ class Binds:
     @property
     def _ahead(self) -> int:
         """How many binds are decided and unanswered, without those of slow namespaces."""
-        return self._unanswered.total - sum(map(self._unanswered.of, self._slots.slow))
+        slow = self._slots.slow
+        return self._unanswered.total - (sum(map(self._unanswered.of, slow)) if slow else 0)
 
     @property
     def _crowded(self) -> bool:
-        return self._ahead > self._limits.ahead // 2
+        return self._ahead > self._most_ahead // 2
 
     def _slots_changed(self) -> None:
         """Go on deciding: for others than a namespace that turned out slow, or for one that is so no more."""

@@ -68,6 +68,8 @@ class Declarer:
         if len(newer) > MOST_COVERED:
             return True
         now, waiting = self._clock(), self._book.waiting
+        if len(waiting) <= MOST_IDLE:
+            return False
         return sum(waiting.idle(uid, now) for uid in newer | declared.uids) > MOST_IDLE
 
     async def _declared(self) -> None:

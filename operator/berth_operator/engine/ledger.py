@@ -201,7 +201,8 @@ class Ledger:
 
     def _offer(self, node: str, change: Help, before: offers.Left | None = None) -> None:
         """Wake those whom a node that has changed might take; with `before` only its resources have."""
-        self.waiting.offered(node, change, offers.judge(self.picture, node, before))
+        if self.waiting:
+            self.waiting.offered(node, change, offers.judge(self.picture, node, before))
         self.wake.set()
 
     # ------------------------------------------------------------ what events say of pods

@@ -316,6 +316,8 @@ class Backlog:
 
     def next_due(self) -> float | None:
         """Return when the next pod becomes ready by time alone."""
+        if not self._entries:
+            return None
         self._hurry()
         in_line = self._line.first() or self._searched.first()
         first = in_line[0] if in_line is not None else self._pausing.first()
@@ -347,10 +349,8 @@ class Backlog:
         """Let the next of each kind be tried at once: the first of those that were woken are others now."""
         room = FOLLOWING_AT_ONCE
         for kind in self._behind:
-            for _ in range(min(TRIED_OF_A_KIND, room)):
-                if not self._follow(kind):
-                    break
-                room -= 1
+            followers = (self._follow(kind) for _ in range(min(TRIED_OF_A_KIND, room)))
+            room -= sum(itertools.takewhile(bool, followers))
 
     def _follow(self, kind: int) -> bool:
         """Let the next of a kind be tried at once, of those that were woken but pause; if there is one."""
