@@ -6,13 +6,16 @@ import asyncio
 import collections
 import contextlib
 import datetime as dt
+import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent import programs
+from berth_agent import nodelabels
 from berth_crds import logs, names
 from berth_crds.client import api, errors, resources
 from testbed import audit, waiting
@@ -23,6 +26,7 @@ START_SECONDS = 240.0
 INTERVAL = 2.0
 WATCHED_SECONDS = 15.0
 REFUSED = 300
+UNCLEAR = 500
 USER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
 NODES = [f"many-{number}" for number in range(COUNT)]
 
@@ -58,23 +62,50 @@ def kind(event: audit.AuditEvent) -> str:
     return "/".join(filter(None, (event.resource, event.subresource)))
 
 
+async def shown(admin: api.Api) -> set[tuple[str, str]]:
+    """Return what is there of all that agents write for the first time."""
+
+    async def listed(resource: resources.Resource, namespace: str = "") -> list[dict[str, Any]]:
+        body = await admin.send("GET", resource.path(namespace=namespace))
+        items: list[dict[str, Any]] = json.loads(body)["items"]
+        return items
+
+    devices = await listed(resources.DEVICES)
+    found = {
+        "devices": devices,
+        "devices/status": [one for one in devices if one.get("status", {}).get("conditions")],
+        "nodes": [one for one in await listed(resources.NODES) if labelled(one)],
+        "leases": await listed(resources.LEASES, names.NODES_NAMESPACE),
+    }
+    return {(what, one["metadata"]["name"]) for what, things in found.items() for one in things}
+
+
+def labelled(node: dict[str, Any]) -> bool:
+    """Return whether an agent has labelled a Node."""
+    return any(label.startswith(nodelabels.PREFIXES) for label in node["metadata"].get("labels", {}))
+
+
 @pytest.mark.slow
 async def test_agents_that_have_nothing_to_say_write_only_leases(
-    berth: clusters.Cluster, nodes: list[str], tmp_path: Path
+    berth: clusters.Cluster, admin: api.Api, nodes: list[str], tmp_path: Path
 ) -> None:
     """Devices and labels are written once for each node; afterwards only Leases are renewed, all of them."""
 
+    def tried(since: dt.datetime | None = None) -> list[audit.AuditEvent]:
+        mine = [one for one in audit.writes_by(berth.audit(), USER) if one.name in NODES]
+        return [one for one in mine if since is None or one.received >= since]
+
     def written(since: dt.datetime | None = None) -> list[audit.AuditEvent]:
         # A server that is made to wait may be asked once more; what it refused it did not write.
-        accepted = (one for one in audit.writes_by(berth.audit(), USER) if one.code < REFUSED)
-        mine = [one for one in accepted if one.name in NODES]
-        return [one for one in mine if since is None or one.received >= since]
+        return [one for one in tried(since) if one.code < REFUSED]
 
     once = {(one, name) for one in ("devices", "devices/status", "nodes") for name in NODES}
     async with programs.running(command(berth, nodes), tmp_path / "log") as agents:
 
         async def settled() -> bool:
-            return {(kind(one), one.name) for one in written()} >= once | {("leases", name) for name in NODES}
+            with contextlib.suppress(errors.ClientError):  # The server has two hundred agents to serve.
+                return await shown(admin) >= once | {("leases", name) for name in NODES}
+            return False
 
         await waiting.eventually(settled, what="all that is written at first", seconds=START_SECONDS)
         await asyncio.sleep(3 * INTERVAL)
@@ -86,7 +117,9 @@ async def test_agents_that_have_nothing_to_say_write_only_leases(
 
     said = (tmp_path / "log").read_text()
     told = collections.Counter((kind(one), one.name) for one in at_first if kind(one) != "leases")
-    assert told.keys() == once
+    # What the server carried out though it said that it ran out of time is told by nothing else.
+    unclear = {(kind(one), one.name) for one in tried() if one.code >= UNCLEAR}
+    assert told.keys() <= once <= told.keys() | unclear
     # An answer that does not come in time is no answer: then, and only then, it is said once more. The log
     # has so many lines of failed attempts; whether it leaves more out is for their number to say.
     full = said.count(" (attempt ") >= logs.MOST_OF_A_KIND
