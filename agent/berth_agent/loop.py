@@ -21,6 +21,7 @@ from typing import Final
 from berth_agent import (
     board,
     describe,
+    health_monitor,
     nodelabels,
     patience,
     policy,
@@ -29,7 +30,6 @@ from berth_agent import (
     repaired,
     sampler,
     settings,
-    ward,
 )
 from berth_agent.gpupods import keeper, residents, witnesses
 from berth_agent.health import rules
@@ -193,7 +193,7 @@ class Ticker:
             subject.probe, deadline=pace.deadline, procfs=subject.procfs, on_change=self._hurry.set
         )
         self._said: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
-        self._ward = ward.Ward()
+        self._health = health_monitor.HealthMonitor()
         self._word = repaired.NO_WORD
         self._publisher = device.Publisher(session, subject.node, astray=self._hurry.set)
         self._heartbeat = heartbeat.Heartbeat(
@@ -258,8 +258,8 @@ class Ticker:
         # A word is heeded by a look that shows cards, and waits for one.
         seen = isinstance(look.outcome, probe.Sample)
         self._word = repaired.read(self._publisher.note(names.REPAIRED), spec) if seen else repaired.NO_WORD
-        asked = ward.Known(known, before, self._reports.policy.rules, self._word.cards)
-        verdicts = self._ward.judge(look.outcome, spec, asked, now=self._means.seconds())
+        asked = health_monitor.Known(known, before, self._reports.policy.rules, self._word.cards)
+        verdicts = self._health.judge(look.outcome, spec, asked, now=self._means.seconds())
         status = describe.status(look.outcome, verdicts, before, beside, now=now)
         self._tell(before, status)
         self._reports.board.status = status

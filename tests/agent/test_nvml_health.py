@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from berth_agent import describe, probe, ward
+from berth_agent import describe, health_monitor, probe
 from berth_agent.health import rules
 from berth_agent.nvml import source
 from berth_crds import vocabulary, wire
@@ -227,7 +227,7 @@ class Seen:
 
     def __init__(self, rig: nodes.Mocked, chosen: rules.Rules) -> None:
         self._looking = started(rig)
-        self._ward = ward.Ward()
+        self._health = health_monitor.HealthMonitor()
         self._chosen = chosen
         self._now = NOON
         self.spec: wire.DeviceSpec | None = None
@@ -237,9 +237,9 @@ class Seen:
         """Look once, and give what is said of each card that is not plainly healthy, by minor."""
         self._now += dt.timedelta(seconds=10)
         outcome = self._looking.sample()
-        known = ward.Known(self.spec, self.status, self._chosen)
+        known = health_monitor.Known(self.spec, self.status, self._chosen)
         self.spec = describe.spec(nodes.NODE, outcome, self.spec)
-        verdicts = self._ward.judge(outcome, self.spec, known, now=self._now.timestamp())
+        verdicts = self._health.judge(outcome, self.spec, known, now=self._now.timestamp())
         self.status = describe.status(outcome, verdicts, self.status, now=self._now)
         minors = {each.uuid: each.minor for each in self.spec.devices}
         return {minors[each.uuid]: each.reason for each in self.status.devices}

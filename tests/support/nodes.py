@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from berth_agent import describe, probe, simulated, sysfs, ward
+from berth_agent import describe, health_monitor, probe, simulated, sysfs
 from berth_agent.health import rules
 from berth_agent.nvml import source
 from berth_crds import wire
@@ -178,7 +178,9 @@ def status(
 ) -> wire.DeviceStatus:
     """Say how the cards of `said` fare, judged by this one look."""
     so_far = before or wire.DeviceStatus()
-    verdicts = ward.Ward().judge(outcome, said, ward.Known(said, so_far, AT_ONCE), now=0.0)
+    verdicts = health_monitor.HealthMonitor().judge(
+        outcome, said, health_monitor.Known(said, so_far, AT_ONCE), now=0.0
+    )
     return describe.status(outcome, verdicts, so_far, beside, now=now)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import backlog, explain, inventory, rows, search, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.explain import closely, findings, node_survey
+from berth_operator.scheduling.explain import diagnosis, findings, node_survey
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import applied, clusters
 
@@ -109,7 +109,7 @@ def test_what_never_fits_is_not_full(picture: inventory.Inventory, pod: backlog.
     survey = node_survey.take(search.Search(picture), pod, clusters.RULES, allocator.Effort())
 
     for at in survey.refusing:
-        assert not (survey.never[at] and survey.why(at)[0] in closely.USED), survey.why(at)
+        assert not (survey.never[at] and survey.why(at)[0] in diagnosis.USED), survey.why(at)
 
 
 def _emptied(picture: inventory.Inventory, name: str) -> inventory.Inventory:

@@ -6,7 +6,7 @@ gives each node its reason, a few or all of them the verdict on each card, names
 comes nearest, and proposes single changes, every one of them tried before it is told.
 It reads the inventory and never touches it.
 
-The rooms behind: `node_survey` asks all nodes at once; `closely` looks at some; `reach` tells
+The rooms behind: `node_survey` asks all nodes at once; `diagnosis` looks at some; `reach` tells
 which nodes could take a changed request, and `obstacles` what is wrong with a node's
 place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy of it.
 `pairing` looks at what takes two changes. `findings` are the values, `words` and
@@ -20,7 +20,7 @@ from typing import Final
 from berth_operator.scheduling import backlog, policy, search
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import (
-    closely,
+    diagnosis,
     easing,
     findings,
     mending,
@@ -71,13 +71,13 @@ def explain(
     """
     effort = work(whole=whole) if effort is None else effort
     survey = node_survey.take(places, candidate, rules, effort)
-    found = closely.findings_of(survey, whole=whole)
+    found = diagnosis.findings_of(survey, whole=whole)
     fits = int(survey.known.sum()) - len(found)
     told = Explanation(
         counts=survey.counts,
         nodes=found,
         total=int(survey.known.sum()),
-        nearest=closely.nearest(found),
+        nearest=diagnosis.nearest(found),
         changes=() if fits else _changes(survey, found, whole=whole),
         whole=all(one.looked for one in found),
     )

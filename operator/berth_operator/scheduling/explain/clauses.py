@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.explain import closely, findings, words
+from berth_operator.scheduling.explain import diagnosis, findings, words
 from berth_operator.scheduling.explain.findings import Condition, Unit
 from berth_operator.scheduling.nodes import facts
 
@@ -36,7 +36,7 @@ MENDED: Final[Mapping[Reason, str]] = {
 MINORS_LISTED: Final = 16
 # What a part of each card is a part of.
 PARTS: Final = {
-    (closely.CORE, Unit.PERCENT): " of the core of each card",
+    (diagnosis.CORE, Unit.PERCENT): " of the core of each card",
     ("", Unit.BYTES): " of each card",
     ("ratio", Unit.PERCENT): " of the memory of each card",
 }
@@ -94,7 +94,7 @@ def _room(change: findings.MakeRoom) -> str:
 def _freed(room: findings.Room) -> str:
     parts = []
     if room.core:
-        parts.append(f"{room.core} % {closely.core_of(room.type)}".strip())
+        parts.append(f"{room.core} % {diagnosis.core_of(room.type)}".strip())
     if room.memory:
         parts.append(words.amount(Unit.BYTES, room.memory))
     return " and ".join(parts)

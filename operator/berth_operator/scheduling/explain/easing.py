@@ -12,7 +12,7 @@ from typing import Final
 
 from berth_operator.scheduling import columns, resources
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.explain import closely, findings, node_survey, obstacles, reach
+from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, reach
 from berth_operator.scheduling.explain.findings import AskLess, Condition, Drop, Edit, Measure, Unit
 from berth_operator.scheduling.nodes import facts
 
@@ -170,10 +170,10 @@ def counted(ask: requests.Ask) -> str:
         case requests.Instances():
             return f"MIG {ask.profile}"
         case requests.Replicas():
-            return closely.REPLICAS
+            return diagnosis.REPLICAS
         case requests.Parts():
             return ask.type
-    return closely.CARDS
+    return diagnosis.CARDS
 
 
 def each_ask(request: requests.Request) -> Iterator[tuple[int, int, requests.Ask]]:
@@ -250,7 +250,7 @@ def _with_share(
     if edit is None:
         return None
     measures = (
-        Measure(closely.CORE, Unit.PERCENT, ask.core, smaller.core),
+        Measure(diagnosis.CORE, Unit.PERCENT, ask.core, smaller.core),
         Measure("", Unit.BYTES, ask.memory, smaller.memory),
         Measure("ratio", Unit.PERCENT, ask.ratio, smaller.ratio),
     )
@@ -284,5 +284,5 @@ def _with_amount(easing: Easing, name: str, amount: int, able: reach.Reach, left
     nodes = [at for at in able.nodes if left[at] == most]
     demand = dataclasses.replace(survey.demand, amounts=amounts)
     edit = Edit(survey.request, demand, len(nodes), able.exact, survey.row(nodes[0]).name)
-    measure = Measure(name, closely.unit(name), amount, most)
+    measure = Measure(name, diagnosis.unit(name), amount, most)
     return AskLess("", measure, edit, measure.lack)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from berth_operator.scheduling import inventory, rows
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
-from berth_operator.scheduling.explain import closely, findings, node_survey, obstacles, trials
+from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, trials
 from berth_operator.scheduling.explain.findings import EndPods, Finding, FreeResource, MakeRoom, Mend, Room
 from berth_operator.scheduling.holds import Hold
 
@@ -68,7 +68,7 @@ def _room_made(survey: node_survey.NodeSurvey, at: int, found: Finding) -> MakeR
     if shortfall is None or found.never:
         return None
     rooms = [
-        (max((one.lack for one in closely.missing(verdict)), default=0.0), verdict.minor, room_on(verdict))
+        (max((one.lack for one in diagnosis.missing(verdict)), default=0.0), verdict.minor, room_on(verdict))
         for verdict in shortfall.against
         if _gives_parts(verdict)
     ]
@@ -88,7 +88,7 @@ def _room_made(survey: node_survey.NodeSurvey, at: int, found: Finding) -> MakeR
 def _gives_parts(verdict: allocator.Verdict) -> bool:
     """Return whether a part of a device would do: who wants it whole wants nobody else on it."""
     whole = verdict.wanted.core >= verdict.total.core and verdict.wanted.memory >= verdict.total.memory
-    return verdict.reason in closely.USED and not verdict.never and not whole
+    return verdict.reason in diagnosis.USED and not verdict.never and not whole
 
 
 def room_on(verdict: allocator.Verdict) -> Room:

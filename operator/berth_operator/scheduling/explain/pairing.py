@@ -16,7 +16,7 @@ from berth_operator.scheduling import inventory, search, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts, requests
 from berth_operator.scheduling.explain import (
-    closely,
+    diagnosis,
     easing,
     findings,
     mending,
@@ -66,7 +66,7 @@ class Fix:
 
 def misses(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[tally.Why, ...]]]:
     """List the nodes that come nearest with all that stands in their way, the fewest things first."""
-    there = dict.fromkeys(closely.worth_telling(survey))
+    there = dict.fromkeys(diagnosis.worth_telling(survey))
     found = []
     for at in there:
         if survey.row(at).node and not survey.exhausted:
@@ -91,7 +91,7 @@ def in_the_way(survey: node_survey.NodeSurvey, at: int) -> Iterator[tally.Why]:
     why = _of_devices(survey, at)
     if why is not None:
         yield why
-    for measure in closely.lacking_resources(survey, at):
+    for measure in diagnosis.lacking_resources(survey, at):
         yield Reason.INSUFFICIENT_RESOURCE, measure.name
 
 
@@ -311,7 +311,7 @@ def _of_trouble(survey: node_survey.NodeSurvey, at: int, trouble: Reason) -> Ite
 def _of_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
     """Free what is missing of each resource, where pods hold so much."""
     world = _world(survey, at)
-    for measure in closely.lacking_resources(survey, at):
+    for measure in diagnosis.lacking_resources(survey, at):
         if sum(dict(hold.amounts).get(measure.name, 0) for hold in world.holds) < measure.missing:
             continue
         freed = findings.FreeResource(world.node.name, measure, min(1.0, measure.lack))

@@ -11,7 +11,7 @@ from typing import Final
 from berth_crds import text
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, verdicts
-from berth_operator.scheduling.explain import closely, findings, sentences, words
+from berth_operator.scheduling.explain import diagnosis, findings, sentences, words
 from berth_operator.scheduling.explain.findings import EndPods, Finding, MakeRoom, Unit
 
 HEAD: Final = ("NODE", "DEVICE", "UUID", "WHY NOT", "WANTED", "FREE")
@@ -41,7 +41,7 @@ def _lines(finding: Finding) -> Iterator[Line]:
     free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.measures]
     detail = finding.detail or words.listed(finding.holders)
     reason = finding.reason
-    if finding.never and reason in closely.USED and finding.shortfall is not None:
+    if finding.never and reason in diagnosis.USED and finding.shortfall is not None:
         # Sums call it full, and only the closer look saw what is in the way even of an empty node.
         reason, detail = finding.shortfall.reason, finding.shortfall.detail
     why = _why(words.briefly(reason, detail), never=finding.never)

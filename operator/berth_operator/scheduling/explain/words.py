@@ -13,7 +13,7 @@ from berth_crds import text
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
-from berth_operator.scheduling.explain import closely
+from berth_operator.scheduling.explain import diagnosis
 from berth_operator.scheduling.explain.findings import Measure, Unit
 from berth_operator.scheduling.nodes import facts as nodes
 
@@ -64,7 +64,7 @@ def of(measure: Measure) -> str:
 
 def noun(name: str, count: int) -> str:
     """Name what is counted."""
-    if name in {closely.CARDS, closely.REPLICAS}:
+    if name in {diagnosis.CARDS, diagnosis.REPLICAS}:
         return name[:-1] if count == 1 else name
     kind = "instance" if name.startswith("MIG ") else "device"
     return f"{short(name)} {kind}" + ("" if count == 1 else "s")
@@ -112,7 +112,7 @@ def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
     if detail:
         return f"{_have(n)} too few {noun(detail, 2)}"
     count = max(candidate.request.need.least, 1)
-    return f"{_have(n)} fewer than {count} {noun(closely.CARDS, count)}"
+    return f"{_have(n)} fewer than {count} {noun(diagnosis.CARDS, count)}"
 
 
 def _taken(n: int, _candidate: backlog.Candidate, detail: str) -> str:
@@ -210,14 +210,14 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.SOURCE_FAILED: _unread,
     Reason.TOO_FEW_CARDS: _too_few,
     Reason.MODEL_MISMATCH: _wrong,
-    Reason.UNHEALTHY: lambda n, _c, d: f"{_have(n)} too few healthy {noun(d or closely.CARDS, 2)}",
-    Reason.CORDONED: lambda n, _c, d: f"{_have(n)} cordoned {noun(d or closely.CARDS, 2)}",
-    Reason.OCCUPIED: lambda n, _c, d: f"{_have(n)} {noun(d or closely.CARDS, 2)} occupied by strangers",
+    Reason.UNHEALTHY: lambda n, _c, d: f"{_have(n)} too few healthy {noun(d or diagnosis.CARDS, 2)}",
+    Reason.CORDONED: lambda n, _c, d: f"{_have(n)} cordoned {noun(d or diagnosis.CARDS, 2)}",
+    Reason.OCCUPIED: lambda n, _c, d: f"{_have(n)} {noun(d or diagnosis.CARDS, 2)} occupied by strangers",
     Reason.DUPLICATE_UUID: lambda n, _c, d: (
-        f"{_have(n)} {noun(d or closely.CARDS, 2)} whose uuid is published twice"
+        f"{_have(n)} {noun(d or diagnosis.CARDS, 2)} whose uuid is published twice"
     ),
     Reason.WRONG_RECORD: lambda n, _c, d: (
-        f"{_have(n)} {noun(d or closely.CARDS, 2)} kept for a pod whose record is wrong"
+        f"{_have(n)} {noun(d or diagnosis.CARDS, 2)} kept for a pod whose record is wrong"
     ),
     Reason.MIG_MODE: _has("cards in MIG mode"),
     Reason.WITHHELD: _unnamed,
@@ -228,9 +228,9 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.SHARING_MODE: _has("cards that are shared in another way"),
     Reason.PROFILE_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(f'MIG {d}'.strip(), 2)}",
     Reason.LABEL_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(d, 2)} with the labels asked for",
-    Reason.IN_USE: lambda n, _c, d: f"{_have(n)} too few {noun(d or closely.CARDS, 2)} that nobody uses",
+    Reason.IN_USE: lambda n, _c, d: f"{_have(n)} too few {noun(d or diagnosis.CARDS, 2)} that nobody uses",
     Reason.PARTLY_USED: lambda n, _c, d: (
-        f"{_have(n)} too few {noun(d or closely.CARDS, 2)} that nobody shares"
+        f"{_have(n)} too few {noun(d or diagnosis.CARDS, 2)} that nobody shares"
     ),
     Reason.NO_INSTANCE: lambda n, _c, d: f"{_have(n)} too few free {noun(f'MIG {d}'.strip(), 2)}",
     Reason.NO_FUNCTION: lambda n, _c, d: f"{_have(n)} too few free virtual functions of {noun(d, 2)}",
@@ -307,7 +307,7 @@ def against(verdict: allocator.Verdict) -> str:
     if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:
         has = of(Measure("", Unit.BYTES, verdict.wanted.memory, verdict.total.memory))
         return f"{reason}: has {has}, never fits"
-    figures = " and ".join(counted(one) for one in closely.missing(verdict) if one.free > 0)
-    if verdict.reason in closely.USED and figures:
+    figures = " and ".join(counted(one) for one in diagnosis.missing(verdict) if one.free > 0)
+    if verdict.reason in diagnosis.USED and figures:
         return f"{reason}: {figures} free"
     return f"{reason}, never fits" if verdict.never else reason

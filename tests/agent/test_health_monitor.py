@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from berth_agent import describe, probe, ward
+from berth_agent import describe, health_monitor, probe
 from berth_crds import wire
 from support.clinic import CARD, PAIR, PEER, RULES, TICK
 
@@ -21,10 +21,10 @@ ILL = wire.DeviceStatus(devices=(wire.CardStatus(CARD, "Unhealthy", "XidCritical
 
 
 class Watched:
-    """A ward, looked into every ten seconds."""
+    """A health monitor, asked every ten seconds."""
 
     def __init__(self, known: wire.DeviceStatus = NOTHING) -> None:
-        self.ward = ward.Ward()
+        self.monitor = health_monitor.HealthMonitor()
         self.known = known
         self.now = 0.0
 
@@ -33,8 +33,8 @@ class Watched:
         self.now += TICK
         told = tuple(probe.Xid(CARD, number) for number in numbers)
         outcome = FAILED if failed else dataclasses.replace(BARE, xids=told)
-        known = ward.Known(SPEC, self.known, RULES)
-        verdicts = self.ward.judge(outcome, SPEC, known, now=self.now)
+        known = health_monitor.Known(SPEC, self.known, RULES)
+        verdicts = self.monitor.judge(outcome, SPEC, known, now=self.now)
         return verdicts[CARD].verdict == "Healthy" if CARD in verdicts else None
 
     def looks_until_well(self) -> int:

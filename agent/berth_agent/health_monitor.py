@@ -26,7 +26,7 @@ class Known:
     repaired: frozenset[str] = frozenset()
 
 
-class Ward:
+class HealthMonitor:
     """Remembers how the cards of a node fared."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Ward:
 
     def __repr__(self) -> str:
         """Show the state in words."""
-        return f"<Ward: {len(self._record.cases) if self._record else 0} cases>"
+        return f"<HealthMonitor: {len(self._record.cases) if self._record else 0} cases>"
 
     def judge(
         self, outcome: probe.Outcome, spec: wire.DeviceSpec, known: Known, *, now: float

@@ -38,7 +38,7 @@ def findings_of(survey: node_survey.NodeSurvey, *, whole: bool) -> tuple[Finding
     # The nearest first: where the effort does not suffice for all, it is the examples that go without.
     for at in survey.refusing if whole else dict.fromkeys(worth_telling(survey)):
         if mine.left > 0:
-            told[at] = _closely(survey, at, told[at], mine)
+            told[at] = _diagnosed(survey, at, told[at], mine)
     survey.effort.use(most, mine)
     return tuple(told.values())
 
@@ -64,7 +64,7 @@ def worth_telling(survey: node_survey.NodeSurvey) -> Iterator[int]:
     yield from (examples[one.reason, one.detail] for one in counts[:EXAMPLES])
 
 
-def _closely(survey: node_survey.NodeSurvey, at: int, seen: Finding, effort: allocator.Effort) -> Finding:
+def _diagnosed(survey: node_survey.NodeSurvey, at: int, seen: Finding, effort: allocator.Effort) -> Finding:
     """Add to what the sums said of a node what is missing, and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:
         return dataclasses.replace(seen, looked=True, measures=tuple(lacking_resources(survey, at)))
