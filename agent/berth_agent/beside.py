@@ -54,7 +54,7 @@ class Beside:
         return isinstance(self._cards, probe.Listener) and self._cards.has_news()
 
     def whereabouts(self) -> str:
-        """Say what the look under way is doing, where the probe of the cards can tell."""
+        """Return what the look under way is doing, where the probe of the cards can tell."""
         if self._reads:
             return "reading the devices beside the cards"
         return self._cards.whereabouts() if isinstance(self._cards, probe.Locator) else ""

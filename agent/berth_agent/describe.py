@@ -36,7 +36,7 @@ def spec(
     known: wire.DeviceSpec | None,
     sharing: wire.Sharing | None = None,
 ) -> wire.DeviceSpec:
-    """Say what the node has; `known` is what was said before, `sharing` what people chose, if anything."""
+    """Return what the node has; `known` is what was said before, `sharing` what people chose, if anything."""
     if isinstance(outcome, probe.SourceFailed):
         # Without anything known the list is empty, and NVMLReady tells that it is not the truth.
         # What is known may have been read from the API, with the cordon that people wrote.
@@ -88,12 +88,12 @@ def card(reading: probe.Card) -> wire.Card:
 
 
 def _shared(one: wire.Card, sharing: wire.Sharing | None) -> wire.Card:
-    """Say how a card is shared; one that is cut into instances is not shared as a whole."""
+    """Return how a card is shared; one that is cut into instances is not shared as a whole."""
     return msgspec.structs.replace(one, sharing=None if one.mig is not None and one.mig.enabled else sharing)
 
 
 def device(reading: probe.Device) -> wire.Card:
-    """Say what one device beside the cards is."""
+    """Return what one device beside the cards is."""
     return wire.Card(
         uuid=reading.uuid,
         type=reading.type,
@@ -138,7 +138,7 @@ def _partition(group: probe.Partition) -> wire.Partition:
 
 
 def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.Card, ...]:
-    """Give the cards that are lost now as they were last known."""
+    """Return the cards that are lost now as they were last known."""
     cards = tuple(sample.read())
     uuids, minors = {each.uuid for each in cards}, {each.minor for each in cards}
     others = tuple(each for each in known if each.uuid not in uuids)
@@ -174,7 +174,7 @@ def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:
 
 
 def _shares(gpus: Iterable[wire.Card]) -> str:
-    """Say how the cards are shared as a whole."""
+    """Return how the cards are shared as a whole."""
     ways = {f"{card.sharing.strategy} x{card.sharing.replicas}" for card in gpus if card.sharing}
     return ", ".join(sorted(ways))
 
@@ -225,7 +225,7 @@ def status(
     *,
     now: dt.datetime,
 ) -> wire.DeviceStatus:
-    """Say how each card fares that has a verdict; `before` is the status so far, for its moments.
+    """Return how each card fares that has a verdict; `before` is the status so far, for its moments.
 
     A source that failed has no verdicts: what was said stands.
     """
@@ -328,7 +328,7 @@ def transition(
 
 
 def changes(before: wire.DeviceStatus, after: wire.DeviceStatus) -> tuple[str, ...]:
-    """Say in lines for a log how two statuses differ."""
+    """Return in lines for a log how two statuses differ."""
     told, lines = set(_lines(before)), tuple(_lines(after))
     bad = set(_unwell(after))
     healed = (f"{uuid} is well again" for uuid in _unwell(before) if uuid not in bad)

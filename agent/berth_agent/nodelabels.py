@@ -42,7 +42,7 @@ def ours(key: str) -> bool:
 
 
 def labels(spec: wire.DeviceSpec) -> Mapping[str, str]:
-    """Say what the Node of a Device is labelled with; a node without GPUs is not labelled at all."""
+    """Return what the Node of a Device is labelled with; a node without GPUs is not labelled at all."""
     cards = [card for card in spec.devices if card.type == vocabulary.DeviceType.GPU]
     if not cards:
         return {}
@@ -91,7 +91,7 @@ def _common(key: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _only(values: Iterable[str]) -> Iterator[str]:
-    """Give the one value that all cards have, if there is one."""
+    """Return the one value that all cards have, if there is one."""
     found = set(values)
     if len(found) == 1 and (value := found.pop()):
         yield value

@@ -13,7 +13,7 @@ MOST_DOUBLINGS: Final = 16
 
 
 def pause(error: Exception, failures: int, *, most: float, chance: float) -> float:
-    """Give the seconds to wait after so many failures in a row; `chance` is between 0 and 1.
+    """Return the seconds to wait after so many failures in a row; `chance` is between 0 and 1.
 
     A server that asks for more patience (`Retry-After`) gets it.
     """

@@ -38,20 +38,20 @@ class Kernel:
     proc: Path = Path("/proc")
 
     def boot_id(self) -> str:
-        """Tell one boot from another; empty where unknown."""
+        """Return what tells one boot from another; empty where unknown."""
         return (text(self.proc / "sys/kernel/random/boot_id") or "")[:LONGEST_BOOT_ID]
 
     def place(self, address: str) -> probe.Place:
-        """Say where a PCI device sits."""
+        """Return where a PCI device sits."""
         return probe.Place(self.numa_node(address), self.pcie_root(address), address)
 
     def numa_node(self, address: str) -> int | None:
-        """Give the NUMA node that a PCI device is attached to."""
+        """Return the NUMA node that a PCI device is attached to."""
         told = text(self.device(address) / "numa_node")
         return int(told) if told and told.isdecimal() and int(told) <= LARGEST_NUMA_NODE else None
 
     def pcie_root(self, address: str) -> str | None:
-        """Give the PCIe root complex above a PCI device, such as `pci0000:3a`."""
+        """Return the PCIe root complex above a PCI device, such as `pci0000:3a`."""
         place = _resolved(self.device(address))
         parts = place.parts if place else ()
         # Under some virtual roots another root is nested; the nearest one is what is shared.
@@ -65,7 +65,7 @@ class Kernel:
         return frozenset(each.name for each in entries(listing) if is_address(each.name))
 
     def device(self, address: str) -> Path:
-        """Give the folder of a PCI device."""
+        """Return the folder of a PCI device."""
         return self.sys / "bus/pci/devices" / address
 
 
@@ -89,7 +89,7 @@ def exists(path: Path) -> bool:
 
 
 def target(link: Path) -> str:
-    """Give the name of what a link leads to; empty where it leads nowhere."""
+    """Return the name of what a link leads to; empty where it leads nowhere."""
     place = _resolved(link)
     return place.name if place else ""
 

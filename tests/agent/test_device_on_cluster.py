@@ -35,7 +35,7 @@ def plain(spec: wire.DeviceSpec) -> wire.DeviceSpec:
 
 
 async def truth(scene: Scene) -> wire.DeviceSpec:
-    """Say what the simulated machine of the scene really is."""
+    """Return what the simulated machine of the scene really is."""
     return describe.spec(scene.node, simulated.machine(scene.node, scene.shape), None)
 
 

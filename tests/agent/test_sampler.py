@@ -163,7 +163,7 @@ WORN = probe.Xid("GPU-a", 63)
 
 
 def xids(outcome: probe.Outcome) -> tuple[probe.Xid, ...]:
-    """Give the errors of a look that succeeded."""
+    """Return the errors of a look that succeeded."""
     assert isinstance(outcome, probe.Sample), outcome
     return outcome.xids
 

@@ -206,7 +206,7 @@ async def revisions(scene: Scene) -> AsyncIterator[Revisions]:
 
 
 def conditions(device: wire.Device) -> set[tuple[str, str]]:
-    """Give each condition with what it says."""
+    """Return each condition with what it says."""
     return {(each.type, each.status) for each in device.status.conditions}
 
 
@@ -232,13 +232,13 @@ Identity = tuple[str, int, int, str, str]
 
 
 def as_told(device: wire.Device) -> set[Identity]:
-    """Give what the Device says the cards are."""
+    """Return what the Device says the cards are."""
     places = ((card, card.topology.bus_id if card.topology else "") for card in device.spec.devices)
     return {(card.uuid, card.index or 0, card.minor, card.model, where or "") for card, where in places}
 
 
 def as_made(rig: nodes.Mocked) -> set[Identity]:
-    """Give what the cards are, as it stands in the file of the mock and read by nobody of the agent."""
+    """Return what the cards are, as it stands in the file of the mock and read by nobody of the agent."""
     state = rig.machine.read()
     plugged = [card for card in range(CARDS) if f"card.{card}.absent" not in state]
     words = ([state[f"card.{card}.{key}"] for key in ("uuid", "minor", "name", "bus")] for card in plugged)
@@ -255,7 +255,7 @@ def all_well(device: wire.Device) -> bool:
 
 
 def sixty_times_as_fast() -> Callable[[], dt.datetime]:
-    """Give a clock on which an hour takes a minute."""
+    """Return a clock on which an hour takes a minute."""
     noon, started = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC), time.monotonic()
     return lambda: noon + dt.timedelta(seconds=(time.monotonic() - started) * FASTER)
 

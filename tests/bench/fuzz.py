@@ -104,7 +104,7 @@ class Run:
         return slow
 
     def judge_round(self, seconds: float) -> Broken | None:
-        """Say so if too many rounds have been too long."""
+        """Return what is broken if too many rounds have been too long."""
         self._note("round", seconds)
         self.rounds += 1
         self.slow_rounds += seconds > self._most * ROUND
@@ -190,7 +190,7 @@ async def fuzz(run: Run, minutes: float, tell: Callable[[str], None]) -> tuple[B
 
 
 def judge_memory(grown: int, minutes: float) -> Broken | None:
-    """Say so if more has stayed in memory than may."""
+    """Return what is broken if more has stayed in memory than may."""
     allowed = int(MOST_GROWTH * max(1.0, (1 - WARM) * minutes / 60))
     if grown <= allowed:
         return None

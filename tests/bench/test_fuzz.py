@@ -17,7 +17,7 @@ HANGS = 1.0  # Seconds of this thread, far above any noise: without bounds, some
 
 @pytest.fixture
 def arena() -> Iterator[delivery.Arena]:
-    """Give a cluster and a loop over it."""
+    """Yield a cluster and a loop over it."""
     made = delivery.Arena(NODES)
     yield made
     made.close()

@@ -47,7 +47,7 @@ class Fleet:
         self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", file)
 
     def _refusal(self) -> str:
-        """Say what the server has against a Binding that nobody may make."""
+        """Return what the server has against a Binding that nobody may make."""
         meta = {"name": "nobody", "labels": {names.FENCED_LABEL: "true"}}
         thing = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"name": "nowhere"}}
         path = "/api/v1/namespaces/default/pods/nobody/binding"

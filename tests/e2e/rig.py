@@ -309,7 +309,7 @@ class Rig:
             raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
 
     async def _why(self) -> str:
-        """Say what pods that fit are told, and what else there is."""
+        """Return what pods that fit are told, and what else there is."""
         now = await self.stage.pods()
         told = {
             name: f"{now[name]['spec'].get('nodeName')} {condition(now[name], 'PodScheduled').get('message')}"
@@ -361,7 +361,7 @@ class Rig:
             raise Wrong("\n".join(found))
 
     def patience(self, leader: Seat) -> float:
-        """Tell how long after its write of the Lease a leader made the list that its decisions began on."""
+        """Return how long after its write of the Lease a leader made the list that its decisions began on."""
         records = leader.wire.seen[leader.lives[-1][1] :]
         taken = next(one.moment for one in records if one.call.kind == "update leases" and one.status == OK)
         return max(one.moment for one in records if one.call.kind == "list pods") - taken

@@ -101,7 +101,7 @@ class Server:
         return [name for name, news in self.news.items() if news]
 
     def node(self, name: str) -> str:
-        """Give the node of a pod, if it is bound."""
+        """Return the node of a pod, if it is bound."""
         return str(self.pods[name].get("nodeName", ""))
 
     def deliver(self, name: str, book: ledger.Ledger) -> None:
@@ -111,7 +111,7 @@ class Server:
         books.saw(book, thing, f"uid-{name}")
 
     def objects(self) -> dict[str, raw.Pod]:
-        """Give all pods as they are."""
+        """Return all pods as they are."""
         return {name: builders.pod(name, **fields) for name, fields in self.pods.items()}
 
     def cards_in_use(self) -> list[str]:

@@ -19,7 +19,7 @@ SOMEWHERE = decisions.Placement("n1")
 
 
 def bound_at(stage: Stage, name: str) -> float:
-    """Tell when the bind was sent by which a pod got its place."""
+    """Return when the bind was sent by which a pod got its place."""
     assert any(one.startswith("placed") for one in stage.status_writer.of(name))
     return stage.moments(name)[0][-1]
 

@@ -93,5 +93,5 @@ class Desk:
 
 
 def desk(nodes: int = 1, cards: int = 2, **fields: Any) -> Desk:
-    """Give a desk over a ledger with some nodes."""
+    """Return a desk over a ledger with some nodes."""
     return Desk(books.of(nodes, cards), **fields)

@@ -37,7 +37,7 @@ class Follower:
         self.feeds = feeds.Feeds(session, self.book, dog, status_writer)
 
     def told(self) -> dict[str, Any]:
-        """Tell all that the ledger knows."""
+        """Return all that the ledger knows."""
         entries = self.book.waiting._entries.values()
         return {
             "picture": pictures.told(self.book.picture),

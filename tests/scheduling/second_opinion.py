@@ -67,7 +67,7 @@ def true_of(labels: dict[str, str], one: facts.Condition) -> bool:
 
 
 def left(node: facts.Node, holds: Iterable[Hold], name: str) -> int | None:
-    """Say how much of a resource is left; None where the node does not know it."""
+    """Return how much of a resource is left; None where the node does not know it."""
     total = dict(node.allocatable).get(name)
     return None if total is None else total - sum(dict(hold.amounts).get(name, 0) for hold in holds)
 
@@ -108,7 +108,7 @@ def strangers(world: worlds.World, node: str) -> dict[str, list[int]]:
 
 
 def after_strangers(world: worlds.World, node: str) -> cards.Device | None:
-    """Give a node's devices, closed at the minor of each card that somebody holds and that is not there."""
+    """Return a node's devices, closed at the minor of each card that somebody holds and that is not there."""
     device = world.devices.get(node)
     taken = {minor for minors in strangers(world, node).values() for minor in minors}
     if device is None or not taken:

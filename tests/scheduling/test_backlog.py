@@ -14,7 +14,7 @@ from support import builders
 
 
 def of(*candidates: backlog.Candidate) -> backlog.Backlog:
-    """Give a backlog of these."""
+    """Return a backlog of these."""
     made = backlog.Backlog()
     for candidate in candidates:
         made.push(candidate)

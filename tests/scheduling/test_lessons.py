@@ -23,7 +23,7 @@ def proportions(counts: dict[int, int]) -> bytes:
 
 
 def priced(counts: dict[int, int]) -> dict[int, float]:
-    """Give each size its price."""
+    """Return the price of each size."""
     sizes = np.array(sorted(counts), dtype=np.int64)
     wanted = np.array([counts[size] for size in sorted(counts)], dtype=np.float64)
     found = lessons.prices(sizes, wanted / wanted.sum())
@@ -37,7 +37,7 @@ def dearest(price: dict[int, float], space: int) -> float:
 
 
 def known(*samples: workload.Sample) -> workload.Workload:
-    """Give a workload of pods that ask so."""
+    """Return a workload of pods that ask so."""
     made = workload.Workload()
     for at, sample in enumerate(samples):
         made.see(f"s{at}", sample)
@@ -45,7 +45,7 @@ def known(*samples: workload.Sample) -> workload.Workload:
 
 
 def supply(cpu: int = 8000, cards: int = 400, nodes: int = 2, model: str = "t4") -> lessons.Supply:
-    """Give what equal nodes have."""
+    """Return what equal nodes have."""
     return lessons.supply([(model, cards, cpu, 64 * builders.GIB)] * nodes)
 
 

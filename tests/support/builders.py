@@ -29,7 +29,7 @@ NAMESPACE: Final = "ml"
 def node(
     name: str = "n1", *, cpu: int = 8000, pods: int = 110, extra: Mapping[str, int] = {}, **fields: Any
 ) -> facts.Node:
-    """Give a node; cpu in thousandths, `extra` are further resources."""
+    """Return a node; cpu in thousandths, `extra` are further resources."""
     amounts = {facts.CPU: cpu, facts.MEMORY: 64 * GIB, facts.PODS: pods, **extra}
     return facts.Node(name, allocatable=tuple(sorted(amounts.items())), **fields)
 
@@ -47,12 +47,12 @@ def card(
     trouble: decisions.Reason | None = None,
     **fields: Any,
 ) -> devices.Card:
-    """Give a card of a node."""
+    """Return a card of a node."""
     return devices.Card(uuid(at, minor), minor, model, **{"memory": MEMORY, "trouble": trouble} | fields)
 
 
 def instances(at: str, minor: int, count: int, profile: str = PROFILE) -> tuple[devices.Instance, ...]:
-    """Give the MIG instances of a card."""
+    """Return the MIG instances of a card."""
     return tuple(
         devices.Instance(f"MIG-{at}-{minor}-{number}", profile, 10 * GIB, number) for number in range(count)
     )
@@ -66,26 +66,26 @@ def device(
     others: Sequence[devices.Card] = (),
     heard: bool = False,
 ) -> devices.Device:
-    """Give the cards of a node: so many plain ones, or these."""
+    """Return the cards of a node: so many plain ones, or these."""
     found = [card(minor, at=at) for minor in range(cards)] if isinstance(cards, int) else cards
     return devices.Device(at, tuple(found), tuple(others), failed=failed, heard=heard)
 
 
 def share(minor: int = 0, *, at: str = "n1", core: int = 100, memory: int = MEMORY) -> decisions.Share:
-    """Give a card, whole unless less of it is said."""
+    """Return a card, whole unless less of it is said."""
     return decisions.Share(uuid(at, minor), minor, core, memory)
 
 
 def hold(
     name: str, at: str = "n1", minors: Iterable[int] = (), *, withheld: int = 0, amounts: facts.Amounts = ()
 ) -> holds.Hold:
-    """Give what a pod has on a node."""
+    """Return what a pod has on a node."""
     shares = tuple(share(minor, at=at) for minor in minors)
     return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, shares, withheld)
 
 
 def request(*asks: int | requests.Ask, models: Iterable[str] = (), **fields: Any) -> requests.Request:
-    """Give a request of running containers c0, c1, … for one thing each; a number means whole cards."""
+    """Return a request of running containers c0, c1, … for one thing each; a number means whole cards."""
     containers = (
         requests.ContainerRequest(f"c{at}", (requests.cards(ask) if isinstance(ask, int) else ask,))
         for at, ask in enumerate(asks)
@@ -95,7 +95,7 @@ def request(*asks: int | requests.Ask, models: Iterable[str] = (), **fields: Any
 
 
 def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> facts.Demand:
-    """Give what a pod demands of its node."""
+    """Return what a pod demands of its node."""
     amounts = {facts.CPU: cpu, facts.PODS: 1, **extra}
     return facts.Demand(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)), **fields)
 
@@ -103,7 +103,7 @@ def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> 
 def candidate(
     name: str = "p", cards: int | requests.Ask = 1, *, models: Iterable[str] = (), **fields: Any
 ) -> backlog.Candidate:
-    """Give a pod that waits for so many cards."""
+    """Return a pod that waits for so many cards."""
     asked = request(cards, models=models) if cards else requests.NO_DEVICES
     whole: dict[str, Any] = {"request": asked, "demand": demand()} | fields
     return backlog.Candidate(f"uid-{name}", NAMESPACE, name, **whole)
@@ -112,7 +112,7 @@ def candidate(
 def picture(
     *known: facts.Node | devices.Device | holds.Hold, silent: Iterable[str] = ()
 ) -> inventory.Inventory:
-    """Give an inventory of these, their agents heard but for the silent ones."""
+    """Return an inventory of these, their agents heard but for the silent ones."""
     made = inventory.Inventory()
     for one in known:
         match one:
@@ -136,13 +136,13 @@ def nodes(count: int, cards: int = 4) -> tuple[facts.Node | devices.Device, ...]
 
 
 def container(name: str = "main", gpus: int = 0, **fields: Any) -> dict[str, Any]:
-    """Give a container in a pod's spec; `gpus` are asked as limits, as people do."""
+    """Return a container in a pod's spec; `gpus` are asked as limits, as people do."""
     asked = {"resources": {"limits": {names.NVIDIA_GPU: gpus}}} if gpus else {}
     return {"name": name, **asked, **fields}
 
 
 def asking(name: str = "main", requests: Mapping[str, object] = {}, **fields: Any) -> dict[str, Any]:
-    """Give a container with these requests."""
+    """Return a container with these requests."""
     return container(name, resources={"requests": dict(requests)}, **fields)
 
 
@@ -156,7 +156,7 @@ def pod(
     phase: str = "Pending",
     **spec: Any,
 ) -> raw.Pod:
-    """Give a pod of ours; the rest is its spec, spelled as in a manifest."""
+    """Return a pod of ours; the rest is its spec, spelled as in a manifest."""
     about = {
         "name": name,
         "namespace": NAMESPACE,
@@ -170,13 +170,13 @@ def pod(
 
 
 def renamed(pod: raw.Pod, name: str) -> raw.Pod:
-    """Give the same pod under another name."""
+    """Return the same pod under another name."""
     meta = msgspec.structs.replace(pod.metadata, name=name, uid=f"uid-{name}")
     return msgspec.structs.replace(pod, metadata=meta)
 
 
 def record(at: str = "n1", **minors: Sequence[int]) -> dict[str, str]:
-    """Give the annotation that hands cards of a node to containers, named by keyword."""
+    """Return the annotation that hands cards of a node to containers, named by keyword."""
     found = {
         name: {"gpu": [allocation.Share(uuid(at, minor), minor, 100, MEMORY) for minor in those]}
         for name, those in minors.items()
@@ -185,7 +185,7 @@ def record(at: str = "n1", **minors: Sequence[int]) -> dict[str, str]:
 
 
 def written(at: str, found: Mapping[str, Mapping[str, Sequence[allocation.Share]]]) -> dict[str, str]:
-    """Give the annotation that hands these devices to containers."""
+    """Return the annotation that hands these devices to containers."""
     return {names.ALLOCATION: allocation.encode(allocation.of(at, found))}
 
 
@@ -204,7 +204,7 @@ def gpupod(name: str = "p", at: str = "n1", *, uid: str = "", **minors: Sequence
 
 
 def answered(placement: decisions.Placement) -> dict[str, str]:
-    """Give the annotation that a Binding of this placement writes."""
+    """Return the annotation that a Binding of this placement writes."""
     if not placement.grants:
         return {}
     found: dict[str, dict[str, list[allocation.Share]]] = {}
@@ -223,7 +223,7 @@ def published(
     conditions: Mapping[str, str] = {},
     verdicts: Sequence[Mapping[str, Any]] = (),
 ) -> wire.Device:
-    """Give a Device; of each card, of its verdicts and conditions only what matters need be said."""
+    """Return a Device; of each card, of its verdicts and conditions only what matters need be said."""
     plain = [
         {"uuid": uuid(at, minor), "type": "gpu", "minor": minor, "model": MODEL, "memory": MEMORY}
         for minor in range(len(cards))

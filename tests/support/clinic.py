@@ -43,7 +43,7 @@ class Clinic:
         return found.verdicts[CARD]
 
     def seconds_until_well(self, most: int = 10_000) -> int:
-        """Give how long a card that shows nothing wrong any more is still held back."""
+        """Return how long a card that shows nothing wrong any more is still held back."""
         start = self.now
         while self.now - start < most:
             if is_well(self.look()):

@@ -28,7 +28,7 @@ class Rig(Protocol):
     preset: presets.Preset | None
 
     def start(self) -> probe.Probe:
-        """Give the probe of an agent that has just been started."""
+        """Return the probe of an agent that has just been started."""
 
     def lose(self, index: int) -> None:
         """Let a card stop to answer."""
@@ -153,7 +153,7 @@ def look(looking: probe.Probe) -> probe.Sample:
 
 
 def first(looking: probe.Probe) -> probe.Card:
-    """Give the first card of a node that answers."""
+    """Return the first card of a node that answers."""
     return next(look(looking).read())
 
 
@@ -176,7 +176,7 @@ def status(
     now: dt.datetime,
     beside: describe.Beside = describe.ALONE,
 ) -> wire.DeviceStatus:
-    """Say how the cards of `said` fare, judged by this one look."""
+    """Return how the cards of `said` fare, judged by this one look."""
     so_far = before or wire.DeviceStatus()
     verdicts = health_monitor.HealthMonitor().judge(
         outcome, said, health_monitor.Known(said, so_far, AT_ONCE), now=0.0

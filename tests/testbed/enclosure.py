@@ -29,7 +29,7 @@ INHERITED = ("cpuset.cpus", "cpuset.mems")
 
 
 def obstacle() -> str:
-    """Say in one sentence why this machine can have no such room; empty if it can."""
+    """Return in one sentence why this machine can have no such room; empty if it can."""
     if os.geteuid() != 0:
         return "only root can make namespaces and cgroups for a kubelet"
     if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
@@ -126,7 +126,7 @@ class Enclosure:
 
 
 def _child(pid: int) -> int | None:
-    """Give the number of the one child of a process."""
+    """Return the number of the one child of a process."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:

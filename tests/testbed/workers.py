@@ -51,7 +51,7 @@ disable = true
 
 
 def obstacle() -> str:
-    """Say in one sentence why this machine can have no worker; empty if it can."""
+    """Return in one sentence why this machine can have no worker; empty if it can."""
     runc = "" if _runc() else "there is no runc, of which Debian's package is called runc"
     return enclosure.obstacle() or images.obstacle() or runc
 
@@ -128,7 +128,7 @@ class Worker:
         self._kubelet = None
 
     def processes_of(self, pod_uid: str) -> list[int]:
-        """Give the processes of a pod's containers, as numbered outside."""
+        """Return the processes of a pod's containers, as numbered outside."""
         found = (each for each in Path("/proc").iterdir() if each.name.isdecimal())
         return sorted(int(each.name) for each in found if f"/pod{pod_uid}/" in _read(each / "cgroup"))
 
@@ -155,7 +155,7 @@ class Worker:
         (self._directory / "kubelet.json").write_text(json.dumps(self._configuration()))
 
     def _configuration(self) -> dict[str, Any]:
-        """Say how the kubelet is to run: as root of a small machine that is not its own."""
+        """Return how the kubelet is to run: as root of a small machine that is not its own."""
         signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -217,7 +217,7 @@ class Worker:
 
 
 def _made(path: Path) -> int:
-    """Tell when a file was made; a file that is not there was made before all others."""
+    """Return when a file was made; a file that is not there was made before all others."""
     try:
         return path.stat().st_ctime_ns
     except FileNotFoundError:

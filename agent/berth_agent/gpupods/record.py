@@ -98,7 +98,7 @@ class View:
 
 
 def containers(pod: Pod) -> Iterator[tuple[str, str]]:
-    """Give the ids of a pod's containers, without the runtime's name before them, and whose they are."""
+    """Yield the ids of a pod's containers, without the runtime's name before them, and whose they are."""
     status = pod.status
     started = (
         *status.container_statuses,
@@ -138,7 +138,7 @@ def given(pod: Pod, node: str) -> allocation.Allocation | Unclear | None:
 
 
 def spec(pod: Pod, told: allocation.Allocation, view: View) -> wire.GpuPodSpec:
-    """Say who was given what."""
+    """Return who was given what."""
     return wire.GpuPodSpec(
         node=view.node,
         pod_uid=pod.metadata.uid,
@@ -206,7 +206,7 @@ def status(
     evidence: verdict.Evidence | None,
     now: dt.datetime,
 ) -> wire.GpuPodStatus:
-    """Say how far the pod is, and what its containers hold as far as a source can tell."""
+    """Return how far the pod is, and what its containers hold as far as a source can tell."""
     phase = pod.status.phase
     found = _verdict(phase, said, view, evidence)
     return wire.GpuPodStatus(
@@ -227,7 +227,7 @@ def _is_gpu(one: wire.HeldCard) -> bool:
 
 
 def gpus(said: wire.GpuPodSpec) -> verdict.ByContainer:
-    """Give the GPUs that each container was given, by uuid."""
+    """Return the GPUs that each container was given, by uuid."""
     found = {each.name: tuple(one.uuid for one in each.devices if _is_gpu(one)) for each in said.containers}
     return {name: uuids for name, uuids in found.items() if uuids}
 

@@ -62,7 +62,7 @@ def _sight(one: Resident, piece: ids.Piece, join: Joins) -> Sight:
 
 
 def by_pod(found: Iterable[Sight]) -> Mapping[ids.Key, Mapping[str, tuple[str, ...]]]:
-    """Say which pieces the driver shows each container on, by uuid."""
+    """Return which pieces the driver shows each container on, by uuid."""
     seen: dict[ids.Key, dict[str, set[tuple[int, str]]]] = {}
     for one in found:
         if one.pod:
@@ -130,5 +130,5 @@ def _occupant(one: Sight, said: wire.Occupant | None) -> wire.Occupant:
 
 
 def told(before: Iterable[wire.CardStatus]) -> Occupants:
-    """Give what was said so far."""
+    """Return what was said so far."""
     return {one.uuid: one.occupants for one in before if one.occupants}

@@ -143,7 +143,7 @@ def _is_forgotten(case: Case, now: float, chosen: rules.Rules) -> bool:
 def _case(
     uuid: str, seen: Iterable[probe.Health], before: Case | None, look: Look, chosen: rules.Rules
 ) -> Case | None:
-    """Say how a card's case stands after a look."""
+    """Return how a card's case stands after a look."""
     sign = signs.worst(filter(signs.is_bad, seen))
     if sign is not None:
         return _held(sign, before, look.now)
@@ -192,7 +192,7 @@ def _moved(case: Case, seconds: float) -> Case:
 
 
 def _verdict(case: Case | None, seen: Iterable[probe.Health], chosen: rules.Rules) -> probe.Health:
-    """Say how a card fares: as its open case says, or well, perhaps with a remark."""
+    """Return how a card fares: as its open case says, or well, perhaps with a remark."""
     if case is None or case.closed is not None:
         return signs.worst(seen) or WELL
     after = f"{WAY_BACK} {_hold(case, chosen):g} s and {chosen.clean_looks} looks in a row find nothing wrong"

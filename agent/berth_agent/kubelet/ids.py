@@ -77,7 +77,7 @@ def counts(resource: str, patterns: Iterable[str]) -> bool:
 
 
 def holdings(listed: Iterable[podresources.Pod], patterns: tuple[str, ...], known: Pieces) -> Holdings:
-    """Say who holds which pieces, as the kubelet lists it; who holds none is left out.
+    """Return who holds which pieces, as the kubelet lists it; who holds none is left out.
 
     A pod that is listed twice (one that has ended and its successor of the same name) holds
     what either entry says: the kubelet gives no uid by which to tell them apart.
@@ -101,7 +101,7 @@ def _take_most(into: dict[str, int], ids: Mapping[str, int]) -> None:
 
 
 def _ids(container: podresources.Container, counted: Callable[[str], bool]) -> Iterator[str]:
-    """Give each device id once: the kubelet repeats a device for each of its NUMA nodes."""
+    """Yield each device id once: the kubelet repeats a device for each of its NUMA nodes."""
     return iter(
         dict.fromkeys(one for each in container.devices if counted(each.resource) for one in each.ids)
     )

@@ -70,7 +70,7 @@ class Events:
             yield found
 
     def _next(self) -> probe.Xid | None:
-        """Give an error that waits to be told; None when there is none, or nobody can tell."""
+        """Return an error that waits to be told; None when there is none, or nobody can tell."""
         if self._set is None:
             return None
         try:

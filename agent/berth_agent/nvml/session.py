@@ -49,7 +49,7 @@ class Session:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """Give the PCI addresses that the driver held when the session began."""
+        """Return the PCI addresses that the driver held when the session began."""
         return self._addresses or frozenset()
 
     def is_outdated(self) -> bool:
@@ -85,7 +85,7 @@ class Session:
             return probe.Lost(index, failure.reason, str(failure), uuid, address)
 
     def linked(self, readings: Sequence[cards.Reading]) -> Iterator[probe.Card]:
-        """Give the cards that answered, with their ways to each other."""
+        """Yield the cards that answered, with their ways to each other."""
         self._doing("asking how the cards are linked")
         handles = {each.card.uuid: each.handle for each in readings}
         ends = tuple(each.end for each in readings)

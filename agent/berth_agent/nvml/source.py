@@ -64,7 +64,7 @@ class NvmlProbe:
         return dataclasses.replace(outcome, xids=xids)
 
     def whereabouts(self) -> str:
-        """Say what the look under way is doing: a call that hangs is nowhere else told of."""
+        """Return what the look under way is doing: a call that hangs is nowhere else told of."""
         return self._doing
 
     def _does(self, what: str) -> None:

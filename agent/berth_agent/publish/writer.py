@@ -150,7 +150,7 @@ class Writer(Generic[B]):
 
 
 def corrections(part: Part, *, meant: wire.Struct, said: wire.Struct) -> Sequence[Mapping[str, Any]]:
-    """Give the JSON Patch that makes the agent's fields be what is meant, and touches no other."""
+    """Return the JSON Patch that makes the agent's fields be what is meant, and touches no other."""
     wants, has = msgspec.to_builtins(meant), msgspec.to_builtins(said)
     differing = [field for field in part.alone if wants.get(field) != has.get(field)]
     return [

@@ -51,7 +51,7 @@ class Decided:
 
 @functools.lru_cache(maxsize=MOST_DIGESTS)
 def digest(value: Hashable) -> str:
-    """Give a short name to a frozen value; equal values have the same, in every process."""
+    """Return a short name for a frozen value; equal values have the same, in every process."""
     return hashlib.sha256(repr(_plain(value)).encode()).hexdigest()[:DIGITS]
 
 

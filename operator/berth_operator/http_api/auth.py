@@ -69,7 +69,7 @@ class Guard:
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
     def protect(self, path: str, handler: Handler) -> web.RouteDef:
-        """Give the route of a page that only those may read whom the guard lets in."""
+        """Return the route of a page that only those may read whom the guard lets in."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             refusal = await self.refusal(request, path)
@@ -78,7 +78,7 @@ class Guard:
         return web.get(path, guarded, allow_head=False)
 
     async def refusal(self, request: web.Request, path: str) -> Refusal | None:
-        """Say why a request is not let in; None where it is."""
+        """Return why a request is not let in; None where it is."""
         if self._local and from_here(request):
             return None
         token = bearer(request.headers.get("Authorization", ""))

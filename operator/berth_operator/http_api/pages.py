@@ -45,7 +45,7 @@ class Sources:
 
 
 def routes(sources: Sources, guard: auth.Guard) -> list[web.RouteDef]:
-    """Give all pages, each behind the guard."""
+    """Return all pages, each behind the guard."""
     pages = Pages(sources)
     found: dict[str, Page] = {
         "backlog": pages.backlog,
@@ -84,12 +84,12 @@ class Pages:
             )
 
     async def backlog(self, request: web.Request) -> web.StreamResponse:
-        """Tell who waits."""
+        """Return who waits."""
         src = self._sources
         return await self._list(request, views.waiting(src.book, src.clock(), src.said))
 
     async def ledger(self, request: web.Request) -> web.StreamResponse:
-        """Tell who holds what, on one node or on all."""
+        """Return who holds what, on one node or on all."""
         book = self._sources.book
         name = request.query.get("node")
         if name is None:
@@ -117,11 +117,11 @@ class Pages:
             return await asyncio.to_thread(explained, told, candidate, request, form)
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
-        """Tell what was decided last."""
+        """Return what was decided last."""
         return await self._list(request, views.decided(self._sources.notes))
 
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
-        """Give the cluster as manifests, as the simulation reads them."""
+        """Return the cluster as manifests, as the simulation reads them."""
         form = form_of(request)
         try:
             async with self._turn, contextlib.aclosing(self._sources.snapshot()) as found:

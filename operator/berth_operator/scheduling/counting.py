@@ -80,7 +80,7 @@ def _write_slot(table: columns.Columns, row: Row, slot: int, card: facts.Card) -
 
 
 def ratio(memory: int, total: int) -> int:
-    """Say how large a share of a card's memory, in percent, would be content with so much of it."""
+    """Return how large a share of a card's memory, in percent, would be content with so much of it."""
     if memory >= total:
         return requests.WHOLE if total else 0
     # All of it is only there when all of it is.

@@ -36,7 +36,7 @@ def line(fields: dict[str, Any]) -> str:
 
 
 def in_fields(outcome: placing.Outcome) -> dict[str, Any]:
-    """Say what became of a pod."""
+    """Return what became of a pod."""
     told: dict[str, Any] = {
         "pod": outcome.title,
         "node": None,
@@ -98,7 +98,7 @@ def refused(why: whys.Why) -> str:
 
 
 def below(why: whys.Why) -> list[str]:
-    """Say what comes nearest and what would help."""
+    """Return what comes nearest and what would help."""
     nearest = f"nearest: {why.nearest}" if why.nearest else ""
     return [said for said in (nearest, why.change) if said]
 
@@ -190,7 +190,7 @@ def told_json(told: replaying.Told) -> str:
 
 
 def told_text(told: replaying.Told) -> str:
-    """Tell one thing that happened."""
+    """Return one thing that happened."""
     return f"[{told.at:10.1f} s] {_told(told.what)}\n"
 
 

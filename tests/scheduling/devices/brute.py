@@ -149,7 +149,7 @@ def may_instance(request: requests.Request, card: facts.Card, one: facts.Instanc
 
 
 def amounts(request: requests.Request, way: Way) -> frozenset[tuple[str, str, str, int, int]]:
-    """Say what each container gets of what, in percent and bytes."""
+    """Return what each container gets of what, in percent and bytes."""
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
     for given in way:
         for thing in given.things:
@@ -169,7 +169,7 @@ def named(ask: requests.Ask, thing: Thing) -> tuple[str, str]:
 
 
 def amount(ask: requests.Ask, thing: Thing) -> tuple[int, int]:
-    """Say how much a thing is."""
+    """Return how much a thing is."""
     card = thing.card
     match ask:
         case requests.Gpus():
@@ -322,7 +322,7 @@ def linked(board: boards.Board, a: int, b: int) -> bool:
 
 
 def whole_count(request: requests.Request) -> int:
-    """Say how many whole cards are needed at the same time at most."""
+    """Return how many whole cards are needed at the same time at most."""
     return max(
         sum(
             ask.count for at in phase for ask in request.containers[at].asks if is_whole(ask) for ask in [ask]

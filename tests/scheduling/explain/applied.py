@@ -61,7 +61,7 @@ def _done(picture: inventory.Inventory, change: findings.Single) -> inventory.In
 
 
 def edited(pod: backlog.Candidate, edit: findings.Edit) -> backlog.Candidate:
-    """Give the pod as it would be."""
+    """Return the pod as it would be."""
     return dataclasses.replace(pod, request=edit.request, demand=edit.demand)
 
 

@@ -52,11 +52,11 @@ class Dice(random.Random):
         return self.randrange(count) == 0
 
     def mostly(self, usual: Any, *rare: Any, of: int = 6) -> Any:
-        """Give the usual, and once in so many times something else."""
+        """Return the usual, or once in so many times something else."""
         return self.choice(rare) if self.once_in(of) else usual
 
     def some(self, among: Iterable[Any], *, most: int) -> list[Any]:
-        """Give a few of these."""
+        """Return a few of these."""
         found = list(among)
         return self.sample(found, self.randint(0, min(most, len(found))))
 

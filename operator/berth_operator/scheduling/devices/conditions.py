@@ -35,7 +35,7 @@ def _keys(models: frozenset[str]) -> frozenset[str]:
 
 
 def unmet(card: facts.Card, asked: requests.Conditions) -> Reason | None:
-    """Say which condition a card does not meet, if any."""
+    """Return which condition a card does not meet, if any."""
     kinds = asked.of_models
     if kinds != requests.ANY_MODEL and not model_meets(card.model, kinds):
         return Reason.MODEL_MISMATCH
@@ -57,7 +57,7 @@ def takes_instance(card: facts.Card, instance: facts.Instance, asked: requests.C
 
 
 def unmet_by_other(device: facts.Card, asked: requests.Conditions) -> Reason | None:
-    """Say which condition a device of another type does not meet, if any."""
+    """Return which condition a device of another type does not meet, if any."""
     if device.uuid in asked.avoid_uuids:
         return Reason.EXCLUDED
     pinned = any(uuid.startswith(f"{device.type}-") for uuid in asked.uuids)

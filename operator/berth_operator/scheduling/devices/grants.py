@@ -86,7 +86,7 @@ Left = dict[tuple[int, int], int]
 
 
 def _memory_left(problem: puzzles.Problem, picks: list[_Pick]) -> Left:
-    """Say how much of each card's memory the search has left, phase by phase."""
+    """Return how much of each card's memory the search has left, phase by phase."""
     left: Left = {}
     for pick in picks:
         ask, card, slot = problem.ask_of(pick.item), pick.spot.card, pick.spot.device
@@ -99,7 +99,7 @@ def _memory_left(problem: puzzles.Problem, picks: list[_Pick]) -> Left:
 
 
 def _memory(pick: _Pick, ask: requests.Gpus, left: Left) -> int:
-    """Give a share its bytes, rounded up where the card has them."""
+    """Return the bytes of a share, rounded up where the card has them."""
     card, places = pick.spot.card, [(pick.spot.device, phase) for phase in pick.item.phases]
     least = ask.least_of(card.memory)
     more = min(ask.bytes_of(card.memory) - least, *(left[at] for at in places))
@@ -138,7 +138,7 @@ def _sum(one: Share, other: Share) -> Share:
 
 
 def held(grants: tuple[Grant, ...]) -> tuple[Share, ...]:
-    """Say what a pod holds of each device for all its life: the most that runs at any one time.
+    """Return what a pod holds of each device for all its life: the most that runs at any one time.
 
     Each device appears once, and so does each virtual function: where a pod has several
     functions of one device, the first carries the amounts and the others carry none.
@@ -160,7 +160,7 @@ def held(grants: tuple[Grant, ...]) -> tuple[Share, ...]:
 
 
 def _phases(grants: tuple[Grant, ...]) -> Iterator[tuple[Grant, ...]]:
-    """Give the sets of containers that run at the same time, as `requests.phases` does."""
+    """Yield the sets of containers that run at the same time, as `requests.phases` does."""
     yield tuple(grant for grant in grants if grant.runs)
     for at, grant in enumerate(grants):
         if not grant.runs:

@@ -171,7 +171,7 @@ def _empty(puzzle: Puzzle) -> State:
 
 
 def load_in(load: Load, phases: tuple[int, ...]) -> Room:
-    """Say how much of a spot is taken in the fullest of some phases."""
+    """Return how much of a spot is taken in the fullest of some phases."""
     return max(load[2 * at] for at in phases), max(load[2 * at + 1] for at in phases)
 
 

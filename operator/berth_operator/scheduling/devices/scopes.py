@@ -43,7 +43,7 @@ class Field(NamedTuple):
 
 
 def ladder(manner: requests.Manner) -> tuple[Scope, ...]:
-    """Give the scopes to try, one after the other."""
+    """Return the scopes to try, one after the other."""
     if manner.scope is None:
         return (Scope.NODE,)
     if manner.required:
@@ -52,7 +52,7 @@ def ladder(manner: requests.Manner) -> tuple[Scope, ...]:
 
 
 def groups(board: boards.Board, scope: Scope, everything: int) -> tuple[int, ...]:
-    """Give the groups of slots in which the cards of a pod may lie."""
+    """Return the groups of slots in which the cards of a pod may lie."""
     if scope is Scope.NODE:
         return (everything,)
     if scope is Scope.NVLINK:

@@ -66,7 +66,7 @@ def explain(
     undecided: bool = False,
     effort: packing.Effort | None = None,
 ) -> Shortfall:
-    """Say why a request finds no place on a node; `undecided` where the search for one was cut short."""
+    """Return why a request finds no place on a node; `undecided` where the search for one was cut short."""
     if not view.open:
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)

@@ -63,7 +63,7 @@ def judge(
     *,
     manner: requests.Manner = requests.ANY_MANNER,
 ) -> Verdict | None:
-    """Say why a device cannot serve an ask, or None if it can; `manner` matters for labels only."""
+    """Return why a device cannot serve an ask, or None if it can; `manner` matters for labels only."""
     reason = against(view, card, ask, asked, manner=manner)
     if reason is None:
         return None
@@ -87,7 +87,7 @@ def against(
     *,
     manner: requests.Manner = requests.ANY_MANNER,
 ) -> Reason | None:
-    """Give the reason of `judge` alone."""
+    """Return the reason of `judge` alone."""
     return (
         unfit(card, ask, asked, manner=manner) or card.trouble or _in_the_way(view, card, ask, asked, manner)
     )
@@ -97,7 +97,7 @@ def against(
 
 
 def need(card: facts.Card, ask: requests.Ask) -> Amount:
-    """Say how much of a card one unit of an ask takes."""
+    """Return how much of a card one unit of an ask takes."""
     match ask:
         case requests.Gpus():
             return Amount(ask.core, ask.bytes_of(card.memory))
@@ -113,7 +113,7 @@ def need(card: facts.Card, ask: requests.Ask) -> Amount:
 def free(
     view: views.View, card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner
 ) -> Amount:
-    """Say how much of a device is left."""
+    """Return how much of a device is left."""
     pieces = sum(1 for _ in free_functions(view, card, manner))
     if card.type == facts.GPU:
         instances = sum(1 for _ in free_instances(view, card, asked))
@@ -122,7 +122,7 @@ def free(
 
 
 def total(card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner) -> Amount:
-    """Say how much of a device there would be if nobody used it."""
+    """Return how much of a device there would be if nobody used it."""
     empty = views.View(facts.Device("", (card,)))
     return free(empty, card, asked, manner=manner)
 
@@ -172,7 +172,7 @@ def unfit(
     *,
     manner: requests.Manner = requests.ANY_MANNER,
 ) -> Reason | None:
-    """Say what about the device itself, or about the ask, rules it out for good."""
+    """Return what about the device itself, or about the ask, rules it out for good."""
     if isinstance(ask, requests.Parts):
         return _unfit_part(card, ask, manner) or conditions.unmet_by_other(card, asked)
     reason = None if asked is requests.ANY_CARD else conditions.unmet(card, asked)

@@ -40,15 +40,15 @@ class View:
     open: bool = True
 
     def usage(self, uuid: str) -> Usage:
-        """Say what is taken of a device."""
+        """Return what is taken of a device."""
         return self.used.get(uuid, UNUSED)
 
     def free_core(self, card: facts.Card) -> int:
-        """Say how much compute is left on a card."""
+        """Return how much compute is left on a card."""
         return max(0, FULL_CORE - self.usage(card.uuid).core)
 
     def free_memory(self, card: facts.Card) -> int:
-        """Say how much memory is left on a card."""
+        """Return how much memory is left on a card."""
         return max(0, card.memory - self.usage(card.uuid).memory)
 
     def unused(self, card: facts.Card) -> bool:

@@ -43,7 +43,7 @@ PARTS: Final = {
 
 
 def clause(change: findings.Change) -> str:
-    """Say what would have to happen."""
+    """Return what would have to happen."""
     match change:
         case findings.MakeRoom():
             return _room(change)
@@ -64,7 +64,7 @@ def clause(change: findings.Change) -> str:
 
 
 def reach(change: findings.Change) -> str:
-    """Say how many nodes would then fit; nothing where it is about one node."""
+    """Return how many nodes would then fit; nothing where it is about one node."""
     if isinstance(change, findings.Pair):
         # A node's own change says which node it is.
         return min(map(reach, change.changes))

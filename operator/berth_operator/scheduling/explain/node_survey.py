@@ -72,7 +72,7 @@ class NodeSurvey:
         return row
 
     def why(self, at: int) -> tally.Why:
-        """Give the reason of a node that has one."""
+        """Return the reason of a node that has one."""
         why = self.whys[int(self.code[at])]
         assert why is not None, "a node that refuses"  # noqa: S101
         return why

@@ -94,7 +94,7 @@ class Inquiry:
 
 
 def enough(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Mask:
-    """Tell which nodes have enough devices as far as sums can tell."""
+    """Return which nodes have enough devices as far as sums can tell."""
     need = question.need
     matching = search.matching_cards(picture, at, question.conditions) if need.cards else None
     fit = search.share_fits(picture, at, need, matching)

@@ -116,7 +116,7 @@ def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
 
 
 def _taken(n: int, _candidate: backlog.Candidate, detail: str) -> str:
-    """Say what is all given out; without a detail it is the cards."""
+    """Return what is all given out; without a detail it is the cards."""
     if detail:
         return f"{_have(n)} too few free {noun(detail, 2)}"
     return f"{n} is full" if n == 1 else f"{n} are full"
@@ -127,7 +127,7 @@ def _wrong(n: int, candidate: backlog.Candidate, _detail: str) -> str:
 
 
 def models(candidate: backlog.Candidate) -> str:
-    """Say which models a pod accepts."""
+    """Return which models a pod accepts."""
     asked = candidate.request.conditions
     parts = []
     if asked.models:
@@ -146,7 +146,7 @@ def _small(n: int, candidate: backlog.Candidate, _detail: str) -> str:
 
 
 def large(candidate: backlog.Candidate) -> str:
-    """Say how large a card must be."""
+    """Return how large a card must be."""
     request = candidate.request
     least = max([request.conditions.memory_at_least, *(one.memory for one in request.need.shares)])
     return f" with at least {amount(Unit.BYTES, least)}" if least else " that are large enough"
@@ -302,7 +302,7 @@ def device(kind: str, minor: int) -> str:
 
 
 def against(verdict: allocator.Verdict) -> str:
-    """Say in a few words why a device does not serve, with figures where it is about how much there is."""
+    """Return in a few words why a device does not serve, with figures where it is about how much there is."""
     reason = BRIEFLY[verdict.reason]
     if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:
         has = of(Measure("", Unit.BYTES, verdict.wanted.memory, verdict.total.memory))
