@@ -91,7 +91,7 @@ def _common(key: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _only(values: Iterable[str]) -> Iterator[str]:
-    """Return the one value that all cards have, if there is one."""
+    """Yield the one value that all cards have, if there is one."""
     found = set(values)
     if len(found) == 1 and (value := found.pop()):
         yield value
