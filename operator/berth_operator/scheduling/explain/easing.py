@@ -147,7 +147,7 @@ def _most(survey: node_survey.NodeSurvey, ask: requests.Ask) -> int:
     table = survey.picture.columns
     match ask:
         case requests.Gpus():
-            return survey.picture.scale()[0]
+            return int(columns.count(table.open).max())
         case requests.Instances():
             column = table.profiles.get(ask.profile)
             return int(table.instances[:, column].max()) if column is not None else 0
