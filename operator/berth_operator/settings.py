@@ -30,7 +30,7 @@ class Settings:
     lease_duration: float = 6.0
     renew_deadline: float = 4.0
     retry_period: float = 1.0
-    binds_at_once: int = 128
+    binds_at_once: int = 64
     binds_per_second: float = 0.0
     audit_period: float = 600.0
     log_level: str = "info"
@@ -166,7 +166,7 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
     ),
     ("renew-deadline", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
     ("retry-period", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),
-    ("binds-at-once", _count, 128, "Bindings under way at the same time"),
+    ("binds-at-once", _count, 64, "Bindings under way at the same time"),
     (
         "binds-per-second",
         _rate,

@@ -34,7 +34,7 @@ Placement = decisions.Placement
 class Limits:
     """How much is done at once and a second, and how long a bind may stay open on the server."""
 
-    binds_at_once: int = 128
+    binds_at_once: int = 64
     binds_a_second: float = pace.UNLIMITED
     bind_deadline: float = 3.0
 

@@ -57,6 +57,10 @@ class Line(Generic[K]):
         """Take the first valid place out, and return it."""
         return heapq.heappop(self._places) if self.first() is not None else None
 
+    def take(self) -> None:
+        """Take the place out that `first` has just returned."""
+        heapq.heappop(self._places)
+
     def put_back(self, place: Place[K]) -> None:
         """Return a place that was taken out, if it is still valid."""
         if self._valid(place[2], place[1]):
@@ -117,9 +121,9 @@ class Lines(Generic[N, K]):
             del self._lines[name]
         return place
 
-    def pop(self, name: N) -> Place[K] | None:
-        """Take the first valid place of a line out, and return it."""
-        return self._lines[name].pop() if self.first(name) is not None else None
+    def take(self, name: N) -> None:
+        """Take the place out that `first` has just returned of a line."""
+        self._lines[name].take()
 
     def put_back(self, name: N, place: Place[K]) -> None:
         """Return a place that was taken out of a line, if it is still valid."""
@@ -184,13 +188,14 @@ class Queue(Generic[K]):
 
     def first(self) -> tuple[Place[K], str] | None:
         """Return the first place that is valid and is not held up, and its namespace."""
-        self._renew()
+        if self._unsure or self._version != self._held_up.version:
+            self._renew()
         while self._heads:
             key, name = self._heads[0]
             if self._head.get(name) != key:
                 heapq.heappop(self._heads)
                 continue
-            place = self._lines.first(name) if name not in self._held_up else None
+            place = self._lines.first(name) if name not in self._held_up.names else None
             if place is None:
                 del self._head[name]
                 heapq.heappop(self._heads)
@@ -210,8 +215,8 @@ class Queue(Generic[K]):
         return found
 
     def take(self, name: str) -> None:
-        """Take the first place of a namespace out."""
-        self._lines.pop(name)
+        """Take the place out that `first` has just returned, which is of this namespace."""
+        self._lines.take(name)
 
     def put_back(self, place: Place[K], name: str) -> None:
         """Return a place that was taken out, if it is still valid."""

@@ -216,7 +216,7 @@ class Turns:
             entry = found[place[2]]
             if entry.order[0] > least:
                 return None
-            self._ranks.pop(namespace)
+            self._ranks.take(namespace)
             if not entry.demoted:
                 taken.append(entry)
                 if place[2] not in done:
