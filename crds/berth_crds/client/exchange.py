@@ -8,6 +8,8 @@ aiohttp. Nothing is ever sent twice.
 """
 
 import asyncio
+import functools
+import re
 import ssl
 import time
 import urllib.parse
@@ -20,6 +22,11 @@ IDLE_SECONDS: Final = 60.0  # A connection that lay idle for longer is not trust
 SECOND_ADDRESS_SECONDS: Final = (
     0.25  # Where a host has several addresses, the next is tried beside the first.
 )
+
+
+# Requests differ in their paths and bodies, and hardly in anything else.
+PLAIN: Final = re.compile("[A-Za-z0-9/._~-]*")
+KNOWN: Final = 64
 
 
 class Line(asyncio.Protocol):
@@ -111,12 +118,12 @@ class Exchange:
         body: bytes,
     ) -> bytes:
         """Write a request down."""
-        target = urllib.parse.quote(self._prefix + path, safe="/:@!$&'()*+,;=~%")
+        target = self._prefix + path
+        if not PLAIN.fullmatch(target):
+            target = urllib.parse.quote(target, safe="/:@!$&'()*+,;=~%")
         if params:
-            target += "?" + urllib.parse.urlencode(params)
-        fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
-            raise errors.Unusable("A header of a request would hold a line break.")
+            target += "?" + _query(tuple(params.items()))
+        fields = _fields(tuple(headers.items()))
         head = f"{method} {target} HTTP/1.1\r\nHost: {self._named}\r\n{fields}"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -176,3 +183,19 @@ class Exchange:
     def _drop(self, line: Line) -> None:
         line.close()
         self._open.discard(line)
+
+
+# ---------------------------------------------------------------- writing a request
+
+
+@functools.lru_cache(KNOWN)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    return urllib.parse.urlencode(params)
+
+
+@functools.lru_cache(KNOWN)
+def _fields(headers: tuple[tuple[str, str], ...]) -> str:
+    fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):
+        raise errors.Unusable("A header of a request would hold a line break.")
+    return fields

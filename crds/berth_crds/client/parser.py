@@ -7,11 +7,10 @@ nothing of an answer is without bounds: its heads, with all that is no body, sha
 the body has another.
 """
 
-import dataclasses
 import functools
 import re
 from collections.abc import Generator, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 LONGEST_HEAD: Final = 1 << 16  # All heads of an answer, its trailers and what is said beside chunks.
 LONGEST_BODY: Final = 1 << 28
@@ -33,8 +32,7 @@ class Odd(Exception):
     """What came back is no HTTP that we understand."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What the server said, and whether the connection is good for another exchange."""
 
     status: int

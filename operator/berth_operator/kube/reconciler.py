@@ -10,6 +10,7 @@ which are plain values.
 """
 
 import asyncio
+import collections
 import contextlib
 import datetime as dt
 import logging
@@ -48,6 +49,8 @@ class Inbox:
     def __init__(self, loop: asyncio.AbstractEventLoop, desk: statuses.Statuses) -> None:
         self._loop = loop
         self._desk = desk
+        self._passed: collections.deque[Callable[[], None]] = collections.deque()
+        self._called = False
         self.lag = lag.Lag()
         self.closed = False
 
@@ -84,13 +87,23 @@ class Inbox:
         self._pass(lambda: self.lag.gone(names.POLICIES, name))
 
     def _pass(self, take: Callable[[], None]) -> None:
-        """Have something taken in our thread, which each time has to be woken for it."""
-        with contextlib.suppress(RuntimeError):  # The loop is closed once our thread has ended.
-            self._loop.call_soon_threadsafe(self._take, take)
+        """Have something taken in our thread, which is called once for all that comes until it does."""
+        self._passed.append(take)
+        if not self._called:
+            self._called = True
+            with contextlib.suppress(RuntimeError):  # The loop is closed once our thread has ended.
+                self._loop.call_soon_threadsafe(self._take)
 
-    def _take(self, take: Callable[[], None]) -> None:
-        if not self.closed:
-            take()
+    def _take(self) -> None:
+        self._called = False  # First, so that whatever comes from now on calls again.
+        while self._passed:
+            take = self._passed.popleft()
+            if self.closed:
+                continue
+            try:
+                take()
+            except Exception:
+                log.exception("what Kopf delivered cannot be taken")
 
 
 class Reconciler:
