@@ -1,12 +1,13 @@
 """Kopf reads the server's answers by itself: through a session that keeps them within bounds."""
 
 import gzip
+import json
 
 import aiohttp
 import pytest
 
 from berth_crds.client import parser
-from berth_operator.kube import sessions
+from berth_operator.kube import briefs, sessions, statuses
 from support import stub
 
 PATH = "/apis/berth.dev/v1alpha1/devices"
@@ -31,6 +32,38 @@ async def test_an_answer_is_read_as_it_is() -> None:
         "metadata": {"resourceVersion": "7", "continue": ""},
     } | {"items": []}
     assert [one.headers["Accept-Encoding"] for one in server.requests] == ["identity"]
+
+
+async def test_a_device_is_read_in_brief() -> None:
+    """Of each Device in a list there is what the handlers look at, and all of anything else."""
+    metadata = {"name": "n1", "uid": "u", "resourceVersion": "5"}
+    ours = {"conditions": [{"type": "Ready"}], "summary": {"cards": 8}}
+    theirs = {"devices": [{}]}
+    device = {"metadata": metadata | {"managedFields": [{}]}, "spec": {"a": 1}, "status": ours | theirs}
+    async with stub.Stub() as server:
+        odd = {"items": [device | {"status": [1]}]}
+        server.on("GET", PATH, stub.page(device, version="7"), stub.thing(odd))
+
+        found = await read(server)
+        assert isinstance(found, dict)
+        assert found["items"] == [{"metadata": metadata, "status": ours}]
+        assert found["metadata"]["resourceVersion"] == "7"
+        assert await read(server) == odd
+
+        refused = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+        server.on("GET", PATH, stub.thing(refused, code=410))
+        assert await read(server) == refused
+
+    assert set(briefs.Status.__annotations__) == set(statuses.OURS)
+
+
+async def test_what_is_no_json_is_said_to_be_none() -> None:
+    """Kopf knows the error."""
+    async with stub.Stub() as server:
+        server.on("GET", PATH, stub.raw(b"{nonsense"))
+
+        with pytest.raises(json.JSONDecodeError):
+            await read(server)
 
 
 async def test_an_encoded_answer_is_refused() -> None:

@@ -5,11 +5,14 @@ here: each request is logged in, answers come as they are, none has more than a 
 have, and a run of Kopf that is over asks nothing more.
 """
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import aiohttp
 
 from berth_crds.client import api, connection, parser
+from berth_operator.kube import briefs
 
 
 class Answer(aiohttp.ClientResponse):
@@ -24,6 +27,17 @@ class Answer(aiohttp.ClientResponse):
                 raise aiohttp.ClientPayloadError(f"the answer has more than {parser.LONGEST_BODY} bytes")
             self._body = body
         return self._body
+
+    async def json(
+        self,
+        *,
+        encoding: str | None = None,
+        loads: Callable[[str], Any] | None = None,
+        content_type: str | None = "application/json",
+    ) -> Any:
+        """Return what the body says, where nobody says how to read it."""
+        loads = loads or functools.partial(briefs.read, self.url.path if self.ok else "")
+        return await super().json(encoding=encoding, loads=loads, content_type=content_type)
 
 
 def session(
