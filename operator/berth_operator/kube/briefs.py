@@ -53,9 +53,9 @@ DEVICES: Final = msgspec.json.Decoder(_Devices)
 
 
 def read(path: str, text: str) -> Any:
-    """Return what an answer says, in brief if its path is that of the Devices, and they are as they should be.
+    """Return what an answer says, in brief if its path is that of the Devices and all is as expected.
 
-    An error has no path here: what it says is always read whole.
+    What an error says is always read whole, so it comes without a path.
     """
     try:
         if path.endswith(resources.DEVICES.path()):
