@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from berth_operator.engine import ports, slots, slow_namespaces
+from berth_operator.engine import loop, ports, slots, slow_namespaces
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling import backlog
 from engine.stages import Stage
@@ -132,7 +132,7 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
         await timeless.until(lambda: len(stage.status_writer.told) == CROWD)
 
     assert first == slots.FIRST_WIDTH
-    assert stage.writer.most_open == 128
+    assert stage.writer.most_open == loop.USUAL.binds_at_once
     assert stage.now() < 0.2
 
 

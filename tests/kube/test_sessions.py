@@ -38,7 +38,7 @@ async def test_a_device_is_read_in_brief() -> None:
     """Of each Device in a list there is what the handlers look at, and all of anything else."""
     metadata = {"name": "n1", "uid": "u", "resourceVersion": "5"}
     ours = {"conditions": [{"type": "Ready"}], "summary": {"cards": 8}}
-    theirs = {"devices": [{}]}
+    theirs: dict[str, object] = {"devices": [{}]}
     device = {"metadata": metadata | {"managedFields": [{}]}, "spec": {"a": 1}, "status": ours | theirs}
     async with stub.Stub() as server:
         odd = {"items": [device | {"status": [1]}]}
