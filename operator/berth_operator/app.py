@@ -67,6 +67,7 @@ ASIDE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
 VERDICTS: Final = {"meanwhile": 100.0, "otherwise": 400.0}
 # Kopf reads all Devices when it starts; the binds that wait for a new leader come first.
 KOPF_WAITS_SECONDS: Final = (0.5, 10.0)
+KOPF_LOOK_SECONDS: Final = 0.05
 DRAIN_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = writer.SERVER_SECONDS + 1.0  # What an old leader sent last is over after this.
 EXIT_LOST: Final = 3
@@ -268,12 +269,13 @@ class Operator:
             self._reconciler.compare(self._feeds.revisions())
 
     async def _first_binds(self) -> None:
-        """Let the pods that waited for a leader go first, within reason."""
-        pause, patience = KOPF_WAITS_SECONDS
-        latest = self._clock() + patience
-        await asyncio.sleep(pause)
-        while self._binding() and self._clock() < latest:  # noqa: ASYNC110  it is nobody's event
-            await asyncio.sleep(pause)
+        """Let the pods that waited for a leader go first, within reason: until none is bound for a moment."""
+        quiet, patience = KOPF_WAITS_SECONDS
+        started = last = self._clock()
+        while (now := self._clock()) < min(last + quiet, started + patience):
+            if self._binding():
+                last = now
+            await asyncio.sleep(KOPF_LOOK_SECONDS)
 
     def _binding(self) -> bool:
         return self._rounds is not None and self._rounds.busy

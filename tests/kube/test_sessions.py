@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from berth_crds.client import parser
-from berth_operator.kube import briefs, sessions, statuses
+from berth_operator.kube import device_lists, sessions, statuses
 from support import stub
 
 PATH = "/apis/berth.dev/v1alpha1/devices"
@@ -54,7 +54,7 @@ async def test_a_device_is_read_in_brief() -> None:
         server.on("GET", PATH, stub.thing(refused, code=410))
         assert await read(server) == refused
 
-    assert set(briefs.Status.__annotations__) == set(statuses.OURS)
+    assert set(device_lists.Status.__annotations__) == set(statuses.OURS)
 
 
 async def test_what_is_no_json_is_said_to_be_none() -> None:

@@ -24,9 +24,8 @@ SECOND_ADDRESS_SECONDS: Final = (
 )
 
 
-# Requests differ in their paths and bodies, and hardly in anything else.
-PLAIN: Final = re.compile("[A-Za-z0-9/._~-]*")
-KNOWN: Final = 64
+PLAIN: Final = re.compile("[A-Za-z0-9/._~-]*")  # A path that can be sent as it is.
+KNOWN: Final = 64  # Headers and queries: most requests differ in their paths and bodies alone.
 
 
 class Line(asyncio.Protocol):

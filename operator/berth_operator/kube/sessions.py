@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from berth_crds.client import api, connection, parser
-from berth_operator.kube import briefs
+from berth_operator.kube import device_lists
 
 
 class Answer(aiohttp.ClientResponse):
@@ -36,7 +36,7 @@ class Answer(aiohttp.ClientResponse):
         content_type: str | None = "application/json",
     ) -> Any:
         """Return what the body says, where nobody says how to read it."""
-        loads = loads or functools.partial(briefs.read, self.url.path if self.ok else "")
+        loads = loads or functools.partial(device_lists.read, self.url.path if self.ok else "")
         return await super().json(encoding=encoding, loads=loads, content_type=content_type)
 
 
