@@ -180,7 +180,7 @@ def _shares(gpus: Iterable[wire.Card]) -> str:
 
 
 def _cuts(gpus: Iterable[wire.Card]) -> str:
-    """Say into which MIG instances the cards are cut; a card in MIG mode may have none yet."""
+    """Return into which MIG instances the cards are cut; a card in MIG mode may have none yet."""
     cut = [card.mig for card in gpus if card.mig is not None and card.mig.enabled]
     profiles = collections.Counter(one.profile for mig in cut for one in mig.instances)
     told = ", ".join(f"{profile} x{count}" for profile, count in sorted(profiles.items()))

@@ -242,7 +242,7 @@ class Ticker:
         self._reports.board.ticked(seconds=time() - started, now=time())
 
     async def _heed(self, word: repaired.Word) -> None:
-        """Tell whoever wrote that cards were repaired that his word was heeded."""
+        """Report to whoever wrote that cards were repaired that it was heeded."""
         if word.text != word.rest:
             log.info("node %s: heard that cards were repaired: %s", self._node, word.text)
             try:

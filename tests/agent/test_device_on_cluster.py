@@ -30,7 +30,7 @@ def ready(device: wire.Device) -> bool:
 
 
 def plain(spec: wire.DeviceSpec) -> wire.DeviceSpec:
-    """Take a spec without what people write into it."""
+    """Return a spec without what people write into it."""
     return wire.DeviceSpec(spec.node, spec.boot_id, spec.driver, spec.devices, spec.partitions, spec.summary)
 
 

@@ -152,7 +152,7 @@ class Chatty:
         return bool(self.told)
 
     def sample(self) -> probe.Outcome:
-        """Take the errors, and hang where that is wanted."""
+        """Return the errors, and hang where that is wanted."""
         taken, self.told = tuple(self.told), []
         self.open.wait(30)
         return dataclasses.replace(CARDS, xids=taken)

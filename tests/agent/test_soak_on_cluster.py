@@ -86,7 +86,7 @@ class Trouble:
             await asyncio.sleep(self.chance.uniform(0.0, LONGEST_PAUSE_SECONDS))
 
     async def ten_minutes_alone(self) -> None:
-        """Take the API server away, and have something happen meanwhile that must not be lost."""
+        """Stop the API server, and have something happen meanwhile that must not be lost."""
         self.wire.refuse()
         self.wire.cut()
         self.machine.raise_xid(self.a_card(), 79)
@@ -134,7 +134,7 @@ class Trouble:
             self.machine.raise_xid(self.a_card(), self.chance.choice(XIDS))
 
     async def slot(self) -> None:
-        """Take a card out of the machine, or put one back."""
+        """Remove a card from the machine, or put one back."""
         if self._unplugged and self.chance.random() < 0.6:
             self.machine.plug(self._unplugged.pop())
         elif len(self._unplugged) < 2:

@@ -168,7 +168,7 @@ class Rig:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take away all that was started."""
+        """Remove all that was started."""
         await self._close.aclose()
 
     # ------------------------------------------------------------ who plays
@@ -215,7 +215,7 @@ class Rig:
             await asyncio.sleep(TICK_SECONDS)
 
     async def _hurry(self, deck: plans.Deck) -> None:
-        """Give a dead leader's Lease up for it, where it surely left no bind under way.
+        """Release a dead leader's Lease for it, where it surely left no bind under way.
 
         The wait is there for binds under way, and the witness in the middle knows that there
         are none; those who were killed at a bind are waited out.
@@ -257,7 +257,7 @@ class Rig:
             )
 
     def depose(self, leader: Seat) -> None:
-        """Take the lead from a replica: kill it, stop it, or cut it off."""
+        """End the lead of a replica: kill it, stop it, or cut it off."""
         how = self.chance.choice(("kill", "stop", "cut off"))
         if how == "kill":
             leader.bar()

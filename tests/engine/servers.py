@@ -68,7 +68,7 @@ class Server:
     # What our binds meet.
 
     def bind(self, name: str, placement: decisions.Placement) -> ports.Answer:
-        """Take a Binding, or refuse it."""
+        """Accept a Binding, or refuse it."""
         if name not in self.pods:
             return ports.Gone()
         if self.node(name):
@@ -105,7 +105,7 @@ class Server:
         return str(self.pods[name].get("nodeName", ""))
 
     def deliver(self, name: str, book: ledger.Ledger) -> None:
-        """Tell a ledger the next news of a pod."""
+        """Apply the next news of a pod to a ledger."""
         thing = self.news[name].popleft()
         self.delivered[name] = thing
         books.saw(book, thing, f"uid-{name}")

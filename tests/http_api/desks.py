@@ -27,7 +27,7 @@ class Reviewer:
         self.trouble: errors.ClientError | None = None
 
     async def judge(self, token: str, path: str) -> tuple[str, bool] | None:
-        """Tell whose token it is and what they may."""
+        """Return whose token it is and what they may."""
         self.asked.append((token, path))
         if self.trouble is not None:
             raise self.trouble

@@ -50,7 +50,7 @@ def supply(cpu: int = 8000, cards: int = 400, nodes: int = 2, model: str = "t4")
 
 
 def crowd(size: int, count: int = 200, *, cpu: int = 1000, models: workload.Models = ()) -> workload.Sample:
-    """Give many requests of one size."""
+    """Return many requests of one size."""
     return workload.Sample(cpu, 0, ((size, count),), models)
 
 

@@ -127,7 +127,7 @@ def picture(
 
 
 def nodes(count: int, cards: int = 4) -> tuple[facts.Node | devices.Device, ...]:
-    """Give nodes n1, n2, … with so many cards each."""
+    """Return nodes n1, n2, … with so many cards each."""
     found = [f"n{at}" for at in range(1, count + 1)]
     return tuple(node(name) for name in found) + tuple(device(name, cards) for name in found)
 

@@ -65,7 +65,7 @@ class Simulated:
         self._write({**self._faults, str(index): {"lost": True, "reason": "GpuIsLost"}})
 
     def find(self, index: int) -> None:
-        """Take the card out of the file of faults."""
+        """Remove the card from the file of faults."""
         self._write({key: fault for key, fault in self._faults.items() if key != str(index)})
 
     def fail(self) -> None:
@@ -77,7 +77,7 @@ class Simulated:
         self._write({**self._faults, "source": {"hang": True}})
 
     def mend(self) -> None:
-        """Take the source out of the file of faults."""
+        """Remove the source from the file of faults."""
         self._write({key: fault for key, fault in self._faults.items() if key != "source"})
 
     def _write(self, faults: dict[str, Any]) -> None:

@@ -246,7 +246,7 @@ def _granted(
 
 
 def _grants(evidence: verdict.Evidence) -> Iterator[wire.Grant]:
-    """Say it of containers with a name alone; what the schema takes for no uuid stands in the condition."""
+    """Yield the grants of named containers; what is no uuid to the schema stands in the condition."""
     for source, said in ((verdict.PODRESOURCES, evidence.kubelet), (verdict.NVML, evidence.driver)):
         for name in sorted(filter(None, said)):
             uuids = tuple(filter(UUID.fullmatch, said[name]))[:MOST_UUIDS]

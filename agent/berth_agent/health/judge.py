@@ -168,7 +168,7 @@ def _held(sign: probe.Health, before: Case | None, now: float) -> Case:
 
 
 def _hold(case: Case, chosen: rules.Rules) -> float:
-    """Say for how many seconds a card must be well."""
+    """Return for how many seconds a card must be well."""
     return min(LONGEST_HOLD_SECONDS, chosen.cool_down * 2.0 ** min(case.relapses, MOST_DOUBLINGS))
 
 
@@ -203,7 +203,7 @@ def _verdict(case: Case | None, seen: Iterable[probe.Health], chosen: rules.Rule
 
 
 def recall(status: wire.DeviceStatus, *, rebooted: bool, now: float) -> Record:
-    """Take up what an agent before this one held against the cards, as the Device tells it.
+    """Return what an agent before this one held against the cards, as the Device tells it.
 
     When the last sign was seen and how often there was one is not known: the seconds begin anew.
     After a reboot there are none to wait for, but the card must still be seen well.

@@ -67,7 +67,7 @@ def _of_card(card: wire.Card) -> Iterator[tuple[str, Piece]]:
 
 
 def plain(device_id: str) -> str:
-    """Take the number of the replica off a device id."""
+    """Return a device id without the number of its replica."""
     return device_id.partition(REPLICA)[0]
 
 

@@ -51,7 +51,7 @@ class Events:
         return bool(self._told)
 
     def take(self) -> tuple[probe.Xid, ...]:
-        """Take all errors that were told since the last time."""
+        """Return all errors that came since the last time, once."""
         self._told += self._waiting()
         told, self._told = tuple(self._told), []
         return told

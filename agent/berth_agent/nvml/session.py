@@ -111,7 +111,7 @@ def _version() -> str:
 
 
 def _distinct(found: Iterable[Found]) -> Iterator[Found]:
-    """Take a card for lost whose uuid or minor another has; the schema would refuse all of them."""
+    """Treat a card as lost whose uuid or minor another has; the schema would refuse all of them."""
     uuids: set[str] = set()
     minors: set[int] = set()
     for each in found:

@@ -77,7 +77,7 @@ class Writer(Generic[B]):
                 await self._write(wanted, part)
 
     def forget(self, key: mirror.Key) -> None:
-        """Take it that the object is gone."""
+        """Record that the object is gone."""
         self._mirror.forget(key)
         for part in self._form.parts:
             self._settled.pop((key, part.name), None)

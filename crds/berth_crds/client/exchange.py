@@ -22,8 +22,6 @@ IDLE_SECONDS: Final = 60.0  # A connection that lay idle for longer is not trust
 SECOND_ADDRESS_SECONDS: Final = (
     0.25  # Where a host has several addresses, the next is tried beside the first.
 )
-
-
 PLAIN: Final = re.compile("[A-Za-z0-9/._~-]*")  # A path that can be sent as it is.
 KNOWN: Final = 64  # Headers and queries: most requests differ in their paths and bodies alone.
 
@@ -62,7 +60,7 @@ class Line(asyncio.Protocol):
         self._living.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and hand the answer over once it is whole."""
+        """Read bytes, and hand the answer over once it is whole."""
         if self._waiter is None or self._waiter.done():
             self.close()  # Nobody asked: whatever this is, it belongs to no exchange.
             return
@@ -81,7 +79,7 @@ class Line(asyncio.Protocol):
         self.usable = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits that no answer will come."""
+        """Let whoever waits know that no answer will come."""
         self.usable = False
         self._living.discard(self)
         self._fail(exc or ConnectionResetError("the server hung up without an answer"))
@@ -154,7 +152,7 @@ class Exchange:
         self._idle.clear()
 
     def _kept(self) -> Line | None:
-        """Take the connection that was used last, if it can still be trusted."""
+        """Return the connection that was used last, if it can still be trusted; it is idle no more."""
         while self._idle:
             line = self._idle.pop()
             if line.usable and time.monotonic() - line.since < IDLE_SECONDS:

@@ -5,7 +5,6 @@ own monotonic clock, because the clocks of two machines never agree.
 """
 
 import datetime as dt
-import functools
 
 from berth_crds import wire
 
@@ -36,10 +35,4 @@ def stamp(moment: dt.datetime) -> str:
 
 def second(moment: dt.datetime) -> str:
     """Write a Time, as conditions and events carry it."""
-    return _written(moment.replace(microsecond=0))
-
-
-@functools.lru_cache(maxsize=16)
-def _written(moment: dt.datetime) -> str:
-    """Write one second: events of many pods have the same."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

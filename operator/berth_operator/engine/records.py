@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
 
 
 class Records:
-    """Takes note of rounds and of what became of binds."""
+    """Records rounds and what became of binds."""
 
     def __init__(self, counts: metrics.Scheduling, *, wall: Callable[[], dt.datetime]) -> None:
         self._counts = counts
@@ -133,5 +133,5 @@ def _size(candidate: backlog.Candidate) -> int:
 
 
 def unread() -> Records:
-    """Give records that nobody reads: for a loop in a test or a simulation."""
+    """Return records that nobody reads: for a loop in a test or a simulation."""
     return Records(metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC))

@@ -38,7 +38,7 @@ class Reviewer(Protocol):
     """Who knows tokens and rights."""
 
     async def judge(self, token: str, path: str) -> tuple[str, bool] | None:
-        """Tell whose token it is and whether they may get the path; None where it is nobody's.
+        """Return whose token it is and whether they may get the path; None where it is nobody's.
 
         Raises a ClientError where that cannot be found out.
         """
@@ -121,7 +121,7 @@ def cannot_ask(error: Exception) -> str:
 
 
 def refused(refusal: Refusal) -> web.Response:
-    """Say no."""
+    """Return the answer to somebody who is refused."""
     unknown = refusal.status == http.HTTPStatus.UNAUTHORIZED
     headers = {"WWW-Authenticate": "Bearer"} if unknown else {}
     return web.Response(text=f"{text.line(refusal.sentence)}\n", status=refusal.status, headers=headers)

@@ -88,7 +88,7 @@ def ratio(memory: int, total: int) -> int:
 
 
 def space(core: int, memory: int, total: int) -> int:
-    """Say how much of a card is left, in percent: the scarcer of compute and memory, memory to the nearest.
+    """Return what is left of a card in percent: the scarcer of compute and memory, memory to the nearest.
 
     Shares asked in percent are rounded up to bytes, so rounding down would lose a percent of
     each. A card of unknown size is judged by its compute alone.

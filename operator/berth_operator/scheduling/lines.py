@@ -54,11 +54,11 @@ class Line(Generic[K]):
         return self._places[0] if self._places else None
 
     def pop(self) -> Place[K] | None:
-        """Take the first valid place out, and return it."""
+        """Remove the first valid place, and return it."""
         return heapq.heappop(self._places) if self.first() is not None else None
 
     def take(self) -> None:
-        """Take the place out that `first` has just returned."""
+        """Remove the place that `first` has just returned."""
         heapq.heappop(self._places)
 
     def put_back(self, place: Place[K]) -> None:
@@ -122,7 +122,7 @@ class Lines(Generic[N, K]):
         return place
 
     def take(self, name: N) -> None:
-        """Take the place out that `first` has just returned of a line."""
+        """Remove the place that `first` has just returned of a line."""
         self._lines[name].take()
 
     def put_back(self, name: N, place: Place[K]) -> None:
@@ -208,14 +208,14 @@ class Queue(Generic[K]):
         return None
 
     def pop(self) -> tuple[Place[K], str] | None:
-        """Take the first place out that is valid and is not held up, and return it and its namespace."""
+        """Remove the first place that is valid and is not held up, and return it and its namespace."""
         found = self.first()
         if found is not None:
             self.take(found[1])
         return found
 
     def take(self, name: str) -> None:
-        """Take the place out that `first` has just returned, which is of this namespace."""
+        """Remove the place that `first` has just returned, which is of this namespace."""
         self._lines.take(name)
 
     def put_back(self, place: Place[K], name: str) -> None:
@@ -282,7 +282,7 @@ class Queues(Generic[N, K]):
         return self._queues[name]
 
     def pop(self, name: N) -> Place[K] | None:
-        """Take the first place of a queue out that is valid and is not held up, and return it."""
+        """Remove the first place of a queue that is valid and is not held up, and return it."""
         queue = self._queues.get(name)
         found = queue.pop() if queue is not None else None
         if queue is not None and queue.empty:

@@ -195,7 +195,7 @@ class Turns:
         return next((order[0] for (_, order), _, uid in places if uid not in done), math.inf)
 
     def _in_turn(self, found: dict[str, Entry], done: Collection[str], taken: list[Entry]) -> Iterator[Entry]:
-        """Take pods out of their lines, each in another namespace than the one before, if there is one."""
+        """Yield pods, which leave their lines, each of another namespace than the last where there is one."""
         least, namespaces = self._least(done), collections.deque(self._ranks)
         while namespaces:
             namespace = namespaces.popleft()
@@ -211,7 +211,7 @@ class Turns:
     def _next(
         self, namespace: str, found: dict[str, Entry], done: Collection[str], least: float, taken: list[Entry]
     ) -> Entry | None:
-        """Take the next pod of a namespace out of its line."""
+        """Return the next pod of a namespace, and take it out of its line."""
         while (place := self._ranks.first(namespace)) is not None:
             entry = found[place[2]]
             if entry.order[0] > least:

@@ -79,7 +79,7 @@ def _put(made: inventory.Inventory, hold: Hold) -> None:
 
 
 def _with_room(picture: inventory.Inventory, change: findings.MakeRoom) -> inventory.Inventory:
-    """Take the room from the holders, one percent and one byte after the other."""
+    """Return the node with the room made: it is taken from its holders, one after the other."""
     made = clusters.alone(picture, change.node)
     row = made.row(change.node)
     assert row is not None

@@ -294,12 +294,12 @@ SEEDS: Final = st.integers(0, 2**64 - 1)
 
 
 def pictures() -> st.SearchStrategy[inventory.Inventory]:
-    """Give clusters."""
+    """Return a strategy of clusters."""
     return SEEDS.map(lambda seed: picture(Dice(seed)))
 
 
 def candidates() -> st.SearchStrategy[backlog.Candidate]:
-    """Give pods."""
+    """Return a strategy of pods."""
     return SEEDS.map(lambda seed: candidate(Dice(seed)))
 
 
@@ -332,7 +332,7 @@ def takers(picture: inventory.Inventory, pod: backlog.Candidate) -> list[str]:
 
 
 def state(picture: inventory.Inventory) -> dict[str, Any]:
-    """Give everything an inventory knows, to be compared with what it knows later."""
+    """Return everything an inventory knows, to be compared with what it knows later."""
     table = picture.columns
     arrays = {key: value.copy() for key, value in vars(table).items() if isinstance(value, np.ndarray)}
     names = {key: dict(value.of) for key, value in vars(table).items() if hasattr(value, "of")}

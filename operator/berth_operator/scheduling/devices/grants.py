@@ -60,7 +60,7 @@ def _picks(solved: Solved) -> Iterator[_Pick]:
 
 
 def _with_functions(problem: puzzles.Problem, picks: list[_Pick]) -> Iterator[_Pick]:
-    """Give a virtual function to each share that comes with one; the search has counted that they suffice."""
+    """Assign a virtual function to each share that comes with one; the search counted that they suffice."""
     given: list[_Pick] = []
     for pick in picks:
         ask = problem.ask_of(pick.item)

@@ -78,7 +78,7 @@ def _without_conditions(easing: Easing) -> Iterator[Drop]:
 
 
 def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Request]]:
-    """Give up one condition after the other."""
+    """Yield each condition, and the request without it."""
     asked, manner = request.conditions, request.manner
     for condition, field in OF_CARDS:
         nothing = getattr(requests.ANY_CARD, field)

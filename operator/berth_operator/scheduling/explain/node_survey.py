@@ -214,7 +214,7 @@ def never(picture: inventory.Inventory, at: columns.Rows, question: search.Quest
 
 
 def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Scores:
-    """Say for each node what part is missing of what it lacks most, from 0 to 1, as far as sums can tell."""
+    """Return for each node what part is missing of what it lacks most: 0 to 1, as far as sums can tell."""
     table = picture.columns
     gap = np.zeros(table.height(at))
     for name, amount in question.demand.amounts + question.demand.served:

@@ -166,7 +166,7 @@ def _pairs_of(survey: node_survey.NodeSurvey, at: int) -> Iterator[findings.Pair
 
 
 def _settled(survey: node_survey.NodeSurvey, world: World, one: Fix, other: Fix) -> findings.Pair:
-    """Take of both changes no more parts than are needed."""
+    """Reduce both changes to the parts that are needed."""
     first = _fewest(
         one.parts, lambda parts: _helps(survey, other.apply(one.apply(world, parts), other.parts))
     )
@@ -186,7 +186,7 @@ def _edited(change: Single, edit: Edit) -> Single:
 
 
 def _fewest(parts: Parts, enough: Callable[[Parts], bool]) -> Parts:
-    """Take the first parts that are enough, then leave out those that were not needed."""
+    """Return the first parts that are enough, without those that were not needed."""
     if len(parts) == 1:
         return parts
     taken = next((parts[:count] for count in range(1, len(parts)) if enough(parts[:count])), parts)
@@ -325,7 +325,7 @@ def _of_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
 
 
 def _fewer(survey: node_survey.NodeSurvey) -> Iterator[Fix]:
-    """Give up cards, one after the other; the parts are those given up."""
+    """Yield what asking for fewer cards would bring; the parts are the cards given up."""
     for at, number, ask in easing.each_ask(survey.request):
         if ask.count > 1 and not (isinstance(ask, requests.Parts) and ask.every):
             yield _given_up(survey, at, number, ask)
