@@ -15,7 +15,7 @@ for the reader of the allocation to judge.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -35,13 +35,14 @@ _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _OPTIONAL: Final = re.compile(r"[A-Za-z0-9._:+-]{0,64}")
 
 
-class Share(msgspec.Struct, frozen=True, gc=False):
-    """What one container holds of one device.
+class Share(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What one container holds of one device; also how that is written.
 
     `uuid` and `minor` are the device's; a MIG instance has a uuid of its own and the
     minor of its card. `core` is whole percent of the device, `memory` is bytes (0 for a
     device that has none), `profile` names the MIG profile, and `vf` is the bus id of the
-    virtual function where not the device itself is given.
+    virtual function where not the device itself is given. Zeros are always written: a record
+    that drops minor 0 cannot be told from a damaged one.
     """
 
     uuid: str
@@ -112,30 +113,9 @@ def of(node: str, containers: Mapping[str, Mapping[str, Iterable[Share]]]) -> Al
 
 def encode(allocation: Allocation) -> str:
     """Write an allocation as compact JSON, the same text for equal allocations."""
-    return msgspec.json.encode(_record(allocation)).decode()
-
-
-def _record(allocation: Allocation) -> dict[str, Any]:
-    containers = {
-        container: {kind: [_written(share) for share in shares] for kind, shares in types}
-        for container, types in allocation.containers
-    }
-    return {"v": FORMAT, "node": allocation.node, "containers": containers}
-
-
-def _written(share: Share) -> dict[str, str | int]:
-    # Zeros are always written: a record that drops minor 0 cannot be told from a damaged one.
-    written: dict[str, str | int] = {
-        "uuid": share.uuid,
-        "minor": share.minor,
-        "core": share.core,
-        "memory": share.memory,
-    }
-    if share.profile:
-        written["profile"] = share.profile
-    if share.vf:
-        written["vf"] = share.vf
-    return written
+    containers = {container: dict(types) for container, types in allocation.containers}
+    record = {"v": FORMAT, "node": allocation.node, "containers": containers}
+    return msgspec.json.encode(record).decode()
 
 
 def annotations(allocation: Allocation, *, term: str) -> dict[str, str]:
@@ -158,13 +138,12 @@ def gpu_minors(allocation: Allocation) -> str:
 
 def _lists(container: str, shares: tuple[Share, ...]) -> dict[str, str]:
     # GPUs alone: the lists become the environment of the GPU runtime, which knows no NIC.
-    columns: dict[str, Iterable[object]] = {
-        "uuids": (share.uuid for share in shares),
-        "minors": (share.minor for share in shares),
-        "memory": (share.memory for share in shares),
-        "core": (share.core for share in shares),
+    return {
+        names.container_key(container, "uuids"): _joined([share.uuid for share in shares]),
+        names.container_key(container, "minors"): _joined([share.minor for share in shares]),
+        names.container_key(container, "memory"): _joined([share.memory for share in shares]),
+        names.container_key(container, "core"): _joined([share.core for share in shares]),
     }
-    return {names.container_key(container, field): _joined(column) for field, column in columns.items()}
 
 
 def _joined(values: Iterable[object]) -> str:
@@ -176,19 +155,15 @@ def _joined(values: Iterable[object]) -> str:
 
 def decode(text: str) -> Allocation | Unreadable:
     """Read an allocation back, or say why it cannot be read; never raises."""
-    return _checked(lambda: _parsed(text))
+    try:
+        return _allocation(_parsed(text))
+    except _RefusedError as refusal:
+        return Unreadable(refusal.reason, refusal.detail)
 
 
 def checked(allocation: Allocation) -> Allocation | Unreadable:
     """Return an allocation that was made of something else, or say why its record could not be read."""
-    return _checked(lambda: _record(allocation))
-
-
-def _checked(record: Callable[[], object]) -> Allocation | Unreadable:
-    try:
-        return _allocation(record())
-    except _RefusedError as refusal:
-        return Unreadable(refusal.reason, refusal.detail)
+    return decode(encode(allocation))
 
 
 class _RefusedError(Exception):

@@ -66,7 +66,7 @@ ASIDE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
 # Why pods wait, a second: somebody looks for it, and yet it comes after the binds.
 VERDICTS: Final = {"meanwhile": 100.0, "otherwise": 400.0}
 # Kopf reads all Devices when it starts; the binds that wait for a new leader come first.
-KOPF_WAITS_SECONDS: Final = (0.5, 10.0)
+KOPF_WAITS_SECONDS: Final = (0.5, 30.0)
 KOPF_LOOK_SECONDS: Final = 0.05
 DRAIN_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = writer.SERVER_SECONDS + 1.0  # What an old leader sent last is over after this.

@@ -33,14 +33,17 @@ class Line(asyncio.Protocol):
         self._living = living
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[parser.Answer] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._answer = parser.Parser()
         self.usable = True
         self.since = 0.0
 
-    def ask(self, request: bytes) -> asyncio.Future[parser.Answer]:
-        """Send a request; the answer comes in its own time."""
+    def ask(self, request: bytes, *, patience: float) -> asyncio.Future[parser.Answer]:
+        """Send a request; the answer comes in its own time, or a TimeoutError after so many seconds."""
         assert self._transport is not None, "connected"  # noqa: S101
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        self._timer = loop.call_later(patience, self._fail, TimeoutError())
         self._answer = parser.Parser()
         self._transport.write(request)
         return self._waiter
@@ -48,8 +51,13 @@ class Line(asyncio.Protocol):
     def close(self) -> None:
         """Hang up at once."""
         self.usable = False
+        self._stop_waiting()
         if self._transport is not None:
             self._transport.abort()
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     # ------------------------------------------------------------ what asyncio tells
 
@@ -70,6 +78,7 @@ class Line(asyncio.Protocol):
             self._fail(error)
             return
         if answer is not None:
+            self._stop_waiting()
             self._waiter.set_result(answer)
             if not answer.keep:
                 self.close()
@@ -129,8 +138,7 @@ class Exchange:
         started = time.monotonic()
         line = self._kept() or await self._connected(min(connect, deadline))
         try:
-            async with asyncio.timeout(max(0.0, deadline - (time.monotonic() - started))):
-                answer = await line.ask(request)
+            answer = await line.ask(request, patience=max(0.0, deadline - (time.monotonic() - started)))
         except (OSError, parser.Odd) as error:  # Of which TimeoutError is one.
             self._drop(line)
             what = str(error) or f"no answer within {deadline:g} s"

@@ -125,7 +125,7 @@ def _device(view: views.View, card: facts.Card) -> Fields:
         "model": card.model,
         "memory": card.memory,
         "trouble": card.trouble,
-        "used": _plain(view.used.get(card.uuid, views.UNUSED)),
+        "used": view.usage(card.uuid)._asdict(),
         "instances": [one.uuid for one in card.instances],
         "replicas": card.replicas,
     }

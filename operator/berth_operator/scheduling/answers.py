@@ -67,7 +67,8 @@ class Slow:
     def note(self, question: questions.Question, name: str, *, slow: bool) -> None:
         """Note whether a node gave no answer in time."""
         if not slow:
-            self._names.get(question, {}).pop(name, None)
+            if self._names:
+                self._names.get(question, {}).pop(name, None)
             return
         names = self._names.setdefault(question, {})
         self._names.move_to_end(question)
@@ -80,4 +81,4 @@ class Slow:
 
     def of(self, question: questions.Question) -> Collection[str]:
         """Return the nodes that are asked last."""
-        return self._names.get(question, {}).keys()
+        return self._names.get(question, {}).keys() if self._names else ()

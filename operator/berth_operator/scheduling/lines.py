@@ -36,7 +36,7 @@ class Line(Generic[K]):
 
     def push(self, key: K, number: int, uid: str) -> None:
         """Add a place for a pod."""
-        if len(self) >= self._most:
+        if len(self._places) + len(self._new) >= self._most:
             self._places = [place for place in (*self._places, *self._new) if self._valid(place[2], place[1])]
             self._new.clear()
             heapq.heapify(self._places)
@@ -45,13 +45,18 @@ class Line(Generic[K]):
 
     def first(self) -> Place[K] | None:
         """Return the first place that is valid."""
+        places, valid = self._places, self._valid
         if self._new:
             for place in self._new:
-                self.put_back(place)
+                if valid(place[2], place[1]):
+                    heapq.heappush(places, place)
             self._new.clear()
-        while self._places and not self._valid(self._places[0][2], self._places[0][1]):
-            heapq.heappop(self._places)
-        return self._places[0] if self._places else None
+        while places:
+            first = places[0]
+            if valid(first[2], first[1]):
+                return first
+            heapq.heappop(places)
+        return None
 
     def pop(self) -> Place[K] | None:
         """Remove the first valid place, and return it."""
@@ -62,9 +67,8 @@ class Line(Generic[K]):
         heapq.heappop(self._places)
 
     def put_back(self, place: Place[K]) -> None:
-        """Return a place that was taken out, if it is still valid."""
-        if self._valid(place[2], place[1]):
-            heapq.heappush(self._places, place)
+        """Return a place that was taken out and is still valid."""
+        heapq.heappush(self._places, place)
 
     def next_of(self, limit: int | None = None) -> list[Place[K]]:
         """Return the first valid places, at most so many, and leave them there."""
@@ -116,8 +120,10 @@ class Lines(Generic[N, K]):
     def first(self, name: N) -> Place[K] | None:
         """Return the first valid place of a line."""
         line = self._lines.get(name)
-        place = line.first() if line is not None else None
-        if line is not None and place is None:
+        if line is None:
+            return None
+        place = line.first()
+        if place is None:
             del self._lines[name]
         return place
 

@@ -22,8 +22,8 @@ def left(table: columns.Columns, rows: columns.Rows, name: str) -> columns.Numbe
     at = table.resources.get(name)
     if at is None:
         return np.full(table.height(rows), columns.ABSENT, dtype=np.int64)
-    some = table.allocatable[:, at][rows] >= 0
-    found: columns.Numbers = np.where(some, np.maximum(table.left[:, at][rows], 0), columns.ABSENT)
+    some = table.allocatable[rows, at] >= 0
+    found: columns.Numbers = np.where(some, np.maximum(table.left[rows, at], 0), columns.ABSENT)
     return found
 
 
@@ -32,12 +32,14 @@ def has(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> c
     at = table.resources.get(name)
     if at is None:
         return np.zeros(table.height(rows), dtype=np.bool_)
-    able: columns.Mask = table.left[:, at][rows] >= amount
+    able: columns.Mask = table.left[rows, at] >= amount
     return able
 
 
 def _served_room(table: columns.Columns, rows: columns.Rows, name: str, amount: int) -> columns.Mask:
     """Judge a name that Berth serves: only where the node advertises it too does it count."""
-    found = left(table, rows, name)
-    room_: columns.Mask = (found == columns.ABSENT) | (found >= amount)
+    at = table.resources.get(name)
+    if at is None:
+        return np.ones(table.height(rows), dtype=np.bool_)
+    room_: columns.Mask = (table.left[rows, at] >= amount) | (table.allocatable[rows, at] < 0)
     return room_

@@ -179,8 +179,7 @@ class Search:
             while len(self._answers) > 1 and self._crowded:
                 self._forget(next(iter(self._answers)))
         elif changed:
-            rows = np.array(sorted(set(changed)), dtype=np.int64)
-            self._fill(answer, rows, question, rules)
+            self._fill(answer, _rows(set(changed)), question, rules)
         self._answers.move_to_end(key)
         return answer
 
@@ -214,6 +213,14 @@ class Search:
             answer.slots = True
             answer.slot[places] = ranking.slot
         answer.version = picture.columns.version
+
+
+def _rows(changed: set[int]) -> columns.Rows:
+    """Return rows as what selects them; where they lie side by side that is a slice, which copies nothing."""
+    first, last = min(changed), max(changed)
+    if last - first + 1 == len(changed):
+        return slice(first, last + 1)
+    return np.array(sorted(changed), dtype=np.int64)
 
 
 def _cut_short(question: Question, effort: allocator.Effort, asked: int) -> bool:

@@ -6,14 +6,14 @@ and thrown away. It answers in free core (percent) and free memory (bytes) for e
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from berth_operator.scheduling.devices import facts
 
 FULL_CORE = 100
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What all holds together take of one device: core, memory, and how many pods share it."""
 
     core: int = 0

@@ -71,7 +71,7 @@ class Look:
     @property
     def cpu_total(self) -> columns.Numbers:
         """Thousandths of cpu that each node has."""
-        return self.table.allocatable[:, self.table.resources.of[facts.CPU]][self.rows]
+        return self.table.allocatable[self.rows, self.table.resources.of[facts.CPU]]
 
     @property
     def memory_left(self) -> columns.Numbers:
@@ -100,7 +100,7 @@ class Look:
         return served
 
     def _left(self, name: str) -> columns.Numbers:
-        return self.table.left[:, self.table.resources.of[name]][self.rows]
+        return self.table.left[self.rows, self.table.resources.of[name]]
 
     @property
     def scarcity(self) -> columns.Scores | float:
@@ -108,7 +108,7 @@ class Look:
         if not self.lesson.surplus:
             return 1.0
         worth = _worth_of_models(self.table.models.listed, self.lesson.surplus)
-        found: columns.Scores = worth[self.table.model[:, 0][self.rows]]
+        found: columns.Scores = worth[self.table.model[self.rows, 0]]
         return found
 
     @property
