@@ -37,6 +37,7 @@ log = logging.getLogger("berth_agent")
 EXIT_UNUSABLE: Final = 2
 LAST_WORD_SECONDS: Final = 1.5
 MOST_PAUSE_SECONDS: Final = 60.0
+STEADY_SECONDS: Final = 600.0  # A node that ran for so long has not failed before.
 SETTLED_SECONDS: Final = 15.0
 
 
@@ -180,12 +181,13 @@ async def _keep(
     session: api.Api, subject: loop.Subject, pace: loop.Pace, means: loop.Means, seen: board.Board
 ) -> None:
     """Run one node; should it fail on a fault of ours, start it anew and leave the others alone."""
-    failures = 0
+    failures, clock = 0, asyncio.get_running_loop().time
     while True:
+        began = clock()
         try:
             await loop.run_node(session, subject, pace, means, seen)
         except Exception as error:
-            failures += 1
+            failures = 1 if clock() - began > STEADY_SECONDS else failures + 1
             log.exception("node %s: the agent failed, starting it anew", subject.node)
             pause = patience.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=means.chance())
             await asyncio.sleep(pause)

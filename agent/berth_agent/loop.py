@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -66,6 +67,10 @@ class Subject:
     chosen: rules.Rules = rules.DEFAULT
     labels: bool = False
     sharing: wire.Sharing | None = None
+    # Held by whoever looks: after a restart, an earlier look may still hang in the driver.
+    alone: contextlib.AbstractContextManager[object] = dataclasses.field(
+        default_factory=threading.Lock, compare=False
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -190,7 +195,11 @@ class Ticker:
         self._hurry = asyncio.Event()
         self._complaint = patience.Complaint(log, f"node {subject.node} is not published")
         self._sampler = sampler.Sampler(
-            subject.probe, deadline=pace.deadline, procfs=subject.procfs, on_change=self._hurry.set
+            subject.probe,
+            deadline=pace.deadline,
+            procfs=subject.procfs,
+            on_change=self._hurry.set,
+            alone=subject.alone,
         )
         self._said: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
         self._health = health_monitor.HealthMonitor()

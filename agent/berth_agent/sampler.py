@@ -47,12 +47,17 @@ class Sampler:
         deadline: float,
         procfs: Path = settings.PROCFS,
         on_change: Callable[[], None] = lambda: None,
+        alone: contextlib.AbstractContextManager[object] | None = None,
     ) -> None:
-        """Remember whom to tell, in the loop's thread, that there is something to look at: `on_change`."""
+        """Remember whom to tell, in the loop's thread, that there is something to look at: `on_change`.
+
+        `alone` is held while the thread lives, so that of several samplers of one probe only one looks.
+        """
         self._probe = source
         self._deadline = deadline
         self._procfs = procfs
         self._on_change = on_change
+        self._alone = alone or contextlib.nullcontext()
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._look: asyncio.Future[Look] | None = None
@@ -128,10 +133,11 @@ class Sampler:
     # ------------------------------------------------------------ in the thread
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        while (answer := self._next(loop)) is not None:
-            answer(_guarded(self._probe, self._procfs))
-        if isinstance(self._probe, probe.Closer):
-            self._probe.close()
+        with self._alone:
+            while (answer := self._next(loop)) is not None:
+                answer(_guarded(self._probe, self._procfs))
+            if isinstance(self._probe, probe.Closer):
+                self._probe.close()
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> Request | None:
         """Wait for the next look; if there is news meanwhile, tell it once."""

@@ -52,11 +52,11 @@ class Board:
     count: int = 0
 
     def numa_node(self, card: int) -> int:
-        """Give the NUMA node of a card."""
+        """Return the NUMA node of a card."""
         return card * self.numa_nodes // self.cards
 
     def pcie_root(self, card: int) -> int:
-        """Give the number of the PCIe root above a card."""
+        """Return the number of the PCIe root above a card."""
         return card * self.pcie_roots // self.cards
 
     def links(self, card: int, peer: int) -> int:
@@ -85,7 +85,7 @@ class Model:
 
     @property
     def normal_name(self) -> str:
-        """Give the spelling for labels and summaries."""
+        """Return the spelling for labels and summaries."""
         return normal_model(self.name)
 
     def profile(self, name: str) -> MigProfile | None:
@@ -170,7 +170,7 @@ MODELS: Final = (
 
 
 def normal_model(name: str) -> str:
-    """Give the one spelling of a model: no vendor, no spaces, such as `A100-SXM4-80GB`."""
+    """Return the one spelling of a model: no vendor, no spaces, such as `A100-SXM4-80GB`."""
     return _VENDOR.sub("", "-".join(name.split()), count=1)
 
 
@@ -188,6 +188,6 @@ def find(name: str) -> Model | None:
 
 @functools.lru_cache(maxsize=1024)
 def model_key(name: str) -> str:
-    """Give what two spellings of one model have in common, for comparing, such as `T4` and `Tesla T4`."""
+    """Return what two spellings of one model have in common, for comparing, such as `T4` and `Tesla T4`."""
     known = find(name)
     return _folded(known.name if known else name)

@@ -97,19 +97,21 @@ class Connection(asyncio.Protocol):
 
     def request_began(self) -> None:
         """Note that a request is whole, and its answer is being made."""
-        self.answering, self._unread = True, 0
+        self.answering, self._unread, self._sending_since = True, 0, None
 
     def request_ended(self) -> None:
         """Note that the answer is made, and the next move is the client's."""
         self.answering, self.since = False, self._others.clock()
 
     def overdue(self, now: float) -> bool:
-        """Whether its client takes too long to read what was sent."""
-        if self.transport is None or not self.transport.get_write_buffer_size():
+        """Whether its client takes too long to read an answer, the pauses in between included."""
+        unread = self.transport is not None and self.transport.get_write_buffer_size() > 0
+        if not unread and not self.answering:
             self._sending_since = None
-            return False
-        if self._sending_since is None:
+        elif unread and self._sending_since is None:
             self._sending_since = now
+        if self._sending_since is None:
+            return False
         return now - self._sending_since > self._others.limits.answer_seconds
 
     def abort(self) -> None:

@@ -75,7 +75,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Give the kind itself, such as `Device`."""
+        """Return the kind itself, such as `Device`."""
         return self.model.__name__
 
 
@@ -190,7 +190,7 @@ def _means_something(default: object) -> bool:
 
 
 def manifest(kind: Kind) -> Schema:
-    """Give the CustomResourceDefinition of a kind."""
+    """Return the CustomResourceDefinition of a kind."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -276,5 +276,5 @@ def text(kind: Kind) -> str:
 
 
 def files() -> dict[str, str]:
-    """Give every file that the models generate, by name."""
+    """Return every file that the models generate, by name."""
     return {f"{kind.plural}.yaml": text(kind) for kind in KINDS}

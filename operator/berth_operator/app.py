@@ -257,6 +257,7 @@ class Operator:
     async def _summarise(self) -> None:
         await self._first_binds()
         await asyncio.to_thread(self._reconciler.start)
+        # The reconciler has been told nothing yet: all nodes are summed up once.
         self._book.touched.update(row.name for row in self._book.picture.each())
         while True:
             touched, self._book.touched = self._book.touched, set()
@@ -266,6 +267,8 @@ class Operator:
     async def _attend_kopf(self) -> None:
         while True:
             await asyncio.sleep(lag.LOOK_SECONDS)
+            if self._reconciler.failed:
+                raise RuntimeError("Kopf cannot be kept running any more; a new process can.")
             self._reconciler.compare(self._feeds.revisions())
 
     async def _first_binds(self) -> None:

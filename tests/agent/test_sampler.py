@@ -216,6 +216,25 @@ async def test_the_thread_ends_with_the_sampler(ask: Asker) -> None:
     assert not thread.is_alive()
 
 
+async def test_two_samplers_never_look_at_one_probe_together(ask: Asker, gate: Gate) -> None:
+    """One that follows another, whose look hangs, waits until that is over and the probe is closed."""
+    alone = threading.Lock()
+    first, second = (ask(gate, deadline=0.05, alone=alone) for _ in range(2))
+    await first.sample()
+    first.close()
+
+    hung = await second.sample()
+    looks = gate.looks
+    gate.open.set()
+
+    async def answered() -> bool:
+        return (await second.sample()).outcome == CARDS
+
+    assert isinstance(hung.outcome, probe.SourceFailed)
+    assert looks == 1
+    assert await waiting.eventually(answered, what="the second to look")
+
+
 async def test_what_a_probe_holds_open_is_closed_after_its_last_look(ask: Asker, gate: Gate) -> None:
     """A sampler that is closed while a look goes on closes the probe too, and not beside that look."""
     closed = threading.Event()

@@ -172,6 +172,26 @@ async def test_an_unclear_dry_run_is_made_again(unclear: ports.Answer | Exceptio
 
 
 @timeless.scenario
+async def test_a_server_that_wants_a_rest_from_dry_runs_has_it() -> None:
+    """Neither binds nor further dry runs are sent until it wants more."""
+    stage = Stage()
+    stage.writer.when_bound("p", Reply(NO))
+    stage.writer.when_dry_run("p", Reply(ports.Throttled("not so fast", 5.0)), Reply(NO))
+    stage.wait()
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.until(lambda: stage.writer.dry_runs)
+        asked = stage.now()
+        await timeless.at(asked + 0.1)
+        stage.wait("other")
+        await timeless.until(lambda: "placed" in str(stage.status_writer.of("other")))
+        await timeless.until(lambda: len(stage.writer.dry_runs) > 1)
+
+    assert bound_at(stage, "other") >= asked + 5.0
+    assert stage.writer.dry_runs[1].moment >= asked + 5.0
+
+
+@timeless.scenario
 async def test_a_server_that_accepts_dry_runs_alone_is_not_hammered() -> None:
     """A webhook may treat the two differently, etcd hears of binds alone; then the pauses grow as ever."""
     stage = Stage()

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from berth_operator.engine import loop, ports, slots, slow_namespaces
+from berth_operator.engine import binds, loop, ports, slots, slow_namespaces
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling import backlog
 from engine.stages import Stage
@@ -19,9 +19,9 @@ REFUSED: Final = ports.Refused("failed calling webhook: context deadline exceede
 LOST: Final = ports.Unknown("timed out", version="7")
 
 
-def slow_pod(name: str, priority: int = 0) -> backlog.Candidate:
-    """Make a pod of the slow namespace."""
-    return dataclasses.replace(builders.candidate(name, priority=priority), namespace="slow")
+def slow_pod(name: str, priority: int = 0, namespace: str = "slow") -> backlog.Candidate:
+    """Make a pod of a slow namespace."""
+    return dataclasses.replace(builders.candidate(name, priority=priority), namespace=namespace)
 
 
 def slow(stage: Stage, count: int = CROWD, *, takes: float = HANGS, answer: ports.Answer = REFUSED) -> None:
@@ -83,6 +83,46 @@ async def test_a_slow_namespace_keeps_few_cards() -> None:
 
 
 @timeless.scenario
+async def test_slow_namespaces_together_keep_few_cards() -> None:
+    """However many namespaces a webhook makes slow, no card is kept for a bind that is not sent."""
+    stage = Stage(nodes=100, cards=8)
+
+    def come(count: int, takes: float) -> None:
+        for number in range(count):
+            name = f"p{count}-{number}"
+            stage.writer.when_bound(name, Reply(takes=takes))
+            stage.book.pod_waiting(slow_pod(name, namespace=f"slow{number % 20}"), gated=False)
+
+    come(20, takes=1.0)
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(0.9)
+        come(CROWD, takes=HANGS)
+        await timeless.at(2.0)
+        assumed = len(stage.book.assumed)
+        placed = len(stage.status_writer.told)
+
+    assert assumed - placed == stage.writer.now_open == loop.USUAL.binds_at_once // 2
+
+
+@timeless.scenario
+async def test_one_bind_at_once_is_one_for_a_slow_namespace_too() -> None:
+    """Nor is it slow for ever then: a quick answer ends that."""
+    stage = Stage(nodes=100, cards=8, limits=binds.Limits(binds_at_once=1))
+    slow(stage, 1, takes=1.0, answer=ports.Bound())
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(0.9)
+        for number in range(CROWD):
+            stage.book.pod_waiting(slow_pod(f"later{number}"), gated=False)
+        await timeless.at(0.99)
+        assumed = len(stage.book.assumed)
+        await timeless.until(lambda: len(stage.status_writer.told) == 1 + CROWD)
+
+    assert assumed == 1
+    assert stage.now() < 10.0
+
+
+@timeless.scenario
 async def test_a_namespace_that_has_become_quick_again_is_bound_at_once() -> None:
     """With each quick answer more are sent, until all are."""
     stage = Stage(nodes=100, cards=8)
@@ -117,6 +157,18 @@ async def test_pods_that_are_held_up_for_long_say_why() -> None:
     assert len(told) == slow_namespaces.MOST_TOLD
     assert f"slow{slots.FIRST_WIDTH:03}" in told
     assert "slow599" not in told
+
+
+@timeless.scenario
+async def test_pods_that_are_held_up_for_long_say_so_once() -> None:
+    """The Events of others do not wait behind the same words again and again."""
+    stage = Stage(nodes=100, cards=8)
+    slow(stage, takes=1000.0)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(10 * slow_namespaces.TOLD_SECONDS)
+
+    assert len(stage.status_writer.told) == slow_namespaces.MOST_TOLD
 
 
 @timeless.scenario
@@ -192,6 +244,24 @@ async def test_all_windows_together_leave_room() -> None:
 
     assert found.width("a") == 8
     assert None not in [await found.take("other") for _ in range(16)]
+
+
+@timeless.scenario
+async def test_what_had_its_slot_before_leaves_room_once_it_is_slow_too() -> None:
+    """Of a namespace that turned slow meanwhile, what is sent late counts for others no more either."""
+    found = slots.Slots(16, lambda: None)
+    first, *late = [await found.take("a") for _ in range(16)]
+    assert first is not None
+    found.send(first)
+    await timeless.at(slots.SLOW_SECONDS + 0.1)
+
+    for slot in late:
+        assert slot is not None
+        found.send(slot)
+    await timeless.at(2 * slots.SLOW_SECONDS + 0.2)
+
+    async with asyncio.timeout(1.0):
+        assert None not in [await found.take("other") for _ in range(16)]
 
 
 async def slow_slots() -> tuple[slots.Slots, slots.Slot]:

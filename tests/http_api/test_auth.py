@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,30 @@ async def test_who_is_not_heard_in_time_is_told_so(monkeypatch: pytest.MonkeyPat
         said = await asyncio.gather(*(desk.ask(PAGE, token=f"t{at}") for at in range(2 * auth.ASKED_AT_ONCE)))
 
     assert set(said) == {(503, "The API server cannot be asked about the token: no answer in time.\n")}
+
+
+async def test_a_crowd_with_made_up_tokens_is_turned_away_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a review holds a place that others need, so only a few may."""
+    desk, reviewed = desks.desk(local=False), asyncio.Event()
+
+    async def later(_token: str, _path: str) -> None:
+        await reviewed.wait()
+
+    monkeypatch.setattr(desk.reviewer, "judge", later)
+    async with desk.client() as client, asyncio.timeout(20):
+        crowd = [
+            asyncio.create_task(client.get(PAGE, headers={"Authorization": f"Bearer t{at}"}))
+            for at in range(2 * auth.MOST_WAITING)
+        ]
+        done, waiting = set[asyncio.Task[Any]](), set(crowd)
+        while len(done) < auth.MOST_WAITING:
+            some, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done |= some
+        early = {one.result().status for one in done}
+        reviewed.set()
+        late = {(await one).status for one in waiting}
+
+    assert (early, late) == ({503}, {401})
 
 
 async def test_what_is_remembered_is_bounded() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import resource
 from collections.abc import AsyncIterator
+from unittest import mock
 
 import pytest
 from aiohttp import web
@@ -198,6 +199,25 @@ async def test_who_does_not_read_is_cut_off(site: Site) -> None:
         await asyncio.sleep(3 * http_server.SWEEP_SECONDS)
 
         assert await client.rest() < LARGE
+
+
+async def test_pauses_in_reading_count() -> None:
+    """Who reads a piece now and then does not keep an answer for ever; the next answer has its own time."""
+    limits = dataclasses.replace(FEW, answer_seconds=60.0)
+    one = http_server.Connection(mock.Mock(), http_server.Connections(limits, lambda: 0.0))
+    one.connection_made(mock.Mock(asyncio.Transport))
+    unread = one.transport.get_write_buffer_size  # type: ignore[union-attr]
+    found = []
+
+    one.request_began()
+    for moment, left in ((0.0, 9), (30.0, 0), (50.0, 9), (61.0, 9)):
+        unread.return_value = left  # type: ignore[attr-defined]
+        found.append(one.overdue(moment))
+    one.request_ended()
+    one.request_began()
+    found.append(one.overdue(62.0))
+
+    assert found == [False, False, False, True, False]
 
 
 # ---------------------------------------------------------------- bytes

@@ -95,6 +95,12 @@ async def blocks_its_loop(_: Thing, released: threading.Event) -> None:
     released.wait()
 
 
+async def delivers(kopfs: Thing, _: threading.Event) -> None:
+    """Do not hang."""
+    await tell(kopfs)
+    await asyncio.Event().wait()
+
+
 Hang = Callable[[Thing, threading.Event], Awaitable[None]]
 
 
@@ -109,12 +115,8 @@ class Played:
     async def spawn_tasks(self, **kopfs: Any) -> list[asyncio.Task[None]]:
         """Start a run."""
         self.runs.append(kopfs)
-        work = self._hang(kopfs, self._released) if len(self.runs) == 1 else self._work(kopfs)
+        work = (self._hang if len(self.runs) == 1 else delivers)(kopfs, self._released)
         return [asyncio.create_task(work)]  # type: ignore[arg-type]
-
-    async def _work(self, kopfs: Thing) -> None:
-        await tell(kopfs)
-        await asyncio.Event().wait()
 
 
 @contextlib.asynccontextmanager
@@ -174,6 +176,52 @@ async def test_it_is_ended_and_started_again(
     assert told.startswith("Kopf is ended: it shows no life: revision 5 of n1 (devices) has not come for")
     assert len([each for each in caplog.messages if each.startswith("Kopf is ended")]) == 1
     assert 'berth_kopf_ends_total{reason="no-life"} 1.0' in generate_latest(into).decode()
+
+
+async def test_one_that_cannot_be_started_is_started_again(
+    server: stub.Stub, released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lack of threads or file descriptors passes, and is told meanwhile."""
+    played, start, lacking = Played(delivers, released), threading.Thread.start, [True]
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name == "kopf" and lacking:
+            lacking.clear()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
+    monkeypatch.setattr(threading.Thread, "start", started)
+
+    async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
+        await looked(one, lambda: one.trouble, "the trouble to be told")
+        told = one.trouble
+        await looked(one, lambda: played.runs and not one.trouble, "the next run to be well")
+
+    assert told.startswith("Kopf cannot be run: can't start new thread")
+
+
+async def test_a_thread_that_cannot_keep_kopf_is_noticed(
+    server: stub.Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would be shown any more, so the process has to end; one that was told to end is well."""
+    monkeypatch.setattr(kopf, "spawn_tasks", Played(never_lists, threading.Event()).spawn_tasks)
+    measured = metrics.Kopf(registry.CollectorRegistry())
+    async with running(server, measured) as well:
+        assert not well.failed
+
+    monkeypatch.setattr(asyncio, "run", out_of_descriptors)
+    monkeypatch.setattr(reconciler, "STOP_SECONDS", 0.01)
+    async with running(server, measured) as ill:
+        await looked(ill, lambda: ill.failed, "the thread to end")
+
+    assert not well.failed
+
+
+def out_of_descriptors(work: Any) -> None:
+    """Do as `asyncio.run` where no file can be opened."""
+    work.close()
+    raise OSError(24, "Too many open files")
 
 
 async def test_what_an_ended_run_still_says_reaches_nobody(

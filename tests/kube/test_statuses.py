@@ -224,6 +224,19 @@ async def test_a_device_that_is_gone_is_forgotten(desk: Desk, session: Noted) ->
     assert (await desk.flushed())["summary"]["free"] == 3
 
 
+async def test_devices_of_which_nobody_tells_that_they_are_gone_are_forgotten() -> None:
+    """They take no memory, and one that comes back is told of by its own summary alone."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", resources.DEVICES.path("a", sub="status"), stub.thing({}))
+        desk = due(session, "ab")
+
+        desk.keep_only({"a"})
+        desk.saw_device("b", {})
+        await desk.flush()
+
+    assert [json.loads(body)["metadata"]["name"] for body in server.bodies] == ["a"]
+
+
 async def test_nothing_is_written_before_the_device_was_seen(desk: Desk, session: Noted) -> None:
     """A summary alone is no reason to write: what the Device shows must be known to compare."""
     desk.want()

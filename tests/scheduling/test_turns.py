@@ -234,6 +234,22 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     assert left == {"n2"}
 
 
+def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
+    """As long as a pod of the kind was woken whose namespace is not."""
+    waiting = backlog.Backlog()
+    for name, namespace in (("a", "slow"), ("b", "quick")):
+        waiting.push(dataclasses.replace(builders.candidate(name), namespace=namespace))
+        waiting.put_off(f"uid-{name}", now=0.0, wants=backlog.ANYTHING)
+    waiting.offered("n1", Help.CAPACITY_FREED, lambda _: True)
+    waiting.push(builders.candidate("new", priority=-1))
+    waiting.hold_up("slow")
+    list(waiting.ready(0.0))
+
+    (left,) = (nodes for pod, nodes in waiting.others(0.0, ("uid-b",)) if pod.name == "new")
+
+    assert left == {"n1"}
+
+
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
     waiting = backlog.Backlog()

@@ -81,7 +81,7 @@ class Lister(Protocol):
     """Something that tells what the kubelet gave to whom."""
 
     async def pods(self) -> tuple[Pod, ...]:
-        """Tell it, or raise `Refused`."""
+        """Return them, or raise `Refused`."""
 
     async def close(self) -> None:
         """End."""

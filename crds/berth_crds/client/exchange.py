@@ -59,10 +59,10 @@ class Line(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
 
-    # ------------------------------------------------------------ what asyncio tells
+    # ------------------------------------------------------------ called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Record the way out."""
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
         self._living.add(self)

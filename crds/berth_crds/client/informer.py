@@ -204,9 +204,10 @@ class Informer(Generic[B]):
         try:
             done, _ = await asyncio.wait([waiter], timeout=SOON_SECONDS)
             if not done:
+                # The next watch is a short one; where another waiter has seen to that, so is this one.
+                if self._open is not None and not self._short:
+                    self._open.reschedule(0.0)
                 self._short = True
-                if self._open is not None:
-                    self._open.reschedule(0.0)  # The next watch is a short one.
                 await waiter
         finally:
             self._waiters.pop(waiter, None)

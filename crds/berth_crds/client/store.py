@@ -48,7 +48,7 @@ class Wary(Protocol):
     """A sink that wants to know of objects that cannot be read, because they may matter all the same."""
 
     def odd(self, thing: watch.Unreadable, /) -> None:
-        """Tell of an object that cannot be read; what was told of it before is out of date."""
+        """Report an object that cannot be read; what was told of it before is out of date."""
 
     def odd_gone(self, meta: wire.Meta, /) -> None:
         """Report that an object is gone of which nothing readable was ever told."""

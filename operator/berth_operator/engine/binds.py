@@ -90,14 +90,21 @@ class Binds:
 
     def room(self, namespace: str) -> float:
         """Return how many more binds of a namespace may be decided."""
-        width = self._slots.width(namespace)
-        return math.inf if width is None else width - self._open.of(namespace)
+        width, slow = self._slots.width(namespace), self._slots.slow
+        if width is None:
+            return math.inf
+        room = width - self._open.of(namespace)
+        return min(room, self._slots.most_apart - self._open.of_all(slow)) if namespace in slow else room
 
     async def until_room(self) -> None:
         """Wait until enough of the binds decided so far have an answer, and the server wants more."""
         while self._crowded:
             self._room.clear()
             await self._room.wait()
+        await self.rested()
+
+    async def rested(self) -> None:
+        """Wait until the server wants more."""
         await self._pace.rested()
 
     def rest(self, throttled: ports.Throttled) -> None:
@@ -108,8 +115,7 @@ class Binds:
     @property
     def _ahead(self) -> int:
         """How many binds are decided and unanswered, without those of slow namespaces."""
-        slow = self._slots.slow
-        return self._unanswered.total - (sum(map(self._unanswered.of, slow)) if slow else 0)
+        return self._unanswered.total - self._unanswered.of_all(self._slots.slow)
 
     @property
     def _crowded(self) -> bool:
@@ -168,9 +174,9 @@ class Binds:
         self.concluded(candidate, placement, outcome)
 
     async def _send(
-        self, candidate: Candidate, placement: Placement, *, again: bool = False
+        self, candidate: Candidate, placement: Placement, *, again: bool = False, anyway: bool = False
     ) -> tuple[float, ports.Outcome]:
-        """Send a bind in its turn, unless its turn came too late; tell when it was sent, too."""
+        """Send a bind in its turn, and return when; one whose turn came too late is sent if `anyway`."""
         take = self._slots.take_patiently if again else self._slots.take
         slot = await take(candidate.namespace)
         if slot is None:
@@ -181,7 +187,7 @@ class Binds:
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
-            if not again and not self._book.stands(candidate.uid):
+            if not anyway and not self._book.stands(candidate.uid):
                 self._pace.give_back()
                 return sent, self._unsent_or_seen(candidate, placement)
             self._slots.send(slot)
@@ -214,7 +220,8 @@ class Binds:
 
         That the pod has no node proves nothing then: what is on its way may arrive at any time, and is valid
         for as long as we lead. So its cards are given to nobody else, and the same bind is sent again until
-        the pod has its place, is somebody else's, is gone, or was changed, so that no copy can arrive.
+        the pod has its place, is somebody else's, is gone, or was changed, so that no copy can arrive. It is
+        changed at once where the pod asks for something else by now, or what was decided on has changed.
         A bind that the server refused for the pod's revision alone is sent again at once, too; where that is
         what it was, the bind was refused for something else.
         """
@@ -224,15 +231,13 @@ class Binds:
         # name a revision only one is carried out, so that the next need not wait for the end of the last.
         await asyncio.sleep(self._limits.bind_deadline if lost and not named else 0.0)
         for attempt in itertools.count():
-            given_up = answer if lost and named and attempt >= SENT_AGAIN else None
-            seen = await self._found(candidate, placement, given_up)
+            seen = self._seen(candidate, placement) or await self._asked(self._writer.look, candidate)
+            if isinstance(seen, ports.Unbound) and lost and named:
+                seen = await self._voided(candidate, answer, seen, last=attempt >= SENT_AGAIN)
+            elif isinstance(seen, ports.Unbound) and not lost:
+                seen = self._after_refusal(candidate, answer, seen)
             if isinstance(seen, ports.Unbound):
-                if not lost and not seen.same:
-                    await asyncio.sleep(LOOK_SECONDS[0])  # The watch will soon tell what it asks for now.
-                    return ports.Unsent()
-                if not lost and _of_same_revision(answer, seen):
-                    return _refusal(answer)
-                _, answer = await self._send(candidate, placement, again=True)
+                _, answer = await self._send(candidate, placement, again=True, anyway=lost and not named)
                 if isinstance(answer, ports.Bound | ports.Gone):
                     return answer
                 lost = lost or _may_arrive(answer)
@@ -242,9 +247,34 @@ class Binds:
             elif isinstance(seen, ports.Unknown):
                 self._heed(candidate, seen, attempt)
             else:
+                # The watch will soon tell what a pod asks for that asks for something else.
+                await asyncio.sleep(LOOK_SECONDS[0] if isinstance(seen, ports.Unsent) else 0.0)
                 return seen
             await asyncio.sleep(LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)])
         raise AssertionError("counting does not end")
+
+    async def _voided(
+        self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
+    ) -> ports.Outcome | ports.Seen:
+        """Change a pod whose bind is lost, if that is stale or was sent for the last time."""
+        stale = self._stale(candidate, seen)
+        if not (stale or last):
+            return seen
+        after = await self._asked(self._writer.void, candidate)
+        if not isinstance(after, ports.Unbound):
+            return after
+        return ports.Unsent() if stale else _refusal(answer)
+
+    def _after_refusal(
+        self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound
+    ) -> ports.Outcome | ports.Unbound:
+        """Return what becomes of a bind that surely was refused; Unbound where it is to be sent again."""
+        if _of_same_revision(answer, seen):
+            return _refusal(answer)
+        return ports.Unsent() if self._stale(candidate, seen) else seen
+
+    def _stale(self, candidate: Candidate, seen: ports.Unbound) -> bool:
+        return not (seen.same and self._book.stands(candidate.uid))
 
     def _seen(
         self, candidate: Candidate, placement: Placement
@@ -260,16 +290,6 @@ class Binds:
         if (hold.node, hold.shares) == (ours.node, ours.shares):
             return ports.Bound()
         return ports.Refused(f"somebody else bound the pod to {hold.node}")
-
-    async def _found(
-        self, candidate: Candidate, placement: Placement, given_up: ports.Outcome | None
-    ) -> ports.Outcome | ports.Seen:
-        """Return what has become of a pod's bind; one that is given up cannot arrive after this."""
-        seen = self._seen(candidate, placement) or await self._asked(self._writer.look, candidate)
-        if given_up is None or not isinstance(seen, ports.Unbound):
-            return seen
-        seen = await self._asked(self._writer.void, candidate)
-        return _refusal(given_up) if isinstance(seen, ports.Unbound) else seen
 
     async def _asked(
         self, ask: Callable[[Candidate], Awaitable[ports.Seen]], candidate: Candidate

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import ledger, ports, records, refusals, slots
+from berth_operator.engine import binds, ledger, ports, records, refusals, slots
 from berth_operator.scheduling import backlog, decisions
 
 log = logging.getLogger(__name__)
@@ -31,10 +31,13 @@ class DryRuns:
         book: ledger.Ledger,
         writer: ports.Writer,
         notes: records.Records,
+        sent: binds.Binds,
+        *,
         clock: ports.Clock,
         failed: Failed,
     ) -> None:
         self._book = book
+        self._binds = sent  # A server that asks for a rest means binds and dry runs alike.
         self._writer = writer
         self._notes = notes
         self._clock = clock
@@ -108,6 +111,7 @@ class DryRuns:
         if slot is None:
             return  # It is asked about again when its pause is over.
         try:
+            await self._binds.rested()
             await self._writer.sure()
             self._slots.send(slot)
             outcome = await self._writer.dry_run(candidate, placement)
@@ -123,6 +127,8 @@ class DryRuns:
                 self._book.waiting.demote(candidate.uid)
                 self._notes.dry_run_refused()
                 self._failed(candidate, message)
+            case ports.Throttled():
+                self._binds.rest(outcome)
             case _:
                 log.debug("%s: no clear answer to the dry run: %s", candidate.title, outcome)
 

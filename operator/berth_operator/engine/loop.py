@@ -44,7 +44,9 @@ class Loop:
         self._binds = binds.Binds(book, writer, clock, limits, self._notes)
         self._binds.concluded, self._binds.failed = self._conclude, self._fail
         self._slow = slow_namespaces.SlowNamespaces(book, self._binds, self._held_up)
-        self._dry_runs = dry_runs.DryRuns(book, writer, self._notes, clock, self._fail)
+        self._dry_runs = dry_runs.DryRuns(
+            book, writer, self._notes, self._binds, clock=clock, failed=self._fail
+        )
         self.reasons = reasons.Reasons(book, status_writer.shown, clock=clock)
 
     async def run(self) -> None:

@@ -11,7 +11,7 @@ again, and what is under way there counts for the others no more.
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 SLOW_SECONDS: Final = 0.5
@@ -50,6 +50,10 @@ class Counts:
     def of(self, namespace: str) -> int:
         """Return how many there are in a namespace."""
         return self._of.get(namespace, 0)
+
+    def of_all(self, namespaces: Iterable[str]) -> int:
+        """Return how many there are in some namespaces."""
+        return sum(map(self.of, namespaces))
 
     def add(self, namespace: str) -> None:
         """Count one more."""
@@ -92,8 +96,14 @@ class Slots:
     def width(self, namespace: str) -> int | None:
         """Return how many requests of a namespace may be under way; None where only those of all count."""
         window = self._windows.get(namespace)
-        width = window.width if window is not None else self._first_width
-        return width if width < self._at_once else None
+        if window is None:
+            return self._first_width if self._first_width < self._at_once else None
+        return window.width if window.slow or window.width < self._at_once else None
+
+    @property
+    def most_apart(self) -> int:
+        """How many requests of all slow namespaces together may be under way."""
+        return max(1, self._at_once // 2)
 
     async def take(self, namespace: str) -> Slot | None:
         """Wait for a slot; there is none for whoever waits when the namespace turns out to be slow."""
@@ -110,7 +120,7 @@ class Slots:
         """Wait for a slot, however long that takes in a slow namespace."""
         window = self._window(namespace)
         while window.slow:
-            if window.used < window.width and self._used < max(1, self._at_once // 2):
+            if window.used < window.width and self._used < self.most_apart:
                 window.used += 1
                 return Slot(window, apart=True)
             self._apart_free.clear()
@@ -139,8 +149,8 @@ class Slots:
         else:
             self._free.release()
         quick = slot.sent is not None and self._now() - slot.sent < SLOW_SECONDS
-        if quick and window.width < self._at_once:
-            window.width += 1
+        if quick and (window.slow or window.width < self._at_once):
+            window.width = min(window.width + 1, self._at_once)
             if window.width == self._at_once:
                 self._judge(window, slow=False)
 
@@ -161,17 +171,19 @@ class Slots:
                 self._found_slow(slot)
 
     def _found_slow(self, slot: Slot) -> None:
-        """Narrow a window, and have what is under way there count for others no more."""
+        """Narrow a window, and have what is under way there count for others no more.
+
+        That may be more than before in a window that is slow already: of what had its slot then, and waited.
+        """
         window = slot.window
         window.width = self._slow_width
-        if window.slow:
-            return
         for one in (slot, *self._sent):
             if one.window is window and not one.over and not one.apart:
                 one.apart = True
                 window.used += 1
                 self._free.release()
-        self._judge(window, slow=True)
+        if not window.slow:
+            self._judge(window, slow=True)
 
     def _judge(self, window: Window, *, slow: bool) -> None:
         window.slow = slow

@@ -30,6 +30,7 @@ class SlowNamespaces:
         self._binds = sent
         self._tell = tell
         self._since: dict[str, float] = {}  # By namespace: since when pods are held up, or were told of.
+        self._told: dict[str, frozenset[str]] = {}  # By namespace: the uids of these.
 
     def held_up(self, namespace: str) -> bool:
         """Whether the pods of a namespace must wait for binds of it."""
@@ -37,14 +38,24 @@ class SlowNamespaces:
 
     def go_on(self, now: float) -> None:
         """Let namespaces go on of which more may be bound now."""
-        self._since = {namespace: self._since.get(namespace, now) for namespace in self._waiting.held_up}
+        held_up = self._waiting.held_up
+        self._since = {namespace: self._since.get(namespace, now) for namespace in held_up}
+        self._told = {namespace: uids for namespace, uids in self._told.items() if namespace in held_up}
         for namespace, since in self._since.items():
             if since + TOLD_SECONDS <= now:
                 self._since[namespace] = now
-                for candidate in self._waiting.first_in_line_of(namespace, MOST_TOLD):
-                    self._tell(candidate, MESSAGE)
+                self._tell_first(namespace)
             if not self.held_up(namespace):
                 self._waiting.go_on(namespace)
+
+    def _tell_first(self, namespace: str) -> None:
+        """Tell of the first pods in order, and of none a second time."""
+        first = self._waiting.first_in_line_of(namespace, MOST_TOLD)
+        told = self._told.get(namespace, frozenset())
+        self._told[namespace] = frozenset(one.uid for one in first)
+        for candidate in first:
+            if candidate.uid not in told:
+                self._tell(candidate, MESSAGE)
 
     def next_word(self) -> float | None:
         """Return when somebody is to be told."""

@@ -27,6 +27,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REMEMBERED_SECONDS: Final = 5.0
 MOST_REMEMBERED: Final = 1024
 ASKED_AT_ONCE: Final = 4  # Strangers with made-up tokens must not keep the API server busy through us.
+MOST_WAITING: Final = 16  # For their turn: more strangers than that would hold the places of others.
 REVIEW_SECONDS: Final = 15.0  # For both questions, and for the turn to ask them.
 SCHEME: Final = "bearer"
 RIGHTS: Final = (
@@ -67,6 +68,7 @@ class Guard:
         self._local = local
         self._known: dict[tuple[str, str], _Known] = {}
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
+        self._waiting = 0
 
     def protect(self, path: str, handler: Handler) -> web.RouteDef:
         """Return the route of a page that only those may read whom the guard lets in."""
@@ -87,13 +89,22 @@ class Guard:
         key = hashlib.sha256(token.encode()).hexdigest(), path
         known = self._known.get(key)
         if known is None or known.until <= self._clock():
+            if self._waiting >= MOST_WAITING:
+                return Refusal(http.HTTPStatus.SERVICE_UNAVAILABLE, "Too many tokens are being reviewed.")
             try:
-                async with asyncio.timeout(REVIEW_SECONDS):
-                    known = _Known(self._clock() + REMEMBERED_SECONDS, await self._review(token, path))
+                known = await self._asked(token, path)
             except (errors.ClientError, TimeoutError) as error:
                 return Refusal(http.HTTPStatus.SERVICE_UNAVAILABLE, cannot_ask(error))
             self._remember(key, known)
         return known.refusal
+
+    async def _asked(self, token: str, path: str) -> _Known:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(REVIEW_SECONDS):
+                return _Known(self._clock() + REMEMBERED_SECONDS, await self._review(token, path))
+        finally:
+            self._waiting -= 1
 
     async def _review(self, token: str, path: str) -> Refusal | None:
         async with self._turns:

@@ -3,7 +3,7 @@
 Each page finds its values in `views`, and has them written as JSON or YAML, or as text where
 that is more readable. A question that makes no sense is answered with one sentence. However
 many ask: one long answer is made after the other, by `writing`, so that pods are bound
-meanwhile and the memory suffices.
+meanwhile, and few wait to be read at one time, so that the memory suffices.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import http
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -20,6 +20,8 @@ from berth_crds.client import errors
 from berth_operator.engine import ledger, records
 from berth_operator.http_api import auth, views, writing
 from berth_operator.scheduling import backlog
+
+LONG_ANSWERS: Final = 4  # Of half a cluster each, made and not yet read.
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -63,6 +65,7 @@ class Pages:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._turn = asyncio.Lock()
+        self._places = asyncio.Semaphore(LONG_ANSWERS)
         self._explaining = asyncio.Lock()
 
     def asked(self, page: Page) -> Page:
@@ -123,21 +126,23 @@ class Pages:
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
         """Return the cluster as manifests, as the simulation reads them."""
         form = form_of(request)
-        try:
-            async with self._turn, contextlib.aclosing(self._sources.snapshot()) as found:
-                pieces = await writing.pieces(found, form)
-        except errors.ClientError as error:
-            raise Mistake(
-                f"The cluster cannot be listed: {error}.", status=http.HTTPStatus.SERVICE_UNAVAILABLE
-            ) from error
-        return await writing.send(request, writing.kubernetes_list(pieces, form), form)
+        async with self._places:
+            try:
+                async with self._turn, contextlib.aclosing(self._sources.snapshot()) as found:
+                    pieces = await writing.pieces(found, form)
+            except errors.ClientError as error:
+                raise Mistake(
+                    f"The cluster cannot be listed: {error}.", status=http.HTTPStatus.SERVICE_UNAVAILABLE
+                ) from error
+            return await writing.send(request, writing.kubernetes_list(pieces, form), form)
 
     async def _list(self, request: web.Request, found: Iterable[views.Fields]) -> web.StreamResponse:
         """Answer with a list."""
         form = form_of(request)
-        async with self._turn:
-            pieces = await writing.pieces(writing.some_at_a_time(found), form)
-        return await writing.send(request, writing.listed(pieces, form), form)
+        async with self._places:
+            async with self._turn:
+                pieces = await writing.pieces(writing.some_at_a_time(found), form)
+            return await writing.send(request, writing.listed(pieces, form), form)
 
 
 def explained(told: views.Why, candidate: backlog.Candidate, request: web.Request, form: str) -> web.Response:

@@ -47,7 +47,7 @@ def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.Rout
 
 
 def metrics_route(measured: metrics.Metrics, guard: auth.Guard | None) -> web.RouteDef:
-    """Give the route of the metrics: without a guard they are open, for they name no pod."""
+    """Return the route of the metrics: without a guard they are open, for they name no pod."""
     text = http_server.cached(measured.text)
 
     async def show(_: web.Request) -> web.Response:

@@ -32,7 +32,7 @@ Why = explain.Explanation | decisions.Reject
 
 
 def waiting(book: ledger.Ledger, now: float, said: Said) -> Iterator[Fields]:
-    """Tell of each pod that is not placed why, how often it was tried and what it waits for, in order."""
+    """Yield for each pod that is not placed why, how often it was tried and what it waits for, in order."""
     tried = list(book.waiting.each())
     binding = sorted(book.assumed.values(), key=lambda one: one.candidate.order())
     gated = sorted(book.gated.values(), key=lambda candidate: candidate.order())
@@ -80,7 +80,7 @@ def find(book: ledger.Ledger, title: str) -> backlog.Candidate | None:
 
 
 def whereabouts(book: ledger.Ledger, title: str) -> str:
-    """Say of a pod that does not wait where it is, as far as that is known."""
+    """Return where a pod is that does not wait, as far as that is known."""
     for assumed in book.assumed.values():
         if assumed.candidate.title == title:
             return f"Pod {title} does not wait: its bind to {assumed.placement.node} is under way."
@@ -99,7 +99,7 @@ def nodes(book: ledger.Ledger) -> Iterator[Fields]:
 
 
 def node(book: ledger.Ledger, row: rows.Row) -> Fields:
-    """Tell what a node has and who holds it."""
+    """Return what a node has and who holds it."""
     view, published = row.view(), row.device is not None
     return {
         "node": row.name,
@@ -135,7 +135,7 @@ def _device(view: views.View, card: facts.Card) -> Fields:
 
 
 def decided(notes: records.Records) -> Iterator[Fields]:
-    """Tell of the last decisions, the newest first."""
+    """Yield the last decisions, the newest first."""
     for one in list(notes.decisions)[::-1]:
         yield {
             "time": one.moment.isoformat(timespec="milliseconds"),
@@ -147,7 +147,7 @@ def decided(notes: records.Records) -> Iterator[Fields]:
 
 
 def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:
-    """Tell what was decided for a pod."""
+    """Return what was decided for a pod."""
     match given:
         case decisions.Bind(_, placement):
             return {"kind": "Bind", **_plain(placement)}
@@ -177,7 +177,7 @@ def why_in_text(told: Why, candidate: backlog.Candidate) -> str:
 
 
 def why_in_fields(told: Why, candidate: backlog.Candidate) -> Fields:
-    """Give an explanation to programs."""
+    """Return an explanation for programs."""
     said: Fields = {"pod": candidate.title, "sentence": explain.sentence(told, candidate)}
     if isinstance(told, decisions.Reject):
         return said | {"faults": _plain(told.refusals)}

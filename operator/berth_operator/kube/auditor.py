@@ -24,17 +24,17 @@ MOST_NAMED: Final = 10
 
 
 SILENCE: Final = logging.getLogger(f"{__name__}.silence")
-SILENCE.disabled = True  # Of a ledger that is only compared nobody hears.
+SILENCE.disabled = True  # For the ledger that is only compared.
 
 
 class Nobody:
-    """The onlooker of such a ledger."""
+    """The onlooker of that ledger."""
 
     def saw(self, pod: raw.Pod) -> None:
-        """Look away."""
+        """Ignore it."""
 
     def done(self, uid: str) -> None:
-        """Look away."""
+        """Ignore it."""
 
 
 class Auditor:

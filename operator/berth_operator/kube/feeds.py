@@ -29,7 +29,7 @@ class Onlooker(Protocol):
         """See a waiting pod."""
 
     def done(self, uid: str) -> None:
-        """Hear of a pod that waits no more."""
+        """Record that a pod waits no more."""
 
 
 class PodSink:
@@ -195,7 +195,7 @@ class LeaseSink:
         self._dog = dog
 
     def restored(self) -> None:
-        """Take no Lease that is listed now for a sign of life: the one that stood there before came back."""
+        """Treat no Lease that is listed now as a sign of life: the one that stood there before came back."""
         self._dog.restored()
 
     def upserted(self, thing: lease.Lease) -> None:
@@ -304,7 +304,7 @@ class Feeds:
     # ------------------------------------------------------------ after a restore
 
     def relist(self) -> None:
-        """Take it that nothing is sure until each informer, which relists by itself, has done so."""
+        """Record that nothing is sure until each informer, which relists by itself, has done so."""
         self._wanted = tuple(one.lists for one in self._all)
 
     async def wait_sure(self) -> None:

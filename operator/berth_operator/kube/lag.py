@@ -11,7 +11,7 @@ not behind: what counts is how long one revision of it has been awaited.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from berth_crds.client import history
@@ -84,6 +84,10 @@ class Lag:
         one = self._kinds.setdefault(kind, _Kind())
         one.quiet = 0
         one.delivered.pop(name, None)
+
+    def names(self, kind: str) -> Collection[str]:
+        """Return the names of the objects that Kopf has delivered and that are not gone."""
+        return self._kinds[kind].delivered.keys() if kind in self._kinds else ()
 
     def look(self, revisions: Revisions) -> Finding | None:
         """Compare with what the informers know now; return why Kopf is to be ended, if it is."""

@@ -89,7 +89,7 @@ class Login:
         self._checked = clock()
 
     async def __call__(self) -> str:
-        """Give the header; once a minute ask the plug-in whether its token still holds."""
+        """Return the header; once a minute ask the plug-in whether its token still holds."""
         if self._clock() - self._checked >= RENEW_SECONDS:
             # Noted before the wait, so that others go on with the old token meanwhile.
             self._checked = self._clock()
@@ -108,7 +108,7 @@ class Login:
 
 @contextlib.asynccontextmanager
 async def _patience() -> AsyncIterator[None]:
-    """Give a plug-in its time; one that hangs is ended, for the library only stops listening to it."""
+    """Let a plug-in take its time; one that hangs is ended, for the library only stops listening to it."""
     before = _children()
     try:
         async with asyncio.timeout(PLUGIN_SECONDS):

@@ -45,7 +45,7 @@ class NoProgress(kopf.ProgressStorage):
         """Write nothing."""
 
     def clear(self, *, essence: Any) -> Any:
-        """Give the object back as it is, without the deep copy that would cost most of an event's time."""
+        """Return the object as it is, without the deep copy that would cost most of an event's time."""
         return essence
 
 

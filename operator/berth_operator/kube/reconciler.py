@@ -140,6 +140,12 @@ class Reconciler:
         # A thread that cannot even begin must not keep the engine from working.
         self._ready.wait(STOP_SECONDS)
 
+    @property
+    def failed(self) -> bool:
+        """Whether the thread has ended though nobody told it to: nothing is shown any more then."""
+        told = self._stop is not None and self._stop.is_set()
+        return self._thread.ident is not None and not self._thread.is_alive() and not told
+
     def want(self, news: list[summaries.Summary]) -> None:
         """Hand over the ledger's newest summaries, from any thread."""
         if news and self._desk is not None:
@@ -165,7 +171,10 @@ class Reconciler:
     # ------------------------------------------------------------ inside the thread
 
     def _main(self) -> None:
-        asyncio.run(self._work())
+        try:
+            asyncio.run(self._work())
+        except Exception:
+            log.exception("the thread that keeps Kopf has failed")
 
     async def _work(self) -> None:
         async with api.Api(self._link, agent=self._agent, tally=self._tally) as session:
@@ -189,7 +198,12 @@ class Reconciler:
         attempt = 0
         while not stop.is_set():
             self._inbox = inbox = Inbox(asyncio.get_running_loop(), desk)
-            await self._run(inbox, stop)
+            try:
+                await self._run(inbox, stop)
+            except Exception as error:
+                inbox.closed = True
+                log.exception("Kopf cannot be run")
+                self._ended(metrics.KopfEnd.ENDED, f"Kopf cannot be run: {runs.reason(error)}")
             if not stop.is_set():
                 attempt = 0 if inbox.lag.looks >= STEADY_LOOKS and not inbox.lag.behind else attempt
                 pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
@@ -232,6 +246,8 @@ class Reconciler:
             verdict.set_result(found)
         elif not inbox.lag.behind:
             self.trouble = ""
+        if self._desk is not None:
+            self._desk.keep_only(revisions.known[names.DEVICES].keys() | inbox.lag.names(names.DEVICES))
         if self._measure is not None:
             self._measure.behind(inbox.lag.behind)
 

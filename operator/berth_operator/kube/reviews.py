@@ -46,7 +46,7 @@ class Reviews:
         self._session = session
 
     async def judge(self, token: str, path: str) -> tuple[str, bool] | None:
-        """Tell whose token it is and whether they may get the path; None where it is nobody's."""
+        """Return whose token it is and whether they may get the path; None where it is nobody's."""
         user = await self._whose(token)
         if user is None:
             return None

@@ -61,8 +61,12 @@ class Run:
         self._thread = threading.Thread(target=self._main, name="kopf", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread; a RuntimeError says that there can be no more of them."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._loop.close()
+            raise
 
     def end(self) -> None:
         """Drop what it delivers from now on, and ask it to end."""

@@ -74,7 +74,7 @@ class Snapshots:
 
 
 def _named(resource: resources.Resource, items: Iterable[Thing | watch.Unreadable]) -> Iterator[Thing]:
-    """Give the objects of a list the kind that only the list told, without the ledger of their writers."""
+    """Yield the objects of a list with the kind that the list alone told, without their managedFields."""
     for one in items:
         if isinstance(one, watch.Unreadable):
             continue
@@ -87,7 +87,7 @@ def _named(resource: resources.Resource, items: Iterable[Thing | watch.Unreadabl
 
 
 def pod(one: Thing, placement: decisions.Placement | None) -> Thing:
-    """Give a pod as placement sees it; one that is about to be bound, as it will be."""
+    """Return a pod as placement sees it; one that is about to be bound, as it will be."""
     spec = dict(_object(one.get("spec")))
     for part in CONTAINERS:
         if part in spec:
@@ -100,7 +100,7 @@ def pod(one: Thing, placement: decisions.Placement | None) -> Thing:
 
 
 def _object(value: Any) -> Thing:
-    """Take for empty what should be an object and is none."""
+    """Return an object, an empty one for what should be one and is not."""
     return value if isinstance(value, dict) else {}
 
 

@@ -10,7 +10,7 @@ write. Only that an agent fell silent, or speaks again, is told at once.
 
 import datetime as dt
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
@@ -72,6 +72,12 @@ class Statuses:
         """Forget a Device that is gone."""
         self._shown.pop(name, None)
         self._dirty.discard(name)
+
+    def keep_only(self, there: Collection[str]) -> None:
+        """Forget all Devices but these: nobody tells of one that is deleted while no Kopf runs."""
+        if max(len(self._wanted), len(self._shown)) > len(there):
+            self._wanted = {name: one for name, one in self._wanted.items() if name in there}
+            self._shown = {name: one for name, one in self._shown.items() if name in there}
 
     async def flush(self) -> None:
         """Apply what differs; what fails stays due."""

@@ -39,7 +39,7 @@ class Lead(Protocol):
         """Whether the lead is surely still ours."""
 
     def doubt(self) -> None:
-        """Hear that the server did not answer as one that is well."""
+        """Record that the server did not answer as one that is well."""
 
     async def sure(self) -> None:
         """Wait until the lead and the picture are sure."""
@@ -102,7 +102,7 @@ class Writer:
         return ports.Bound()
 
     def _fenced(self) -> None:
-        """Say once what is wrong when the fence keeps refusing the very leader that the Lease names."""
+        """Log once what is wrong when the fence keeps refusing the very leader that the Lease names."""
         if self._fenced_since is None:
             self._fenced_since = self._clock()
         elif self._clock() - self._fenced_since > FENCE_PATIENCE_SECONDS:
@@ -152,7 +152,7 @@ class Writer:
         return after
 
     def _unbound(self, pod: raw.Pod, candidate: backlog.Candidate) -> ports.Seen:
-        """Tell of a pod without a node; the server binds none that is being deleted."""
+        """Return what a pod without a node is; the server binds none that is being deleted."""
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
         self._book.revised(pod.metadata.uid, pod.metadata.resource_version)

@@ -301,7 +301,7 @@ class Backlog:
             self._stand_in_line(self._entries[place[2]])
         places = lines.walk((self._line, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf))
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
-        raised = bool(len(self._raised))
+        raised = not self._raised.empty
         for entry in label_order.reordered(list(found), self._first_raised) if raised else found:
             yield entry.candidate
 

@@ -67,7 +67,7 @@ class Line(Generic[K]):
         heapq.heappop(self._places)
 
     def put_back(self, place: Place[K]) -> None:
-        """Return a place that was taken out and is still valid."""
+        """Put a place back that was taken out and is still valid."""
         heapq.heappush(self._places, place)
 
     def next_of(self, limit: int | None = None) -> list[Place[K]]:
@@ -101,6 +101,11 @@ class Lines(Generic[N, K]):
         """Count the places of all lines, void ones included."""
         return sum(map(len, self._lines.values()))
 
+    @property
+    def empty(self) -> bool:
+        """Whether nobody stands in any line; those in which nobody does are dropped."""
+        return all(self.first(name) is None for name in list(self._lines))
+
     def push(self, name: N, key: K, number: int, uid: str) -> None:
         """Add a place for a pod to a line."""
         self._line(name).push(key, number, uid)
@@ -132,7 +137,7 @@ class Lines(Generic[N, K]):
         self._lines[name].take()
 
     def put_back(self, name: N, place: Place[K]) -> None:
-        """Return a place that was taken out of a line, if it is still valid."""
+        """Put a place back that was taken out of a line, if it is still valid."""
         if self._valid(place[2], place[1]):
             self._line(name).put_back(place)
 
@@ -225,7 +230,7 @@ class Queue(Generic[K]):
         self._lines.take(name)
 
     def put_back(self, place: Place[K], name: str) -> None:
-        """Return a place that was taken out, if it is still valid."""
+        """Put a place back that was taken out, if it is still valid."""
         self._lines.put_back(name, place)
         self._unsure.add(name)
 

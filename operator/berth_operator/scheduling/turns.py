@@ -41,7 +41,8 @@ class Claim:
     first: Turn
     nodes: set[str] = dataclasses.field(default_factory=set)
     everywhere: bool = False
-    awake: int = 0  # How many pods were woken since it was made, and have not left yet.
+    # By namespace, how many pods were woken since it was made, and have not left yet.
+    awake: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, node: str | None) -> None:
         """Claim a node, or with None all of them."""
@@ -77,7 +78,7 @@ class Claims:
             self._claims[entry.kind] = self._limited[entry.kind] = claim
         claim.first = min(claim.first, entry.turn)
         self._add(entry.kind, claim, node)
-        claim.awake += 1
+        claim.awake[entry.candidate.namespace] += 1
         entry.claim = claim.number
 
     def offered(self, node: str, able: Callable[[entries.Candidate], bool]) -> None:
@@ -110,18 +111,21 @@ class Claims:
         entry.claim = 0
         # What it claimed may have ended, and others of its kind have claimed something since.
         if claim is not None and claim.number == number:
-            claim.awake -= 1
+            namespace = entry.candidate.namespace
+            claim.awake[namespace] -= 1
+            if not claim.awake[namespace]:
+                del claim.awake[namespace]
             if not claim.awake:
                 self._drop(entry.kind)
 
     def before(self, held_up: Container[str]) -> Before:
         """Return what tells the nodes that are claimed before a turn; None where all of them are.
 
-        What pods of a namespace claimed that is held up now does not count.
+        What only pods claim whose namespaces are held up now does not count.
         """
         firsts: dict[str, Turn] = {}  # Whoever claims a node first; in the order of their turns.
         everywhere: Turn | None = None
-        counting = (one for one in self._claims.values() if one.candidate.namespace not in held_up)
+        counting = (one for one in self._claims.values() if any(each not in held_up for each in one.awake))
         for claim in sorted(counting, key=lambda one: one.first):
             if claim.everywhere:
                 everywhere = claim.first
