@@ -7,7 +7,6 @@ import pytest
 
 from berth_operator.engine import binds, ports
 from berth_operator.engine.ledger import State
-from berth_operator.scheduling.decisions import Reason
 from engine.stages import Stage, errors
 from support import builders, pictures, timeless, worlds
 from support.hands import Reply
@@ -188,39 +187,6 @@ async def test_a_pod_that_asks_for_something_else_is_decided_anew() -> None:
 
     assert stage.status_writer.of("p") == ["placed on n1"]
     assert len(stage.writer.binds) == 2
-
-
-@timeless.scenario
-async def test_a_lost_bind_of_a_pod_that_asks_for_something_else_is_not_sent_again() -> None:
-    """The pod is changed, so that no copy arrives, and is decided on anew."""
-    stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(ports.Unknown("lost", version="7"), takes=4.0), Reply())
-    stage.writer.when_looked_at("p", Reply(ports.Unbound(same=False, version="8")))
-    stage.wait("p")
-
-    await stage.run(until=lambda: stage.status_writer.of("p"))
-
-    assert stage.status_writer.of("p") == ["placed on n1"]
-    assert len(stage.writer.voided) == 1
-    voided, (_, again) = stage.writer.voided[0].moment, stage.moments("p")[0]
-    assert voided < again
-
-
-@timeless.scenario
-async def test_a_lost_bind_to_cards_that_are_given_out_no_more_is_not_sent_again() -> None:
-    """What speaks against a placement counts for each copy of its bind."""
-    stage = Stage(nodes=2, cards=1)
-    book = stage.book
-    sick = builders.device("n1", [builders.card(trouble=Reason.UNHEALTHY)])
-    lost = Reply(ports.Unknown("lost", version="7"), 4.0, lambda: book.device_seen(sick))
-    stage.writer.when_bound("p", lost, Reply())
-    stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
-    stage.wait("p")
-
-    await stage.run(until=lambda: stage.status_writer.of("p"))
-
-    assert stage.status_writer.of("p") == ["placed on n2"]
-    assert len(stage.writer.voided) == 1
 
 
 @timeless.scenario

@@ -191,3 +191,36 @@ async def test_who_was_bound_by_somebody_else_before_its_turn_is_not_called_stal
 
     assert (stage.writer.binds, stage.status_writer.of("p")) == ([], [])
     assert stage.state() is State.CONFIRMED
+
+
+@timeless.scenario
+async def test_a_lost_bind_of_a_pod_that_asks_for_something_else_is_not_sent_again() -> None:
+    """The pod is changed, so that no copy arrives, and is decided on anew."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(ports.Unknown("lost", version="7"), takes=4.0), Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound(same=False, version="8")))
+    stage.wait("p")
+
+    await stage.run(until=lambda: stage.status_writer.of("p"))
+
+    assert stage.status_writer.of("p") == ["placed on n1"]
+    assert len(stage.writer.voided) == 1
+    voided, (_, again) = stage.writer.voided[0].moment, stage.moments("p")[0]
+    assert voided < again
+
+
+@timeless.scenario
+async def test_a_lost_bind_to_cards_that_are_given_out_no_more_is_not_sent_again() -> None:
+    """What speaks against a placement counts for each copy of its bind."""
+    stage = Stage(nodes=2, cards=1)
+    book = stage.book
+    sick = builders.device("n1", [builders.card(trouble=Reason.UNHEALTHY)])
+    lost = Reply(ports.Unknown("lost", version="7"), 4.0, lambda: book.device_seen(sick))
+    stage.writer.when_bound("p", lost, Reply())
+    stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
+    stage.wait("p")
+
+    await stage.run(until=lambda: stage.status_writer.of("p"))
+
+    assert stage.status_writer.of("p") == ["placed on n2"]
+    assert len(stage.writer.voided) == 1

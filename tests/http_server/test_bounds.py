@@ -205,13 +205,13 @@ async def test_pauses_in_reading_count() -> None:
     """Who reads a piece now and then does not keep an answer for ever; the next answer has its own time."""
     limits = dataclasses.replace(FEW, answer_seconds=60.0)
     one = http_server.Connection(mock.Mock(), http_server.Connections(limits, lambda: 0.0))
-    one.connection_made(mock.Mock(asyncio.Transport))
-    unread = one.transport.get_write_buffer_size  # type: ignore[union-attr]
+    transport = mock.Mock(asyncio.Transport)
+    one.connection_made(transport)
     found = []
 
     one.request_began()
     for moment, left in ((0.0, 9), (30.0, 0), (50.0, 9), (61.0, 9)):
-        unread.return_value = left  # type: ignore[attr-defined]
+        transport.get_write_buffer_size.return_value = left
         found.append(one.overdue(moment))
     one.request_ended()
     one.request_began()

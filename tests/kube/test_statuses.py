@@ -1,8 +1,7 @@
 """The operator's part of our kinds' status: written where it differs, put right where it was edited."""
 
-import json
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
@@ -72,15 +71,6 @@ def device(name: str) -> Thing:
     meta = {"name": name}
     spec = {"node": name, "devices": []}
     return {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": meta, "spec": spec}
-
-
-def due(session: api.Api, nodes: Iterable[str]) -> statuses.Statuses:
-    """Return what writes statuses, with one due for the Device of each of these nodes."""
-    desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
-    for name in nodes:
-        desk.saw_device(name, {})
-    desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in nodes])
-    return desk
 
 
 def ready(status: Thing) -> Thing:
@@ -224,19 +214,6 @@ async def test_a_device_that_is_gone_is_forgotten(desk: Desk, session: Noted) ->
     assert (await desk.flushed())["summary"]["free"] == 3
 
 
-async def test_devices_of_which_nobody_tells_that_they_are_gone_are_forgotten() -> None:
-    """They take no memory, and one that comes back is told of by its own summary alone."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", resources.DEVICES.path("a", sub="status"), stub.thing({}))
-        desk = due(session, "ab")
-
-        desk.keep_only({"a"})
-        desk.saw_device("b", {})
-        await desk.flush()
-
-    assert [json.loads(body)["metadata"]["name"] for body in server.bodies] == ["a"]
-
-
 async def test_nothing_is_written_before_the_device_was_seen(desk: Desk, session: Noted) -> None:
     """A summary alone is no reason to write: what the Device shows must be known to compare."""
     desk.want()
@@ -244,57 +221,6 @@ async def test_nothing_is_written_before_the_device_was_seen(desk: Desk, session
     await desk.statuses.flush()
 
     assert session.sent == []
-
-
-@pytest.mark.parametrize(
-    "trouble", [stub.status(500, "no"), stub.status(409, "no"), stub.reset()], ids=["500", "409", "reset"]
-)
-async def test_what_failed_stays_due(trouble: stub.Answer) -> None:
-    """A write that failed is made at a later flush, and keeps nobody else waiting."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for name in "ab":
-            server.on("PATCH", resources.DEVICES.path(name, sub="status"), trouble, stub.thing({}))
-        desk = due(session, "ab")
-
-        for _ in range(4):
-            await desk.flush()
-
-    assert sorted(json.loads(body)["metadata"]["name"] for body in server.bodies) == ["a", "a", "b", "b"]
-
-
-async def test_everybodys_trouble_is_tried_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """While the server or our login is away one Device is tried at each flush, and one line says so."""
-    nodes = [f"n{at}" for at in range(20)]
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for name in nodes:
-            away = [stub.status(401, "who?")] * 3
-            server.on("PATCH", resources.DEVICES.path(name, sub="status"), *away, stub.thing({}))
-        desk = due(session, nodes)
-
-        for _ in range(3):
-            await desk.flush()
-        asked = len(server.requests)
-        for name in nodes:
-            server.on("PATCH", resources.DEVICES.path(name, sub="status"), stub.thing({}))
-        await desk.flush()
-
-    assert asked == 3
-    assert len(server.requests) == 3 + len(nodes)
-    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
-
-
-async def test_a_device_at_which_the_server_fails_keeps_nobody_waiting() -> None:
-    """One Device may be too much for the server each time; the others are written at the next flush."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for name in "bcd":
-            server.on("PATCH", resources.DEVICES.path(name, sub="status"), stub.thing({}))
-        server.on("PATCH", resources.DEVICES.path("a", sub="status"), *[stub.status(401, "who?")] * 9)
-        desk = due(session, "abcd")
-
-        for _ in range(2):
-            await desk.flush()
-
-    assert [json.loads(body)["metadata"]["name"] for body in server.bodies] == ["a", "b", "c", "d", "a"]
 
 
 @pytest.mark.parametrize(

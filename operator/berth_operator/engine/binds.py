@@ -2,8 +2,8 @@
 
 An answer that is lost proves nothing: the bind may still be on its way. So it is sent again, which
 harms nothing, since every copy gives the same cards to the same pod. Where that brings no answer
-either, the pod is changed: a bind names the revision of its pod, so none that was sent before can be
-carried out any more, and the cards are free for others.
+either, or what was decided on has changed, the pod is changed: a bind names the revision of its pod,
+so none that was sent before can be carried out any more, and the cards are free for others.
 """
 
 import asyncio
@@ -231,7 +231,9 @@ class Binds:
         # name a revision only one is carried out, so that the next need not wait for the end of the last.
         await asyncio.sleep(self._limits.bind_deadline if lost and not named else 0.0)
         for attempt in itertools.count():
-            seen = self._seen(candidate, placement) or await self._asked(self._writer.look, candidate)
+            seen: ports.Outcome | ports.Seen = self._seen(candidate, placement) or await self._asked(
+                self._writer.look, candidate
+            )
             if isinstance(seen, ports.Unbound) and lost and named:
                 seen = await self._voided(candidate, answer, seen, last=attempt >= SENT_AGAIN)
             elif isinstance(seen, ports.Unbound) and not lost:
