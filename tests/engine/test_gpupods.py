@@ -208,7 +208,9 @@ def test_nothing_is_kept_of_what_is_said_of_a_pod_with_a_readable_record(*, late
     assert (book._register._named, book._register._of) == ({}, {})
 
 
-def test_what_gpupods_of_one_node_list_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_gpupods_of_one_node_list_is_limited(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Pods that nobody knows may yet come, but not without end; other nodes have room of their own."""
     monkeypatch.setattr(register, "MOST_SHARES", 6)
     book = books.of(2)
@@ -222,6 +224,7 @@ def test_what_gpupods_of_one_node_list_is_limited(monkeypatch: pytest.MonkeyPatc
     books.named(book, builders.gpupod("many9", "n2", uid="u9", main=[0, 1]))
 
     assert many == ["ml/many0", "ml/many1"]
+    assert "GpuPod ml/many2 is ignored: those of node n2 list more than 6 shares in all" in caplog.messages
     assert books.held(book) == ([0, 1], 0)
     assert list(book._register._named) == ["ml/many1", "ml/p", "ml/many9"]
 

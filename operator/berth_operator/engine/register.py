@@ -55,6 +55,10 @@ class Register:
             self._named[named.title] = named
             self._of.setdefault(named.uid, {})[named.title] = None
             self._shares[named.node] += named.size
+        else:
+            told = logs.about(f"GpuPods of {named.node}")
+            what = "GpuPod %s is ignored: those of node %s list more than %d shares in all"
+            self._voice.warning(what, named.title, named.node, MOST_SHARES, extra=told)
         return self._concerned(named.title, named, before)
 
     def unnamed(self, title: str) -> set[str]:

@@ -21,7 +21,7 @@ class Watchdog:
         self._book = book
         self._clock = clock
         self._signs: dict[str, liveness.Sign] = {}
-        self._condemned: dict[str, bool] = {}  # For each Device, whether it was not Ready when last read.
+        self._condemned: dict[str, bool] = {}  # For each Device, whether it was not Ready when first read.
 
     async def run(self) -> None:
         """Judge for ever."""

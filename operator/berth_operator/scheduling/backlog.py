@@ -40,10 +40,10 @@ ANYTHING: Final[Wants] = frozenset(decisions.Help)
 class Backlog:
     """All pods that ask to be placed and are not.
 
-    A pod stands in one of three queues: in line (to be tried, by order), pausing (by the end of
-    its pause), or wanting (by the changes that could help). Places in the first two are tickets
-    that are void once the pod has moved on, so that moving costs nothing and a round costs what it
-    tries, however long the backlog is. Pods of a namespace that is held up keep their places, and
+    A pod is in line (to be tried, by order), pausing (by the end of its pause), wanting (by the
+    changes that could help), or was woken and is sorted in by the next round. Places in lines bear a
+    ticket and are void once the pod has moved on, so that moving costs nothing and a round costs what
+    it tries, however long the backlog is. Pods of a namespace that is held up keep their places, and
     others go before them.
     """
 
@@ -162,7 +162,7 @@ class Backlog:
     ) -> None:
         """Let a pod wait: for one of these changes (for none: for ever), or with None for the pause alone.
 
-        One that is demoted comes after all others, and pauses for longer, until it is placed or edited.
+        One that is demoted comes after all others, and pauses for longer, until it is reinstated or edited.
         """
         entry = self._entries.get(uid)
         if entry is not None:

@@ -47,7 +47,7 @@ class Claims:
         self._published: dict[str, frozenset[str]] = {}  # By node.
         self._held: dict[str, frozenset[str]] = {}  # By node, as was said last.
         self._holding = holds or self._told
-        self._records: dict[str, Record] = {}  # By node, until all are known.
+        self._records: dict[str, Record] = {}  # By node, as it was when all were read.
         self._own: dict[str, Origin] = {}  # What their origins do not publish now, as is recorded.
         self._vacant: dict[str, None] = {}  # What nobody claims, in the order in which it was withdrawn.
         self._left: dict[str, dict[str, None]] = {}  # The same by the node that may come back for it.
@@ -146,7 +146,7 @@ class Claims:
         return dataclasses.replace(title, owner="", origin=origin)
 
     def _returned(self, uuid: str, title: Title) -> Title:
-        """Return the uuid back to the one from whom it came, once no pod of the owner holds it."""
+        """Return the title with the uuid back at its origin, if that has it and no pod of the owner does."""
         origin, owner = title.origin, title.owner
         if origin is None or origin.node == owner:
             return dataclasses.replace(title, origin=None, shared=False)
@@ -161,7 +161,7 @@ class Claims:
         return dataclasses.replace(title, owner=origin.node, origin=None, shared=False, late=late)
 
     def _given(self, title: Title) -> Title:
-        """Return a uuid that nobody has to the only one who claims it and is not late."""
+        """Return the title of a uuid that nobody has once the only one who claims it in time has it."""
         if title.owner:
             return title
         alone = title.live or (() if title.published else title.held)

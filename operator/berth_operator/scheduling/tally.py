@@ -256,7 +256,7 @@ def _about_kinds_of_cards(
 def too_small(
     table: columns.Columns, rows: columns.Rows, need: requests.Need, right: columns.Mask
 ) -> Iterator[columns.Mask]:
-    """Return which nodes have too few cards that are large enough for a share, or for all shares together."""
+    """Yield which nodes have too few cards that are large enough: for each share, and for all together."""
     for ask in need.largest:  # A whole card is whole whatever its size.
         yield columns.count(right & large_cards(table, rows, ask)) < ask.count
     if len(need.shares) > 1 and need.memory:

@@ -20,9 +20,6 @@ class ContainerResources(wire.Struct, frozen=True):
     limits: Resources | None = None
 
 
-NO_RESOURCES = ContainerResources()
-
-
 class Port(wire.Struct, frozen=True):
     """One port of a container."""
 

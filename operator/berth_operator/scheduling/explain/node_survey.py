@@ -33,7 +33,7 @@ from berth_operator.scheduling.nodes import facts
 # Looking at a node has a price of its own, besides the steps of the search on it.
 STEPS_TO_LOOK: Final = 20
 # Of all the steps there are, this part may go into finding out which nodes fit, and why others do not.
-PART_FOR_HEARING: Final = 0.4
+PART_FOR_SURVEY: Final = 0.4
 
 PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
 STATES: Final = frozenset(reason for reason in columns.STATES if reason is not None)
@@ -149,7 +149,7 @@ def _look_again(
         patience = allocator.Effort(reach.NO_LIMIT, effort.expired)
         asking = reach.Inquiry(picture, each=reach.NO_LIMIT, in_all=reach.NO_LIMIT, effort=patience)
         left -= set(asking.nodes(request, candidate.demand, quiet).nodes)
-    most = int(effort.left * PART_FOR_HEARING)
+    most = int(effort.left * PART_FOR_SURVEY)
     mine = effort.part(most)
     alike: Alike = {}
     for at in sorted(left, key=lambda at: int(rank[at])):

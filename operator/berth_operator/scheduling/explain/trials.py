@@ -99,7 +99,7 @@ def changed_holds(survey: node_survey.NodeSurvey, at: int, holds: Iterable[Hold]
 
 
 def with_room(holds: Iterable[Hold], rooms: Iterable[findings.Room]) -> list[Hold]:
-    """Take room away from whoever holds it, the first first; list the holds that change."""
+    """Take room away from whoever holds it, in their order; list the holds that change."""
     left = {room.device: [room.core, room.memory] for room in rooms}
     changed = []
     for hold in holds:
