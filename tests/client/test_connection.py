@@ -2,6 +2,7 @@
 
 import base64
 import ssl
+import threading
 from pathlib import Path
 from unittest import mock
 
@@ -11,7 +12,7 @@ import yaml
 from berth_crds.client import connection, errors
 from client.conftest import Folder
 from support import clock
-from testbed import pki
+from testbed import pki, waiting
 
 
 def embedded(path: Path) -> str:
@@ -204,6 +205,36 @@ async def test_a_rotated_token_is_read_again(mounted: Path) -> None:
     late = await token()
 
     assert (early, late) == ("Bearer one", "Bearer two")
+
+
+async def test_a_token_that_cannot_be_read_in_time_keeps_nobody(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one counts while a read hangs, and without one there is an error; nothing waits for ever."""
+    monkeypatch.setattr(connection, "READ_SECONDS", 0.05)
+    time, goes_on, reads = clock.Clock(), threading.Event(), []
+    known, unknown = (connection.TokenFile(mounted / "token", clock=time) for _ in range(2))
+    await known()
+
+    def hang(path: Path) -> str:
+        reads.append(path)
+        goes_on.wait(20)
+        return "two"
+
+    monkeypatch.setattr(Path, "read_text", hang)
+    time.advance(60)
+    meanwhile = [await known() for _ in range(3)]
+    with pytest.raises(errors.Unreachable):
+        await unknown()
+    looks = len(reads)
+    goes_on.set()
+
+    async def read() -> bool:
+        return await known() == "Bearer two"
+
+    assert meanwhile == ["Bearer one"] * 3
+    assert looks == 2
+    assert await waiting.eventually(read, what="the file to be read")
 
 
 async def test_a_token_that_vanished_is_said(mounted: Path) -> None:

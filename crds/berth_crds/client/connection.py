@@ -27,6 +27,7 @@ from berth_crds.client import errors
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_REFRESH_SECONDS: Final = 60.0  # The kubelet rotates tokens well before they expire.
+READ_SECONDS: Final = 5.0  # A file on a dead disk must not keep a request for ever.
 
 Authorization = Callable[[], Awaitable[str]]
 
@@ -92,14 +93,35 @@ class TokenFile:
         self._clock = clock
         self._value = ""
         self._read_at = -TOKEN_REFRESH_SECONDS
+        self._reading = False
 
     async def __call__(self) -> str:
-        """Return the Authorization header, from a copy at most a minute old."""
-        if not self._value or self._clock() - self._read_at >= TOKEN_REFRESH_SECONDS:
-            await asyncio.to_thread(self._read)
+        """Return the Authorization header, from a copy at most a minute old; older where a read hangs."""
+        due = self._clock() - self._read_at >= TOKEN_REFRESH_SECONDS
+        if not self._value or (due and not self._reading):
+            await self._renew()
         return self._value
 
+    async def _renew(self) -> None:
+        self._reading = True
+        reading = asyncio.ensure_future(asyncio.to_thread(self._read))
+        # What becomes of one that is given up is of no interest: the next one will tell.
+        reading.add_done_callback(lambda late: late.cancelled() or late.exception())
+        done, _ = await asyncio.wait([reading], timeout=READ_SECONDS)
+        if done:
+            reading.result()
+        elif not self._value:
+            raise errors.Unreachable(
+                f"the token file {self._path} was not read within {READ_SECONDS:g} s", ambiguous=False
+            )
+
     def _read(self) -> None:
+        try:
+            self._take()
+        finally:
+            self._reading = False
+
+    def _take(self) -> None:
         try:
             self._value = f"Bearer {bearer(self._path.read_text())}"
         except OSError as error:
