@@ -110,6 +110,16 @@ def test_a_policy_that_changes_gives_everybody_a_new_turn() -> None:
     assert found == ["s b", "b s", "s b"]
 
 
+def test_a_policy_that_changes_ends_no_pause() -> None:
+    """Who was refused a moment ago is not tried again for that."""
+    waiting = line(pod("s", "y"), pod("b", "x", 9))
+    waiting.put_off("uid-b", now=1000.0, wants=None)
+
+    waiting.allow(10**9)
+
+    assert [one.name for one in waiting.ready(1000.0)] == ["s"]
+
+
 PODS: Final = st.lists(
     st.tuples(st.sampled_from("xyz"), st.integers(-2, 3), st.sampled_from([0, 0, 0, 1])), max_size=12
 )

@@ -137,9 +137,10 @@ class Backlog:
         if most == self._allowed:
             return
         self._allowed = most
+        elsewhere = self._woken.keys() | {uid for _, _, uid in self._pausing.next_of()}
         for entry in self._entries.values():
             entry.order = entry.candidate.order(most)
-            if entry.wants is None and entry.candidate.uid not in self._woken:
+            if entry.wants is None and entry.candidate.uid not in elsewhere:
                 self._stand_in_line(entry)
 
     def remove(self, uid: str) -> Candidate | None:
@@ -301,8 +302,7 @@ class Backlog:
             self._stand_in_line(self._entries[place[2]])
         places = lines.walk((self._line, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf))
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
-        raised = not self._raised.empty
-        for entry in label_order.reordered(list(found), self._first_raised) if raised else found:
+        for entry in found if self._raised.empty else label_order.reordered(list(found), self._first_raised):
             yield entry.candidate
 
     def others(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
