@@ -45,7 +45,7 @@ PER_HOP: Final = {
 }
 VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
 VERSIONED: Final = re.compile(r"list .*|get pods|patch pods/status")
-LINGER_SECONDS: Final = 2.0
+LINGER_SECONDS: Final = 10.0
 ENOUGH: Final = 4096  # A list says its revision at its beginning.
 
 
