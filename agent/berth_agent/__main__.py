@@ -194,7 +194,7 @@ async def _keep(
 
 
 def _tidy() -> None:
-    """Give back what only the start needed: the agent lives for months beside somebody's workload."""
+    """Release what only the start needed: the agent lives for months beside somebody's workload."""
     gc.collect()
     gc.freeze()
     with contextlib.suppress(OSError, AttributeError):  # Not every C library can.

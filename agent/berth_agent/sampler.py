@@ -94,7 +94,7 @@ class Sampler:
         self._missed += _xids(look.outcome)
 
     def _hung(self) -> str:
-        """Say that the probe hangs and, where it can tell, at what, so that the card to blame is known."""
+        """Return that the probe hangs and, where it can tell, at what, so that the card to blame is known."""
         where = self._probe.whereabouts() if isinstance(self._probe, probe.Locator) else ""
         doing = f"; it is {where}" if where else ""
         return f"The probe has not answered within {self._deadline:g} s{doing}."

@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
         self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; whoever sends too much is cut off."""
+        """Pass on a part of a request; whoever sends too much is cut off."""
         self._unread += len(data)
         if self._unread > self._others.limits.request_bytes:
             self.abort()
@@ -162,7 +162,7 @@ class Connections:
 
 
 class Shortage:
-    """Says once that no connection can be accepted, and once that it is over."""
+    """Logs once that no connection can be accepted, and once that it is over."""
 
     def __init__(self, address: str, clock: Callable[[], float]) -> None:
         self._address = address

@@ -28,7 +28,7 @@ class Site:
         self.go_on = asyncio.Event()
 
     def routes(self) -> list[web.RouteDef]:
-        """Give the pages."""
+        """Return the pages."""
         pages = {"healthz": self._plain, "late": self._late, "broken": self._broken, "large": self._large}
         return [web.get(f"/{name}", page) for name, page in pages.items()]
 

@@ -263,7 +263,7 @@ class Informer(Generic[B]):
             self._listed.notify_all()
 
     async def _told(self, size: int | watch.Portions) -> str:
-        """Tell the sink what differs from what it knows; return the revision of the list."""
+        """Pass on to the sink what differs from what it knows; return the revision of the list."""
         while True:
             with contextlib.suppress(Restored):
                 return await self._tell(size)

@@ -92,7 +92,7 @@ class Register:
         return self._named.get(hold.title)
 
     def come(self, hold: Hold, nameless: naming.Nameless) -> None:
-        """Take a pod whose own record cannot be read, and what it withholds if nobody speaks for it."""
+        """Record a pod whose own record cannot be read, and what it withholds if nobody speaks for it."""
         self._nameless[hold.uid] = hold, nameless
         self._uids[hold.title] = hold.uid
 
@@ -118,7 +118,7 @@ class Register:
         return found
 
     def _say(self, hold: Hold, found: Hold, objection: str) -> None:
-        """Tell people, once for as long as nothing changes."""
+        """Log it for people, once for as long as nothing changes."""
         news = f"GpuPod {hold.title} is ignored: {objection}" if objection else _spoken(found)
         before = self._said.get(hold.uid, "")
         self._said[hold.uid] = news

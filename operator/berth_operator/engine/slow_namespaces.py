@@ -49,7 +49,7 @@ class SlowNamespaces:
                 self._waiting.go_on(namespace)
 
     def _tell_first(self, namespace: str) -> None:
-        """Tell of the first pods in order, and of none a second time."""
+        """Report the first pods in order, and none a second time."""
         first = self._waiting.first_in_line_of(namespace, MOST_TOLD)
         told = self._told.get(namespace, frozenset())
         self._told[namespace] = frozenset(one.uid for one in first)

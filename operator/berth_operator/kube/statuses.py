@@ -54,7 +54,7 @@ class Statuses:
     # ------------------------------------------------------------ Devices
 
     def want(self, news: list[summaries.Summary]) -> None:
-        """Take the ledger's newest summaries."""
+        """Record the ledger's newest summaries."""
         for one in news:
             known = self._wanted.get(one.node)
             if known != one:
@@ -140,7 +140,7 @@ class Statuses:
     # ------------------------------------------------------------ policies
 
     def saw_policy(self, body: Shown) -> None:
-        """Take a policy as it is; whether it can be in force is said at the next flush."""
+        """Record a policy as it is; whether it can be in force is said at the next flush."""
         self._policies[body["metadata"]["name"]] = body
 
     async def _judge(self, name: str) -> None:

@@ -144,7 +144,7 @@ class Backlog:
                 self._stand_in_line(entry)
 
     def remove(self, uid: str) -> Candidate | None:
-        """Take a pod out, because it was placed or is gone."""
+        """Remove a pod, because it was placed or is gone."""
         entry = self._entries.pop(uid, None)
         if entry is None:
             return None
@@ -152,7 +152,7 @@ class Backlog:
         return entry.candidate
 
     def place(self, uid: str) -> Candidate | None:
-        """Take a pod out that has got a place: there may be one for the next of its kind."""
+        """Remove a pod that has got a place: there may be one for the next of its kind."""
         entry = self._entries.get(uid)
         if entry is not None:
             self._follow(entry.kind)

@@ -138,7 +138,7 @@ class Claims:
         return bool(title.owner) and uuid in self._holding(title.owner)
 
     def _vacated(self, uuid: str, title: Title) -> Title:
-        """Take the uuid from an owner that neither publishes it nor has pods that hold it."""
+        """Return the title without an owner that neither publishes it nor has pods that hold it."""
         if not title.owner or title.owner in title.published or self._owner_holds(uuid, title):
             return title
         first = self._valid(title.origin) and not title.shared

@@ -124,7 +124,7 @@ def _about_states(reasons: NodeReasons, picture: inventory.Inventory, rows: colu
 
 
 def _about_sources(reasons: NodeReasons, picture: inventory.Inventory, failed: columns.Mask) -> None:
-    """Say which source failed; these nodes are few."""
+    """Record which source failed; these nodes are few."""
     for at in np.flatnonzero(failed).tolist():
         device = picture.device_at(at)
         reasons.note(at, (Reason.SOURCE_FAILED, device.failed if device else ""))
@@ -136,7 +136,7 @@ def _about_sources(reasons: NodeReasons, picture: inventory.Inventory, failed: c
 def _about_never(
     reasons: NodeReasons, picture: inventory.Inventory, question: search.Question, fitting: Fitting
 ) -> None:
-    """Say what a node has too little of even with nothing used and nothing wrong."""
+    """Record what a node has too little of even with nothing used and nothing wrong."""
     table, rows = picture.columns, picture.everything
     if fitting:
         _about_kinds_of_cards(reasons, table, rows, question.need, fitting)
@@ -170,7 +170,7 @@ def _counts(
 def never_enough(
     table: columns.Columns, rows: columns.Rows, demand: facts.Demand
 ) -> Iterator[tuple[str, columns.Mask]]:
-    """Tell of each resource which nodes have less in all than is asked."""
+    """Yield for each resource which nodes have less in all than is asked."""
     for name, amount in demand.amounts:
         yield name, allocatable(table, rows, name) < amount
     for name, amount in demand.served:

@@ -99,7 +99,7 @@ def changed_holds(survey: node_survey.NodeSurvey, at: int, holds: Iterable[Hold]
 
 
 def with_room(holds: Iterable[Hold], rooms: Iterable[findings.Room]) -> list[Hold]:
-    """Take room away from whoever holds it, in their order; list the holds that change."""
+    """Remove room from whoever holds it, in their order; return the holds that change."""
     left = {room.device: [room.core, room.memory] for room in rooms}
     changed = []
     for hold in holds:
@@ -119,7 +119,7 @@ def _less(share: decisions.Share, left: dict[str, list[int]]) -> decisions.Share
 
 
 def with_resource(holds: Iterable[Hold], name: str, amount: int) -> list[Hold]:
-    """Take an amount of a resource away from whoever holds it; list the holds that change."""
+    """Remove an amount of a resource from whoever holds it; return the holds that change."""
     changed = []
     for hold in holds:
         held = dict(hold.amounts)

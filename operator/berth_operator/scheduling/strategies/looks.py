@@ -117,7 +117,7 @@ class Look:
         return self.need.shares[0] if self.need.simple and self.need.shares else None
 
     def space_after(self, ask: requests.Gpus) -> columns.Numbers:
-        """Say how much would be left of each card after a share is taken."""
+        """Return how much would be left of each card after a share is taken."""
         if ask.memory == 0:
             # Asked in percent, compute and memory fall alike.
             return self.space - ask.percent
@@ -126,15 +126,15 @@ class Look:
         return left
 
     def taken_pieces(self) -> int:
-        """Say how many replicas and instances the pod would take."""
+        """Return how many replicas and instances the pod would take."""
         return self.need.replicas + sum(ask.count for ask in self.need.instances)
 
     def taken_core(self) -> int:
-        """Say how much compute the pod would take of the node's cards, in percent."""
+        """Return how much compute the pod would take of the node's cards, in percent."""
         return self.need.whole * requests.WHOLE + sum(ask.core * ask.count for ask in self.need.shares)
 
     def taken_memory(self) -> columns.Scores:
-        """Say how much memory the pod would take of each node's cards, in bytes."""
+        """Return how much memory the pod would take of each node's cards, in bytes."""
         cards = np.maximum(columns.count(self.open), 1)
         mean = np.where(self.open, self.total, 0).sum(axis=1) / cards
         percent = sum(ask.count * ask.ratio for ask in self.need.shares)
@@ -145,7 +145,7 @@ class Look:
 
 @functools.lru_cache(maxsize=64)
 def _worth_of_models(names: tuple[str, ...], surplus: tuple[tuple[str, int], ...]) -> columns.Scores:
-    """Say what cards of each model are worth; the last entry is for what is no card."""
+    """Return what cards of each model are worth; the last entry is for what is no card."""
     worth = dict.fromkeys(names, 1.0) | {name: percent / requests.WHOLE for name, percent in surplus}
     return np.array([*(worth[name] for name in names), 1.0])
 
