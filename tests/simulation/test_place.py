@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from berth_crds import allocation, names
-from simulation import desk
+from simulation import desk, every_field
 
 BIG = {"nvidia.com/gpu": 4}
 
@@ -364,3 +364,21 @@ def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
 
     assert answer.code == 0, answer.notes
     assert all(line.isprintable() for line in answer.out.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "uses"),
+    [
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volume claims"),
+        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}, "volume claims"),
+        ({"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]}, "resource claims"),
+        ({"affinity": {"podAffinity": every_field.NEAR}}, "pod affinity"),
+        ({"affinity": {"podAntiAffinity": every_field.NEAR}}, "pod anti-affinity"),
+    ],
+)
+def test_what_berth_does_not_honour_is_read_all_the_same(spec: desk.Body, uses: str) -> None:
+    """It is said of the pod, and the others are placed."""
+    told = desk.place(*desk.both(), desk.pod("a", **spec), desk.pod("b"))
+    refused, placed = told
+    assert uses in refused["refusals"][0]["message"]
+    assert placed["node"] == "n1"

@@ -13,6 +13,10 @@ Quantity = str | int | float
 Resources = dict[str, Quantity]
 
 
+class Something(wire.Struct, frozen=True):
+    """An object of which it only counts that it is there."""
+
+
 class ContainerResources(wire.Struct, frozen=True):
     """What a container, or a whole pod, requests."""
 
@@ -67,7 +71,7 @@ class NodeAffinity(wire.Struct, frozen=True):
 class PodAffinity(wire.Struct, frozen=True):
     """Only whether something is required."""
 
-    required: list[msgspec.Raw] | None = msgspec.field(
+    required: tuple[Something, ...] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
 
@@ -98,8 +102,8 @@ class Spread(wire.Struct, frozen=True):
 class Volume(wire.Struct, frozen=True):
     """Only whether a volume is claimed."""
 
-    persistent_volume_claim: dict[str, msgspec.Raw] | None = None
-    ephemeral: dict[str, msgspec.Raw] | None = None
+    persistent_volume_claim: Something | None = None
+    ephemeral: Something | None = None
 
 
 class Gate(wire.Struct, frozen=True):
@@ -125,7 +129,7 @@ class PodSpec(wire.Struct, frozen=True):
     topology_spread_constraints: tuple[Spread, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
-    resource_claims: list[msgspec.Raw] | None = None
+    resource_claims: tuple[Something, ...] | None = None
 
 
 class PodCondition(wire.Struct, frozen=True):

@@ -1,0 +1,159 @@
+"""The dump of a real cluster, in which every field of a pod's spec is used, goes through the simulation.
+
+What it says of each pod is compared with what the operator then decides on that cluster.
+The server has all features on: else it would drop the fields of those that are off.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth_crds import names
+from berth_crds.client import api, connection
+from e2e import fleet
+from e2e.stage import Pod, Stage, Thing, pod, scheduled
+from simulation import desk, every_container, every_field
+from support import kubelet
+from testbed import cluster as clusters
+
+pytestmark = pytest.mark.cluster
+
+FEATURES: Final = ("--feature-gates=AllAlpha=true,AllBeta=true", "--runtime-config=api/all=true")
+KINDS: Final = "pods,nodes,devices,gpupods,placementpolicies,priorityclasses"
+POD_SPEC: Final = "io.k8s.api.core.v1.PodSpec"
+HOST: Final = "kubernetes.io/hostname"
+FURNITURE: Final = (
+    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "every"}},
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "every"},
+        "value": 7,
+        "preemptionPolicy": "Never",
+    },
+    {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "every"},
+        "handler": "every",
+        "overhead": {"podFixed": {"cpu": "100m"}},
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def furnished() -> Iterator[fleet.Fleet]:
+    """Lend a cluster with every feature on, and what the pods name."""
+    with clusters.Cluster(apiserver_args=FEATURES) as cluster:
+        base = fleet.Fleet(cluster)
+        base.install()
+        yield base
+
+
+@pytest.fixture
+async def live(furnished: fleet.Fleet) -> AsyncIterator[Stage]:
+    """Lend a stage on it."""
+    link = connection.load(furnished.cluster.admin_kubeconfig)
+    async with api.Api(link, agent="test-live") as admin, kubelet.Kubelets(furnished.cluster) as kubelets:
+        lent = Stage(furnished, kubelets, admin)
+        try:
+            yield lent
+        finally:
+            await lent.close()
+
+
+def add(cluster: clusters.Cluster, namespace: str, pods: list[Pod]) -> None:
+    """Create what the pods name, and the pods; one is given a container for debugging."""
+    cluster.kubectl("-n", namespace, "apply", "--filename=-", stdin=desk.written(*FURNITURE))
+    cluster.kubectl("-n", namespace, "create", "--filename=-", stdin=desk.written(*pods))
+    one = json.loads(cluster.kubectl("-n", namespace, "get", "pod", "every-0", "--output=json"))
+    one["spec"]["ephemeralContainers"] = [every_container.debugging()]
+    path = f"/api/v1/namespaces/{namespace}/pods/every-0/ephemeralcontainers"
+    cluster.kubectl("replace", "--raw", path, "--filename=-", stdin=json.dumps(one))
+
+
+def absurd() -> list[Pod]:
+    """Return the pods that use every field."""
+    specs = [every_field.everything(), *every_field.exclusive()]
+    return [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"every-{at}"}, "spec": spec}
+        for at, spec in enumerate(specs)
+    ]
+
+
+def usual() -> list[Pod]:
+    """Return pods that fit, pods that do not, and one that asks for nothing that cannot be had."""
+    return [
+        pod("fit-0", 2, nodeSelector={HOST: "n1"}),
+        pod("fit-1", 0, limits={"berth.dev/gpu": "50"}, nodeSelector={HOST: "n1"}),
+        pod("fit-2", 0, nodeSelector={HOST: "n2"}),
+        pod("late", 4, nodeSelector={HOST: "n1"}),
+        pod("never", 16),
+        pod("odd", 0, limits={"berth.dev/gpu": "150"}),
+    ]
+
+
+def foretold(answer: desk.Answer, sentences: desk.Answer) -> dict[str, tuple[object, str]]:
+    """Return of each pod what it is to get, and what it is to be told where it gets nothing."""
+    said = dict(re.findall(r"^\S+?/(\S+) .*(?:waits|refused): (.*)$", sentences.out, re.MULTILINE))
+    found = {str(one["pod"]).rpartition("/")[2]: one for one in answer.objects if "pod" in one}
+    return {
+        name: (one["allocation"] or one["node"], "" if one["node"] else said.get(name, ""))
+        for name, one in found.items()
+    }
+
+
+def decided(pods: dict[str, Pod]) -> dict[str, tuple[object, str]]:
+    """Return the same as it came to be; what comes nearest and what would help is told beside it."""
+    return {name: (_got(one), _told(scheduled(one))) for name, one in pods.items()}
+
+
+def _got(one: Pod) -> object:
+    record = one["metadata"].get("annotations", {}).get(names.ALLOCATION)
+    return json.loads(record) if record else one["spec"].get("nodeName")
+
+
+def _told(condition: Thing) -> str:
+    if condition.get("status") != "False" or condition["reason"] == "SchedulingGated":
+        return ""
+    return re.sub(r" \(nearest: .*?\)|\. (Would|No) .*", "", condition["message"])
+
+
+async def test_a_dump_of_a_cluster_where_every_field_is_used(live: Stage, tmp_path: Path) -> None:
+    """`place` and `replay` read it, and say of each pod what the operator then decides."""
+    cluster = live.cluster
+    await live.nodes(n1="4xT4", n2="2xT4")
+    add(cluster, live.namespace, [*absurd(), *usual()])
+
+    schemas = json.loads(cluster.kubectl("get", "--raw", "/openapi/v3/api/v1"))["components"]["schemas"]
+    listed = {name for name in every_field.fields(schemas, POD_SPEC) if every_field.said(name)}
+    used = {name for one in (await live.pods()).values() for name in every_field.used(one["spec"])}
+    assert listed - used == set()
+
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(cluster.kubectl("get", KINDS, "--all-namespaces", "--output=yaml"))
+    placed, sentences = desk.run("place", dump, "-o", "json"), desk.run("place", dump)
+    assert placed.code == sentences.code == 0, placed.notes
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("")
+    replayed = desk.run("replay", trace, dump, "-o", "json")
+    assert replayed.code == 0, replayed.notes
+
+    await live.deciding_operator()
+    await live.until_told("never", "Would fit")  # It is the last one that anything is said of.
+    pods = await live.pods()
+    there = {name: one for name, one in decided(pods).items() if name != "every-7"}  # It had its node.
+    assert foretold(placed, sentences) == there
+    assert foretold(replayed, sentences) | {"every-5": (None, "")} == there
+
+    # Once they are bound, the same is read of it, and nobody moves.
+    dump.write_text(cluster.kubectl("get", KINDS, "--all-namespaces", "--output=yaml"))
+    again = desk.run("place", dump, "-o", "json")
+    waiting = {name for name, one in pods.items() if not one["spec"].get("nodeName")}
+    assert (again.code, again.notes) == (0, "")
+    assert {str(one["pod"]).rpartition("/")[2] for one in again.objects if one["node"] is None} == waiting
+    assert len(again.objects) == len(waiting)
