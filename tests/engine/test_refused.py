@@ -67,6 +67,28 @@ async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
     assert len(stage.writer.binds) <= 2 + refusals.SEVERAL
 
 
+@pytest.mark.parametrize("important", [5, 0])
+@timeless.scenario
+async def test_a_slow_server_is_asked_early_about_the_one_that_it_accepts(important: int) -> None:
+    """Whether the crowd before it is more important, or only older."""
+    stage = Stage(cards=1)
+    stage.wait("holder")
+    await stage.run(until=lambda: stage.status_writer.of("holder"))
+    stage.confirm("holder")
+    for number in range(CROWD):
+        stage.writer.when_bound(f"bad{number}", Reply(NO, takes=0.2))
+        stage.wait(f"bad{number}", priority=important)
+    stage.wait("good")
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(5.0)
+        stage.book.pod_over("uid-holder")
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+
+    assert bound_at(stage, "good") < 6.5
+    assert len(stage.writer.dry_runs) < CROWD / 2
+
+
 @timeless.scenario
 async def test_other_namespaces_are_bound_as_ever() -> None:
     """Refusals in one namespace cost nobody else a dry run."""

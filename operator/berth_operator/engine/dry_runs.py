@@ -2,7 +2,8 @@
 
 Nothing is written by a dry run and no card is kept for it, so hundreds of them hold nobody up: they
 are sent beside the binds, a few at a time, and of a namespace whose answers take long fewer still.
-An answer that is not clear needs no following. Which pods are meant is for `refusals` to say.
+An answer that is not clear needs no following. Which pods are meant is for `refusals` to say, and
+which of them comes first for `dry_run_queue`.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import binds, ledger, ports, records, refusals, slots
+from berth_operator.engine import binds, dry_run_queue, ledger, ports, records, refusals, slots
 from berth_operator.scheduling import backlog, decisions
 
 log = logging.getLogger(__name__)
@@ -44,8 +45,10 @@ class DryRuns:
         self._failed = failed
         self._refusals = refusals.Refusals()
         self._slots = slots.Slots(AT_ONCE, lambda: None)
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # By the pod's uid.
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: set[str] = set()  # The uids of the pods that these ask about.
         self._open = slots.Counts()  # Of these.
+        self._queues: dict[str, dry_run_queue.DryRunQueue] = {}  # By namespace; what is not sent yet.
 
     def __repr__(self) -> str:
         """Describe the state."""
@@ -85,38 +88,60 @@ class DryRuns:
         width = self._slots.width(candidate.namespace)
         most = MOST_OF_ONE if width is None else width
         room = len(self._tasks) < MOST and self._open.of(candidate.namespace) < most
-        if candidate.uid not in self._tasks and room:
-            work = self._run(candidate, placement)
-            task = asyncio.create_task(work, name=f"dry run of {candidate.title}")
-            self._tasks[candidate.uid] = task
-            self._open.add(candidate.namespace)
-            task.add_done_callback(functools.partial(self._ended, candidate))
+        if candidate.uid in self._asked or not room:
+            return
+        namespace = candidate.namespace
+        self._asked.add(candidate.uid)
+        self._open.add(namespace)
+        queue = self._queues.setdefault(namespace, dry_run_queue.DryRunQueue())
+        queue.push(dry_run_queue.Question(candidate, placement))
+        # Each task asks one question, but which one is not known before it has its slot.
+        task = asyncio.create_task(self._run(namespace), name=f"dry run in {namespace}")
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._ended, namespace))
 
-    def _ended(self, candidate: backlog.Candidate, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(candidate.uid, None)
-        self._open.drop(candidate.namespace)
+    def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._open.drop(namespace)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
             self._notes.failed()
 
     async def stop(self) -> None:
         """Cancel what is under way; a dry run has no effect."""
-        tasks = list(self._tasks.values())
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
-        slot = await self._slots.take(candidate.namespace)
-        if slot is None:
-            return  # It is asked about again when its pause is over.
+    async def _run(self, namespace: str) -> None:
+        slot = await self._slots.take(namespace)
+        one = self._next(namespace)
+        try:
+            if slot is not None:  # Else it is asked about again when its pause is over.
+                self._conclude(one.candidate, one.placement, await self._send(one, slot))
+        finally:
+            self._asked.discard(one.candidate.uid)
+
+    def _next(self, namespace: str) -> dry_run_queue.Question:
+        queue = self._queues[namespace]
+        found = queue.pop()
+        if not queue:
+            del self._queues[namespace]
+        return found
+
+    async def _send(self, one: dry_run_queue.Question, slot: slots.Slot) -> ports.Outcome:
         try:
             await self._binds.rested()
             await self._writer.sure()
             self._slots.send(slot)
-            outcome = await self._writer.dry_run(candidate, placement)
+            return await self._writer.dry_run(one.candidate, one.placement)
         finally:
             self._slots.give_back(slot)
+
+    def _conclude(
+        self, candidate: backlog.Candidate, placement: decisions.Placement, outcome: ports.Outcome
+    ) -> None:
         if candidate.uid not in self._book.waiting:
             return
         match outcome:

@@ -1,0 +1,60 @@
+"""Which pod of a namespace is asked about next.
+
+Nothing is kept for a dry run, so the order need not be that in which cards are given. Where a
+server refuses the binds of hundreds of pods, the few that it would accept should be found soon,
+wherever they stand in line. Pods that ask the same and are as important as each other are likely
+to get the same answer: so each kind has its turn, and of a kind the first and the last in turns.
+"""
+
+import collections
+import dataclasses
+
+from berth_operator.scheduling import backlog, decisions
+
+Kind = tuple[object, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """A pod and the place of which the server is asked whether it would bind it there."""
+
+    candidate: backlog.Candidate
+    placement: decisions.Placement
+
+
+@dataclasses.dataclass(slots=True)
+class _Line:
+    """The questions of one kind."""
+
+    questions: collections.deque[Question] = dataclasses.field(default_factory=collections.deque)
+    last: bool = False  # Whether the last one comes next.
+
+    def pop(self) -> Question:
+        found = self.questions.pop() if self.last else self.questions.popleft()
+        self.last = not self.last
+        return found
+
+
+class DryRunQueue:
+    """The questions of one namespace that wait to be asked."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Kind, _Line] = {}  # The kind that comes next is the first.
+
+    def __bool__(self) -> bool:
+        """Return whether any question waits."""
+        return bool(self._lines)
+
+    def push(self, question: Question) -> None:
+        """Add a question."""
+        one = question.candidate
+        self._lines.setdefault((one.asks, one.priority, one.label), _Line()).questions.append(question)
+
+    def pop(self) -> Question:
+        """Remove the question that comes next, and return it."""
+        kind = next(iter(self._lines))
+        line = self._lines.pop(kind)
+        found = line.pop()
+        if line.questions:
+            self._lines[kind] = line
+        return found
