@@ -16,6 +16,7 @@ from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, trials
 from berth_operator.scheduling.explain.findings import EndPods, Finding, FreeResource, MakeRoom, Mend, Room
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts as nodes
 
 NODES_TRIED: Final = 2
 PODS_TRIED: Final = 16
@@ -185,6 +186,8 @@ def _resource_freed(survey: node_survey.NodeSurvey, at: int, found: Finding) -> 
     if found.reason is not Reason.INSUFFICIENT_RESOURCE or len(found.measures) != 1 or found.never:
         return None
     row, measure = survey.row(at), found.measures[0]
+    if measure.name == nodes.PODS and row.withheld:
+        return None  # Which pods end matters: once a card is free, it may be one that must be left alone.
     holds = trials.with_resource(in_order(row), measure.name, measure.missing)
     if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
         return None
