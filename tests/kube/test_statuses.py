@@ -14,7 +14,6 @@ from berth_operator.kube import statuses
 from berth_operator.scheduling import titles
 from kube.conftest import Noted
 from support import clock, stub
-from testbed import cluster as clusters
 
 Thing = dict[str, Any]
 
@@ -307,20 +306,6 @@ async def test_a_bad_policy_is_told_so(
     assert sentence in condition["message"]
     assert "the last good policy stays in force" in condition["message"]
     await admin.delete(resources.POLICIES, name)
-
-
-async def test_what_nothing_acts_upon_is_said(
-    session: Noted, admin: api.Api, berth: clusters.Cluster
-) -> None:
-    """Parts of the default policy that are kept but not used yet are named."""
-    path = resources.POLICIES.path("default")
-    change = msgspec.json.encode({"spec": {"models": {"a100": "NVIDIA A100-SXM4-80GB"}}})
-    await admin.send("PATCH", path, body=change, content=api.MERGE_PATCH)
-
-    condition = await judged(session, admin, "default")
-
-    assert "Not acted upon yet: models" in condition["message"]
-    berth.kubectl("patch", "ppol", "default", "--type=merge", "-p", '{"spec": {"models": null}}')
 
 
 def policy(name: str) -> Thing:

@@ -172,8 +172,7 @@ class Ledger:
 
     def overdue(self) -> tuple[str, ...]:
         """Name the pods whose Binding has been under way for so long that somebody should look."""
-        latest = self._clock() - OPEN_SECONDS
-        return tuple(uid for uid, one in self.assumed.items() if one.since < latest)
+        return tuple(uid for uid, one in self.assumed.items() if self._clock() - one.since > OPEN_SECONDS)
 
     def _step(self, uid: str, step: Step) -> None:
         state = self.state(uid)
@@ -396,5 +395,5 @@ class Ledger:
         if rules != self.rules:
             self.rules = rules
             self.waiting.allow(rules.label_priority)
-            self.waiting.helped((Help.POLICY_CHANGED,))
+            self.waiting.helped(Help if self.picture.obey(rules) else (Help.POLICY_CHANGED,))
             self.wake.set()

@@ -147,7 +147,7 @@ class Loop:
             case decisions.Wait():
                 self._put_off(answer, answer.wants)
             case decisions.Reject():
-                self._put_off(answer, frozenset())
+                self._put_off(answer, decisions.AN_EDIT)
             case _:
                 assert_never(answer)
 

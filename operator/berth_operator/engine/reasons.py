@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling import backlog, decisions, explain, ruling
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 
@@ -97,8 +97,8 @@ class Reasons:
 
     def said(self, candidate: backlog.Candidate) -> str:
         """Repeat what was last said of a pod; nothing if it was not decided for yet."""
-        if candidate.faults:
-            return explain.sentence(decisions.Reject(candidate.uid, candidate.faults), candidate)
+        if faults := ruling.under(self._book.rules, candidate).faults:
+            return explain.sentence(decisions.Reject(candidate.uid, faults), candidate)
         if candidate.uid in self._failed:
             return self._failed[candidate.uid]
         said = self._said.get(candidate.uid)

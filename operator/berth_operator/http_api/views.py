@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from berth_operator.engine import ledger, records
-from berth_operator.scheduling import backlog, decisions, explain, rows
+from berth_operator.scheduling import backlog, decisions, explain, rows, ruling
 from berth_operator.scheduling.devices import allocator, facts, views
 
 # Up to so many nodes every card is looked at. No pod is bound meanwhile, so that there is an end to it,
@@ -163,8 +163,8 @@ def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:
 
 def why(book: ledger.Ledger, candidate: backlog.Candidate, clock: Callable[[], float]) -> Why:
     """Explain on the picture as it is now why a pod does not fit, if it does not."""
-    if candidate.faults:
-        return decisions.Reject(candidate.uid, candidate.faults)
+    if faults := ruling.under(book.rules, candidate).faults:
+        return decisions.Reject(candidate.uid, faults)
     few = len(book.picture.index) <= FEW_NODES
     effort = allocator.Effort(STEPS, allocator.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS))
     return explain.explain(book.places, candidate, rules=book.rules, whole=few, effort=effort)

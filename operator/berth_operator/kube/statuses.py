@@ -32,8 +32,6 @@ DEVICE: Final = resources.DEVICES.kind
 POLICY: Final = resources.POLICIES.kind
 # The parts of a Device's status in which the operator has a say: the cards are many times as much.
 OURS: Final = ("conditions", "summary", "claims", "disputed", "origins")
-# Parts of a policy that are checked and kept, but that nothing acts upon yet.
-DORMANT: Final = ("models", "sharing")
 
 
 class Statuses:
@@ -207,20 +205,16 @@ def policy_status(body: Shown, *, moment: str) -> dict[str, Any]:
 
 def _judgement(body: Shown) -> tuple[vocabulary.Truth, str, str]:
     try:
-        policy = msgspec.convert(body, wire.PlacementPolicy)
-        rules = policies.rules(policy)
+        rules = policies.rules(msgspec.convert(body, wire.PlacementPolicy))
     except msgspec.ValidationError as error:
-        policy, rules = None, str(error)
-    if policy is None or isinstance(rules, str):
+        rules = str(error)
+    if isinstance(rules, str):
         message = text.line(f"{rules}; the last good policy stays in force.")
         return vocabulary.Truth.FALSE, "Invalid", message
     if body["metadata"]["name"] != names.DEFAULT_POLICY:
         message = f"Only the policy named {names.DEFAULT_POLICY} is in force; this one is valid and rests."
         return vocabulary.Truth.FALSE, "NotDefault", message
-    plain = wire.PolicySpec()
-    dormant = [part for part in DORMANT if getattr(policy.spec, part) != getattr(plain, part)]
-    note = f" Not acted upon yet: {', '.join(dormant)}." if dormant else ""
-    return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{note}"
+    return vocabulary.Truth.TRUE, "InForce", "This policy is in force."
 
 
 def _condition(kind: str, truth: str, reason: str, message: str) -> dict[str, Any]:

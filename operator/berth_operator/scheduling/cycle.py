@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally
+from berth_operator.scheduling import backlog, decisions, holds, policy, ruling, search, tally
 from berth_operator.scheduling.devices import allocator
 
 # Of the search on single nodes, by all pods of a round together and by each: a fraction of a second.
@@ -195,7 +195,7 @@ def answer_for(
     said: Said,
     effort: allocator.Effort,
 ) -> decisions.Decision:
-    """Decide for one pod."""
+    """Decide for one pod, which asks what it asks under the rules."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     question = search.ask(candidate.request, candidate.demand)
@@ -219,6 +219,7 @@ def _answer_beside(
     spared: Spared,
 ) -> decisions.Decision | None:
     """Decide for one pod that leaves some nodes to others; None if it must wait for what they leave."""
+    candidate = ruling.under(rules, candidate)
     if spared and not candidate.faults:
         found = places.place(candidate.request, candidate.demand, rules=rules, effort=effort, spared=spared)
         if found is not None:

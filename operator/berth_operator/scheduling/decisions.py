@@ -141,7 +141,7 @@ class Wait:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reject:
-    """The request cannot be understood or served: only an edit of the pod can help."""
+    """The request cannot be understood or served: only an edit of the pod can help, or of the policy."""
 
     uid: str
     refusals: tuple[Refusal, ...]
@@ -149,6 +149,8 @@ class Reject:
 
 Decision = Bind | Wait | Reject
 
+# What can help a request that cannot be served, beside an edit of the pod.
+AN_EDIT = frozenset({Help.POLICY_CHANGED})
 # Which changes may lift which refusal. A reason that is missing here is lifted only by an edit of the pod.
 HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.UNSCHEDULABLE: frozenset({Help.NODE_CHANGED}),

@@ -18,6 +18,7 @@ from berth_operator.scheduling import (
     columns,
     counting,
     lessons,
+    policy,
     rows,
     supplies,
     titles,
@@ -37,8 +38,14 @@ BYTES_A_THING: Final = 128  # Of what pods name.
 class Inventory:
     """Nodes, devices, holds, and what is known of the workload."""
 
-    def __init__(self, clock: Callable[[], float] = float, day: Callable[[], float] = float) -> None:
-        """Begin with nothing; `day` tells the time of day, and by default no time passes."""
+    def __init__(
+        self, clock: Callable[[], float] = float, day: Callable[[], float] = float, *, alone: bool = False
+    ) -> None:
+        """Begin with nothing; `day` tells the time of day, and by default no time passes.
+
+        `alone` has a card that its node shares given to one pod at a time.
+        """
+        self.alone = alone
         self.columns = columns.Columns()
         self.workload = workload.Workload()
         self.claims = claims.Claims(day, self._names_held)
@@ -261,6 +268,18 @@ class Inventory:
             self._reckon(row)
             counting.recount(self.columns, row)
 
+    def obey(self, rules: policy.Policy) -> bool:
+        """Count as a policy has it, and return whether something else is left of cards than before."""
+        self.workload.call(dict(rules.models))
+        if self.alone is not rules.replicas:
+            return False
+        self.alone = not rules.replicas
+        for row in self.each():
+            row.alone = self.alone
+            if not row.plain:
+                counting.recount(self.columns, row)
+        return True
+
     # ------------------------------------------------------------ changing: holds
 
     def charge(self, hold: Hold) -> None:
@@ -336,7 +355,7 @@ class Inventory:
         if at is not None:
             return self._row(at)
         at = self._vacant.pop() if self._vacant else self._append()
-        row = self.rows[at] = rows.Row(name, at)
+        row = self.rows[at] = rows.Row(name, at, alone=self.alone)
         self.index[name] = at
         self._moved()
         return row

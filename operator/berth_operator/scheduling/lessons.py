@@ -141,7 +141,7 @@ def _by_models(
     if count < ENOUGH or not any(known.by_models):
         return ()
     shares = [(key, round(asked * parts / known.percent)) for key, asked in known.by_models.items()]
-    found = [(_existing(key, nodes.models), share) for key, share in shares if share]
+    found = [(_existing(known.known_as(key), nodes.models), share) for key, share in shares if share]
     return tuple(sorted(found)) if any(key for key, _ in found) else ()
 
 

@@ -5,6 +5,7 @@ The strategies themselves stand in `strategies`.
 
 import dataclasses
 
+from berth_crds import catalog
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import columns
 
@@ -30,3 +31,10 @@ class Policy:
     weights: Weights = Weights()
     grace_seconds: float = 40.0
     label_priority: int = 0  # So much a label counts at most between namespaces.
+    models: tuple[tuple[str, str], ...] = ()  # Keys of names that pods use, and what drivers report for them.
+    fractions: bool = True  # Whether pods may have a part of a card.
+    replicas: bool = True  # Whether a card that its node shares is given to several pods.
+
+    def known_as(self, name: str) -> str:
+        """Return what drivers report for a model; empty where the policy knows no other name of it."""
+        return dict(self.models).get(catalog.model_key(name), "")

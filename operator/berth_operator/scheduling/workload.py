@@ -73,6 +73,7 @@ class Workload:
         self.count = self.cpu = self.memory = self.percent = 0  # `count` of all sizes.
         self.by_models: dict[Models, int] = {}
         self._known: dict[str, Sample] = {}
+        self._other_names: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -81,6 +82,19 @@ class Workload:
     def samples(self) -> Mapping[str, Sample]:
         """What each pod was seen to ask, by uid."""
         return self._known
+
+    def call(self, other_names: dict[str, str]) -> None:
+        """Take names that pods use for models, by key, and what the drivers call these."""
+        keys = {name: catalog.model_key(model) for name, model in other_names.items()}
+        if keys != self._other_names:
+            self._other_names = keys
+            self.version += 1
+
+    def known_as(self, models: Models) -> Models:
+        """Return models with their other names."""
+        if not self._other_names:
+            return models
+        return tuple(sorted({*models, *(self._other_names.get(one, one) for one in models)}))
 
     def see(self, uid: str, one: Sample | None) -> None:
         """Count a pod, or count it anew when what it asks has changed."""

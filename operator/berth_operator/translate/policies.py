@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth_crds import vocabulary, wire
+from berth_crds import catalog, vocabulary, wire
 from berth_operator.scheduling import policy
 
 BUILT_IN: Final = policy.Policy()
@@ -19,5 +19,12 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
     weights = policy.Weights(spec.weights.core, spec.weights.memory)
     if weights.core < 0 or weights.memory < 0 or not weights.core + weights.memory:
         return "spec.weights must not be negative, and one of them must be above 0"
-    strategy = vocabulary.Strategy(spec.strategy)
-    return policy.Policy(strategy, weights, float(spec.agents.grace_seconds), spec.priorities.label_at_most)
+    return policy.Policy(
+        strategy=vocabulary.Strategy(spec.strategy),
+        weights=weights,
+        grace_seconds=float(spec.agents.grace_seconds),
+        label_priority=spec.priorities.label_at_most,
+        models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
+        fractions=spec.sharing.fractions,
+        replicas=spec.sharing.replicas,
+    )

@@ -139,6 +139,8 @@ def free_replicas(view: views.View, card: facts.Card) -> int:
     replicas may have been more or larger when a pod got its own.
     """
     used = view.usage(card.uuid)
+    if view.alone and used.pods:
+        return 0
     core, memory = _replica(card)
     taken = max(used.pods, -(-used.core // core) if core else 0, -(-used.memory // memory) if memory else 0)
     return max(0, card.replicas - taken)
@@ -243,7 +245,8 @@ def _in_the_way(
             left = any(one.profile == ask.profile for one in free_instances(view, card, asked))
             return None if left else Reason.NO_INSTANCE
         case requests.Replicas():
-            return None if free_replicas(view, card) else Reason.FULL
+            full = Reason.IN_USE if view.alone else Reason.FULL
+            return None if free_replicas(view, card) else full
         case requests.Parts():
             return _no_part(view, card, ask, manner)
     assert_never(ask)

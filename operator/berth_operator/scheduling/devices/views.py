@@ -30,7 +30,8 @@ class View:
 
     `functions` are the bus ids of virtual functions in use. `withheld` counts cards that
     somebody surely has and nobody can name: so many of the free ones must be left alone.
-    `open` is false where no card of the node may be given out at all.
+    `open` is false where no card of the node may be given out at all, and `alone` is true
+    where a card that the node shares is given to one pod at a time.
     """
 
     device: facts.Device
@@ -38,6 +39,7 @@ class View:
     functions: frozenset[str] = frozenset()
     withheld: int = 0
     open: bool = True
+    alone: bool = False
 
     def usage(self, uuid: str) -> Usage:
         """Return what is taken of a device."""

@@ -36,7 +36,7 @@ def built(
     silent: bool,
 ) -> inventory.Inventory:
     """Make an inventory of one node."""
-    copy = inventory.Inventory()
+    copy = inventory.Inventory(alone=survey.picture.alone)
     if node is not None:
         copy.put_node(node)
     if device is not None:

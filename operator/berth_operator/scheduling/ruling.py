@@ -1,0 +1,50 @@
+"""What a pod asks under the policy in force, which knows other names for models and may allow no shares.
+
+The pod itself is kept as it was written, so that a policy that changes counts from the next decision on.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from berth_operator.scheduling import entries, policy
+from berth_operator.scheduling.decisions import Reason, Refusal
+from berth_operator.scheduling.devices import requests
+
+NO_SHARES: Final = (
+    "it asks for a part of a card, and the policy allows whole cards alone (spec.sharing.fractions is false)"
+)
+
+
+def under(rules: policy.Policy, candidate: entries.Candidate) -> entries.Candidate:
+    """Return what a pod asks under these rules."""
+    if rules.fractions and not rules.models:
+        return candidate
+    request = candidate.request
+    conditions = dataclasses.replace(
+        request.conditions,
+        models=_known_as(rules, request.conditions.models),
+        avoid_models=_known_as(rules, request.conditions.avoid_models),
+    )
+    if conditions != request.conditions:
+        request = dataclasses.replace(request, conditions=conditions)
+        candidate = dataclasses.replace(candidate, request=request)
+    faults = () if rules.fractions else tuple(map(_no_shares, _sharing(request)))
+    return dataclasses.replace(candidate, faults=(*candidate.faults, *faults)) if faults else candidate
+
+
+def _known_as(rules: policy.Policy, models: frozenset[str]) -> frozenset[str]:
+    """Return models with what the policy calls each of them beside it."""
+    found = {rules.known_as(name) for name in models} if rules.models else set()
+    return models | (found - {""})
+
+
+def _sharing(request: requests.Request) -> Iterator[str]:
+    """Name the containers that ask for a part of a card."""
+    for one in request.containers:
+        if any(isinstance(ask, requests.Gpus) and not ask.whole for ask in one.asks):
+            yield one.name
+
+
+def _no_shares(container: str) -> Refusal:
+    return Refusal(Reason.UNSUPPORTED_REQUEST, detail=f"container {container}: {NO_SHARES}")
