@@ -282,9 +282,10 @@ class DeviceSpec(shapes.Model):
     """The inventory in a few words, for the columns of kubectl."""
 
     cordon: Annotated[tuple[Annotated[str, shapes.text(64)], ...], shapes.distinct()] = ()
-    """Written by people, never by the agent: uuids of devices that get no new pod. Pods that hold
-    them are left alone. A uuid that is not on this node has no effect. Absent or empty: no card is
-    cordoned."""
+    """Written by people, never by the agent: which devices get no new pod, each by its uuid, a GPU
+    also by its minor, or "all". Pods that hold them are left alone. A uuid stays with its card, a
+    minor means the card that has it now. What names no device of this node has no effect, and is
+    told in the column REASON and by an event. Absent or empty: no card is cordoned."""
 
 
 class Device(shapes.Model):

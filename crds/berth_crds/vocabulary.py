@@ -83,6 +83,14 @@ class DeviceCondition(StrEnum):
     POD_RESOURCES_READY = "PodResourcesReady"
 
 
+class ReadyReason(StrEnum):
+    """Why a Device is Ready or not."""
+
+    AGENT_ALIVE = "AgentAlive"
+    AGENT_SILENT = "AgentSilent"
+    SOURCE_FAILED = "SourceFailed"
+
+
 class GpuPodCondition(StrEnum):
     """Condition types of a GpuPod."""
 

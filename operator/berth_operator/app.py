@@ -48,6 +48,7 @@ from berth_operator.kube import (
     lead,
     login,
     misplaced,
+    node_news,
     pod_status,
     reconciler,
     reviews,
@@ -114,6 +115,7 @@ class Operator:
             tally=measured.writes,
             measure=measured.kopf,
         )
+        self._news = node_news.NodeNews(self._events.tell, self._feeds.uid_of_device)
         self._measured = measured
         self._auditor = auditor.Auditor(
             session, self._book, clock=clock, report=measured.audited, mend=self._feeds.mend
@@ -259,9 +261,13 @@ class Operator:
         await asyncio.to_thread(self._reconciler.start)
         # The reconciler has been told nothing yet: all nodes are summed up once.
         self._book.touched.update(row.name for row in self._book.picture.each())
+        tell = self._news.begin
         while True:
             touched, self._book.touched = self._book.touched, set()
-            self._reconciler.want(summaries.take(self._book.picture, touched))
+            found = summaries.take(self._book.picture, touched)
+            self._reconciler.want(found)
+            tell(found)
+            tell = self._news.hear
             await asyncio.sleep(SUMMARY_SECONDS)
 
     async def _attend_kopf(self) -> None:

@@ -81,6 +81,28 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
     assert (await stage.devices())["cordoned"]["spec"]["cordon"] == [both[0]]
 
 
+async def test_a_cordon_takes_minors_and_tells_what_it_does_not_know(stage: Stage) -> None:
+    """A minor is as good as a uuid; what names no device is said in REASON and by an event on the Device."""
+    await stage.nodes(named="2xT4")
+    await stage.until_ready("named")
+
+    await stage.patch(resources.DEVICES, "named", {"spec": {"cordon": ["1", "GPU-nonsense"]}})
+
+    async def shown() -> str:
+        return stage.cluster.kubectl("describe", "device", "named")
+
+    async def told() -> bool:
+        return "NoSuchDevice" in await shown()
+
+    await stage.until("an event on the Device", told)
+    text = await shown()
+    assert "The cordon names no device: GPU-nonsense. Write the uuid" in text
+    assert "1 card cordoned; cordon names no device: GPU-nonsense" in text
+    await stage.create(pod("a"), pod("b"))
+    await stage.until_told("b")
+    assert await minors(stage) == {"a": "0"}
+
+
 async def test_a_shared_card_is_given_to_so_many_pods_and_no_more(stage: Stage) -> None:
     """Pods that ask for a replica share a card that is shared; the next one waits, and is told why."""
     await stage.machines(kubelet.FakeNode("shared"))

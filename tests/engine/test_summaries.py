@@ -38,11 +38,11 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
     ),
     "the agent is silent": (
         builders.picture(*PLAIN, silent=["n1"]),
-        Summary("n1", 0, 0, 4, silent=True, reason="agent silent"),
+        Summary("n1", 0, 0, 0, silent=True, reason="agent silent"),
     ),
     "the source failed": (
         builders.picture(builders.device(failed="NVMLDown")),
-        Summary("n1", 0, 0, 4, silent=False, reason="NVMLDown"),
+        Summary("n1", 0, 0, 0, silent=False, reason="NVMLDown", failed="NVMLDown"),
     ),
     "links that no hardware has": (
         builders.picture(
@@ -59,11 +59,24 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
             3,
             silent=False,
             reason="1 card cordoned; 1 card occupied by strangers; 1 card unhealthy",
+            cordoned=("GPU-n1-1",),
         ),
     ),
     "several cards of one trouble": (
         builders.picture(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
         Summary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
+    ),
+    "a cordon that names nothing": (
+        builders.picture(dataclasses.replace(builders.device(), astray=("9", "GPU-nonsense"))),
+        Summary(
+            "n1",
+            4,
+            0,
+            4,
+            silent=False,
+            reason="cordon names no device: 9, GPU-nonsense",
+            astray=("9", "GPU-nonsense"),
+        ),
     ),
     "types of devices beyond the limit": (
         builders.picture(
@@ -92,6 +105,7 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
             0,
             silent=True,
             reason="agent silent; NVMLDown; 1 card unhealthy; 1 pod without a readable allocation",
+            failed="NVMLDown",
         ),
     ),
     "no cards at all": (builders.picture(builders.device(cards=0)), Summary("n1", 0, 0, 0, silent=False)),

@@ -155,6 +155,18 @@ async def test_a_silent_agent_is_told_with_the_moment(desk: Desk) -> None:
     assert silent["lastTransitionTime"] > before["lastTransitionTime"]
 
 
+async def test_a_node_that_gives_nothing_out_is_not_ready(desk: Desk) -> None:
+    """Its agent is alive, and the condition says which of its sources failed."""
+    desk.want()
+    await desk.flushed()
+
+    desk.want(free=0, failed="LibraryMissing")
+    shown = ready(await desk.flushed())
+
+    assert (shown["status"], shown["reason"]) == ("False", "SourceFailed")
+    assert "LibraryMissing" in shown["message"]
+
+
 @pytest.mark.parametrize(
     "edit",
     [

@@ -13,7 +13,7 @@ from berth_operator.scheduling import claims, inventory, rows
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.titles import Origin
 
-MOST_NAMED: Final = 4  # Nodes that publish the same cards.
+MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
 MOST_RECORDED: Final = 1024  # As many as a Device takes.
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
 TROUBLE_WORDS: dict[Reason, str] = {
@@ -38,6 +38,9 @@ class Summary:
     claims: tuple[str, ...] = ()  # The uuids that belong to the node, to be recorded.
     disputed: tuple[str, ...] = ()  # Those that it publishes and has not surely.
     origins: tuple[tuple[str, Origin], ...] = ()  # From which nodes they came.
+    failed: str = ""  # The source of its agent without which no card is given out.
+    cordoned: tuple[str, ...] = ()  # The uuids of its devices that get no new pod because people say so.
+    astray: tuple[str, ...] = ()  # What of the cordon names none of its devices.
 
 
 def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
@@ -52,19 +55,23 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
         node=row.name,
         free=max(0, unused - view.withheld),
         used=sum(not view.unused(card) for card in cards),
-        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards),
+        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if view.open else 0,
         silent=row.silent,
         # As long as the field may be: a longer one would have the whole status refused.
         reason=text.line("; ".join(filter(None, _parts(row, owners)))),
         claims=tuple(sorted(record.claims))[:MOST_RECORDED],
         disputed=tuple(sorted(record.disputed))[:MOST_RECORDED],
         origins=tuple(sorted(record.origins.items()))[:MOST_RECORDED],
+        failed=row.device.failed,
+        cordoned=tuple(one.uuid for one in (*cards, *view.device.others) if one.trouble is Reason.CORDONED),
+        astray=row.device.astray,
     )
 
 
 def _parts(row: rows.Row, owners: claims.Claims) -> tuple[str, ...]:
     """Return all that is to be said of a node; some of it may be empty."""
-    return reason(row), contested(row.name, owners), late(row.name, owners)
+    astray = row.device.astray if row.device is not None else ()
+    return reason(row), nameless(astray), contested(row.name, owners), late(row.name, owners)
 
 
 def contested(node: str, owners: claims.Claims) -> str:
@@ -91,6 +98,12 @@ def _claim(uuid: str, node: str, owners: claims.Claims) -> str:
     if uuid not in owners.of(node):
         return f"held by pods on {node}"
     return f"published by {node} {'first' if owners.keeper(uuid) == node else 'too'}"
+
+
+def nameless(astray: tuple[str, ...]) -> str:
+    """Return in a few words what of a cordon names no device."""
+    more = f" and {len(astray) - MOST_NAMED} more" if len(astray) > MOST_NAMED else ""
+    return f"cordon names no device: {', '.join(astray[:MOST_NAMED])}{more}" if astray else ""
 
 
 def reason(row: rows.Row) -> str:

@@ -1,4 +1,4 @@
-"""Kubernetes Events: what happened to a pod, for `kubectl describe` and `kubectl get events`.
+"""Kubernetes Events: what happened to a pod or a Device, for `kubectl describe` and `kubectl get events`.
 
 They are the least important writes there are: posted by one worker that keeps to a
 pace, which makes way for binds; the same one told again only raises its count, and when
@@ -27,15 +27,22 @@ MOST_QUEUED: Final = 16_384
 LONGEST_MESSAGE: Final = 1024  # The API server refuses more.
 REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
 MOST_REMEMBERED: Final = 4096
+NAMESPACE_OF_NONE: Final = "default"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """The pod an Event is about."""
+    """What an Event is about; a pod, if nothing else is said."""
 
     namespace: str
     name: str
     uid: str
+    kind: resources.Resource = resources.PODS
+
+    @property
+    def events_in(self) -> str:
+        """The namespace of its Events: of what has none itself, they are kept in this one."""
+        return self.namespace or NAMESPACE_OF_NONE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,13 +133,13 @@ class Events:
     async def _create(self, note: Note) -> Posted:
         name = f"{note.subject.name[:230].rstrip('-.')}.{secrets.token_hex(8)}"
         thing = event(note, name, moment=lease.second(self._wall()), instance=self._instance)
-        await self._session.create(resources.EVENTS, thing, namespace=note.subject.namespace)
+        await self._session.create(resources.EVENTS, thing, namespace=note.subject.events_in)
         return Posted(name)
 
     async def _repeat(self, note: Note, known: Posted) -> None:
         count = known.count + 1
         body = {"count": count, "lastTimestamp": lease.second(self._wall())}
-        path = resources.EVENTS.path(known.name, namespace=note.subject.namespace)
+        path = resources.EVENTS.path(known.name, namespace=note.subject.events_in)
         await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.MERGE_PATCH)
         known.count = count
 
@@ -147,11 +154,11 @@ def event(note: Note, name: str, *, moment: str, instance: str) -> dict[str, Any
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": note.subject.namespace},
+        "metadata": {"name": name, "namespace": note.subject.events_in},
         "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": note.subject.namespace,
+            "apiVersion": note.subject.kind.api_version,
+            "kind": note.subject.kind.kind,
+            **({"namespace": note.subject.namespace} if note.subject.namespace else {}),
             "name": note.subject.name,
             "uid": note.subject.uid,
         },

@@ -160,9 +160,11 @@ class DeviceSink:
         self._dog = dog
         self._voice = voice
         self._faulty: dict[str, str] = {}
+        self.uids: dict[str, str] = {}  # Of the Devices, by name.
 
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device that says too much."""
+        self.uids[thing.metadata.name] = thing.metadata.uid
         fault = excess.of(thing.spec)
         self._report(thing.metadata.name, fault)
         self._book.device_seen(devices.device(thing, fault), devices.record(thing.status))
@@ -177,6 +179,7 @@ class DeviceSink:
 
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
+        self.uids.pop(meta.name, None)
         self._faulty.pop(meta.name, None)
         self._dog.device_gone(meta.name)
         self._book.device_gone(meta.name)
@@ -234,8 +237,12 @@ class PolicySink:
 
 def condemned(thing: wire.Device) -> bool:
     """Return whether the Device says that its agent was found silent."""
-    ready = vocabulary.DeviceCondition.READY
-    return any(one.type == ready and one.status == vocabulary.Truth.FALSE for one in thing.status.conditions)
+    return any(
+        one.type == vocabulary.DeviceCondition.READY
+        and one.status == vocabulary.Truth.FALSE
+        and one.reason != vocabulary.ReadyReason.SOURCE_FAILED
+        for one in thing.status.conditions
+    )
 
 
 class Feeds:
@@ -254,6 +261,7 @@ class Feeds:
         self._history = session.history
         self._history.join(self)
         self._gpupods = GpuPodSink(book, voice)
+        self._devices = DeviceSink(book, dog, voice)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
@@ -261,7 +269,7 @@ class Feeds:
         # GpuPods too: nor one whose cards somebody names, without that name.
         self._all: tuple[informer.Informer[Any], ...] = (
             follow(session, resources.NODES, raw.Node, NodeSink(book, voice)),
-            follow(session, resources.DEVICES, wire.Device, DeviceSink(book, dog, voice)),
+            follow(session, resources.DEVICES, wire.Device, self._devices),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
             follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),
@@ -324,6 +332,10 @@ class Feeds:
     def gpupods(self) -> misplaced.Known:
         """All GpuPods that there are."""
         return self._gpupods.known
+
+    def uid_of_device(self, name: str) -> str:
+        """Return the uid of a Device; empty where there is none."""
+        return self._devices.uids.get(name, "")
 
     def revisions(self) -> lag.Revisions | None:
         """Return what Kopf should have delivered; None where the server was not heard a moment ago."""

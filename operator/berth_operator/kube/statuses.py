@@ -155,21 +155,6 @@ class Statuses:
 
 def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> dict[str, Any]:
     """Make the operator's part of a Device's status."""
-    if wanted.silent:
-        ready = _condition(
-            vocabulary.DeviceCondition.READY,
-            vocabulary.Truth.FALSE,
-            "AgentSilent",
-            "The agent of this node has not renewed its Lease within the grace period; "
-            "its cards get no new pod.",
-        )
-    else:
-        ready = _condition(
-            vocabulary.DeviceCondition.READY,
-            vocabulary.Truth.TRUE,
-            "AgentAlive",
-            "The agent renews its Lease.",
-        )
     # An empty reason is said, too: what is left out stays where somebody else has said it as well.
     summary = {
         "free": wanted.free,
@@ -178,12 +163,27 @@ def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> di
         "reason": wanted.reason,
     }
     return {
-        "conditions": [_timed(ready, shown, moment)],
+        "conditions": [_timed(_ready(wanted), shown, moment)],
         "summary": summary,
         "claims": list(wanted.claims),
         "disputed": list(wanted.disputed),
         "origins": [_origin(uuid, one) for uuid, one in wanted.origins],
     }
+
+
+def _ready(wanted: summaries.Summary) -> dict[str, Any]:
+    kind = vocabulary.DeviceCondition.READY
+    if wanted.silent:
+        told = (
+            "The agent of this node has not renewed its Lease within the grace period; "
+            "its cards get no new pod."
+        )
+        return _condition(kind, vocabulary.Truth.FALSE, vocabulary.ReadyReason.AGENT_SILENT, told)
+    if wanted.failed:
+        told = f"The agent renews its Lease, but no card gets a new pod: {wanted.failed}."
+        return _condition(kind, vocabulary.Truth.FALSE, vocabulary.ReadyReason.SOURCE_FAILED, text.line(told))
+    alive = vocabulary.ReadyReason.AGENT_ALIVE
+    return _condition(kind, vocabulary.Truth.TRUE, alive, "The agent renews its Lease.")
 
 
 def _origin(uuid: str, origin: titles.Origin) -> dict[str, str]:

@@ -130,5 +130,9 @@ def renewal(thing: lease.Lease) -> dt.datetime | None:
 
 def condemned(thing: wire.Device) -> bool:
     """Return whether the Device says that its agent was found silent."""
-    ready = vocabulary.DeviceCondition.READY
-    return any(one.type == ready and one.status == vocabulary.Truth.FALSE for one in thing.status.conditions)
+    return any(
+        one.type == vocabulary.DeviceCondition.READY
+        and one.status == vocabulary.Truth.FALSE
+        and one.reason != vocabulary.ReadyReason.SOURCE_FAILED
+        for one in thing.status.conditions
+    )

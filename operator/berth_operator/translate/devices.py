@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from berth_crds import catalog, text, vocabulary, wire
+from berth_crds import catalog, named_cards, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import titles
 from berth_operator.scheduling.decisions import Reason
@@ -38,16 +38,19 @@ def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
     spec = excess.bare(thing.spec) if fault else thing.spec
     verdicts = {one.uuid: one for one in thing.status.devices}
     twice = _twice(spec.devices)
+    meant = {word: named_cards.named(word.strip(), spec.devices) for word in spec.cordon}
+    cordoned = frozenset().union(*meant.values())
     ordered = sorted(spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
     others = [card for card in ordered if card.type != vocabulary.DeviceType.GPU]
     return facts.Device(
         node=thing.metadata.name,
-        cards=tuple(_card(card, verdicts.get(card.uuid), spec.cordon, twice) for card in gpus),
-        others=tuple(_card(card, verdicts.get(card.uuid), spec.cordon) for card in others),
+        cards=tuple(_card(card, verdicts.get(card.uuid), cordoned, twice) for card in gpus),
+        others=tuple(_card(card, verdicts.get(card.uuid), cordoned) for card in others),
         board=board(gpus, spec.partitions),
         failed=fault or failed_source(thing.status.conditions),
         heard=any(one.type == KUBELET for one in thing.status.conditions),
+        astray=tuple(sorted(text.line(word) for word, cards in meant.items() if not cards)),
     )
 
 
@@ -85,7 +88,7 @@ def _uuids(card: wire.Card) -> list[str]:
 def _card(
     card: wire.Card,
     verdict: wire.CardStatus | None,
-    cordon: tuple[str, ...],
+    cordoned: frozenset[str],
     twice: frozenset[str] = frozenset(),
 ) -> facts.Card:
     place = card.topology or wire.Topology()
@@ -94,7 +97,7 @@ def _card(
         minor=card.minor,
         model=text.line(catalog.normal_model(card.model)),
         memory=card.memory or 0,
-        trouble=trouble(card, verdict, cordon) or _ambiguous(card, twice),
+        trouble=trouble(card, verdict, cordoned) or _ambiguous(card, twice),
         numa=place.numa_node,
         root=place.pcie_root,
         mig=card.mig is not None and card.mig.enabled,
@@ -131,9 +134,9 @@ def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
     return tuple(sorted(found, key=lambda one: one.bus))
 
 
-def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordon: tuple[str, ...]) -> Reason | None:
+def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozenset[str]) -> Reason | None:
     """Return why a card takes no new pod; a health word we do not know is not healthy."""
-    if card.uuid in cordon:
+    if card.uuid in cordoned:
         return Reason.CORDONED
     if verdict is not None and verdict.health != vocabulary.Health.HEALTHY:
         return Reason.UNHEALTHY

@@ -53,6 +53,7 @@ class Device:
     """All devices of a node: GPUs in the order of their minors, the others by type and minor.
 
     `failed` tells which source of the agent is down, `heard` that it asks the kubelet who holds what.
+    `astray` is what of the cordon names none of them.
     """
 
     node: str
@@ -61,3 +62,4 @@ class Device:
     board: boards.Board = boards.LOOSE
     failed: str = ""
     heard: bool = False
+    astray: tuple[str, ...] = ()

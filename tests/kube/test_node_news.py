@@ -1,0 +1,92 @@
+"""What people are told of nodes: one line for each change, and an Event where a cordon names nothing."""
+
+import dataclasses
+import logging
+
+import pytest
+
+from berth_operator.engine import summaries
+from berth_operator.kube import events, node_news
+
+WELL = summaries.Summary("n1", 4, 0, 4, silent=False)
+SILENT = dataclasses.replace(WELL, silent=True)
+FAILED = dataclasses.replace(WELL, failed="NVMLDown")
+CORDONED = dataclasses.replace(WELL, cordoned=("GPU-1", "GPU-2"))
+ASTRAY = dataclasses.replace(WELL, astray=("9", "GPU-x"))
+
+
+class Ear:
+    """Hears news of nodes."""
+
+    def __init__(self, *begin: summaries.Summary) -> None:
+        self.notes: list[events.Note] = []
+        self.news = node_news.NodeNews(self.notes.append, "uid-{}".format)
+        self.news.begin(begin)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (WELL, SILENT, "node n1: its agent is silent; no card of it is given out"),
+        (SILENT, WELL, "node n1: its agent is heard again"),
+        (WELL, FAILED, "node n1: no card is given out: NVMLDown"),
+        (FAILED, WELL, "node n1: the sources of its agent are well"),
+        (WELL, CORDONED, "node n1: cordoned: GPU-1, GPU-2"),
+        (CORDONED, WELL, "node n1: cordoned no more: GPU-1, GPU-2"),
+        (WELL, ASTRAY, "node n1: cordon names no device: 9, GPU-x"),
+        (WELL, dataclasses.replace(WELL, free=1, used=3), None),
+    ],
+)
+def test_each_change_is_told_once(
+    before: summaries.Summary, now: summaries.Summary, said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """How often a node is summed up does not matter."""
+    caplog.set_level(logging.INFO)
+    ear = Ear(before)
+    caplog.clear()
+
+    ear.news.hear([now])
+    ear.news.hear([now])
+
+    assert [record.getMessage() for record in caplog.records] == ([said] if said else [])
+
+
+def test_how_things_stand_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A leader that begins does not write thousands."""
+    caplog.set_level(logging.INFO)
+    nodes = [dataclasses.replace(SILENT, node=f"n{at}") for at in range(100)]
+
+    Ear(*nodes, dataclasses.replace(CORDONED, node="m"))
+
+    (record,) = caplog.records
+    assert "of 101 nodes with devices 100 are silent" in record.getMessage()
+
+
+def test_a_cordon_that_names_nothing_is_an_event_on_the_device() -> None:
+    """Told when it comes to be so, when it changes, and by each new leader."""
+    ear = Ear(ASTRAY)
+    ear.news.hear([ASTRAY])
+    ear.news.hear([dataclasses.replace(ASTRAY, astray=("9",))])
+    ear.news.hear([WELL])
+
+    assert [one.subject for one in ear.notes] == [ear.notes[0].subject] * 2
+    found = events.event(ear.notes[0], "e", moment="", instance="")
+    assert found["involvedObject"] == {
+        "apiVersion": "berth.dev/v1alpha1",
+        "kind": "Device",
+        "name": "n1",
+        "uid": "uid-n1",
+    }
+    assert found["metadata"]["namespace"] == "default"
+    assert found["message"].startswith("The cordon names no device: 9, GPU-x. Write the uuid")
+
+
+def test_nodes_that_come_later_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """But for what somebody wrote in vain."""
+    caplog.set_level(logging.INFO)
+    ear = Ear()
+    caplog.clear()
+
+    ear.news.hear([SILENT, dataclasses.replace(ASTRAY, node="n2")])
+
+    assert [record.getMessage() for record in caplog.records] == ["node n2: cordon names no device: 9, GPU-x"]
