@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
 LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried again later.
+REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
 SENT_AGAIN: Final = 1  # So often, then the pod is changed.
 TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
@@ -209,7 +210,9 @@ class Binds:
         await self._writer.permit(candidate.uid)
 
     def _unsent_or_seen(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
-        return self._seen(candidate, placement) or ports.Unsent()
+        known = self._book.assumed.get(candidate.uid)
+        edited = known is not None and known.candidate != candidate
+        return self._seen(candidate, placement) or ports.Unsent(edited=edited)
 
     # ------------------------------------------------------------ without a clear answer
 
@@ -249,10 +252,8 @@ class Binds:
             elif isinstance(seen, ports.Unknown):
                 self._heed(candidate, seen, attempt)
             else:
-                # The watch will soon tell what a pod asks for that asks for something else.
-                await asyncio.sleep(LOOK_SECONDS[0] if isinstance(seen, ports.Unsent) else 0.0)
                 return seen
-            await asyncio.sleep(LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)])
+            await asyncio.sleep(_pause(attempt, lost=lost))
         raise AssertionError("counting does not end")
 
     async def _voided(
@@ -265,7 +266,7 @@ class Binds:
         after = await self._asked(self._writer.void, candidate)
         if not isinstance(after, ports.Unbound):
             return after
-        return ports.Unsent() if stale else _refusal(answer)
+        return ports.Unsent(edited=not seen.same) if stale else _refusal(answer)
 
     def _after_refusal(
         self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound
@@ -273,7 +274,7 @@ class Binds:
         """Return what becomes of a bind that surely was refused; Unbound where it is to be sent again."""
         if _of_same_revision(answer, seen):
             return _refusal(answer)
-        return ports.Unsent() if self._stale(candidate, seen) else seen
+        return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
 
     def _stale(self, candidate: Candidate, seen: ports.Unbound) -> bool:
         return not (seen.same and self._book.stands(candidate.uid))
@@ -310,6 +311,11 @@ class Binds:
             self.failed(candidate, outcome.message)
         elif isinstance(outcome, ports.Unknown) and attempt >= TOLD_AFTER_LOOKS:
             self.failed(candidate, f"no clear answer yet: {outcome.message}")
+
+
+def _pause(attempt: int, *, lost: bool) -> float:
+    """Return how long to wait before the next look; hardly for what was refused for its revision alone."""
+    return LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)] if lost else REVISION_SECONDS
 
 
 def _may_arrive(answer: ports.Outcome) -> bool:

@@ -21,6 +21,7 @@ SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
 IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; the rest is for all in turns.
 ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
 USUAL: Final = binds.Limits()
+EDITED: Final = "what the pod asks for was changed while it was being bound; it is tried again"
 
 
 class Loop:
@@ -195,7 +196,20 @@ class Loop:
             self._binds.rest(outcome)
         # The watch may have been faster than the answer, and then it is right.
         if self._book.state(candidate.uid) is ledger.State.ASSUMED:
-            self._book.forget(candidate.uid, refused=isinstance(outcome, ports.Refused))
-            if isinstance(outcome, ports.Refused):
+            why = self._fault(candidate, outcome)
+            self._book.forget(candidate.uid, refused=bool(why))
+            if why:
                 self._dry_runs.refused(candidate, placement)
-                self._fail(candidate, outcome.message)
+                self._fail(candidate, why)
+
+    def _fault(self, candidate: backlog.Candidate, outcome: ports.Outcome) -> str:
+        """Return why a bind failed where that is the pod's own fault, so that it keeps no card any more.
+
+        A pod may be edited while it is bound; who does that all the time would keep a card from all others.
+        """
+        match outcome:
+            case ports.Refused(message):
+                return message
+            case ports.Unsent(edited=True) if self._dry_runs.edited_often(candidate):
+                return EDITED
+        return ""

@@ -51,7 +51,9 @@ class Unknown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unsent:
-    """The bind was never sent, because what it was decided on has changed since."""
+    """The bind was never sent, because what it was decided on has changed since; `edited`: the pod itself."""
+
+    edited: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ ALL_ASKED_SECONDS: Final = 30.0  # In which each of a crowd has its turn, unless
 MOST_A_RETRY: Final = 32
 LONGEST_TRIAL_SECONDS: Final = 50.0  # Less than a demoted pod pauses at most: it is due when that is over.
 FORGOTTEN_SECONDS: Final = 600.0
+MOST_EDITED: Final = 1024  # Namespaces that are remembered.
 
 
 @dataclasses.dataclass(slots=True)
@@ -62,6 +63,7 @@ class Refusals:
         self._recent: dict[str, collections.deque[float]] = {}  # By namespace.
         self._accepted: dict[str, float] = {}  # By uid, until when that counts.
         self._on_trial: dict[str, Trial] = {}  # By uid; whose bind was refused longest ago comes first.
+        self._edits: dict[str, collections.deque[float]] = {}  # By namespace, of pods while they were bound.
         self._retried = 0.0
 
     def __repr__(self) -> str:
@@ -79,6 +81,15 @@ class Refusals:
         self._counts[candidate.namespace] += 1
         recent = self._recent.setdefault(candidate.namespace, collections.deque(maxlen=SEVERAL))
         recent.append(now)
+
+    def edited(self, candidate: backlog.Candidate, now: float) -> bool:
+        """Note a pod that was edited while its bind was under way; return whether that is a habit."""
+        edits = self._edits.setdefault(candidate.namespace, collections.deque(maxlen=SEVERAL))
+        habit = len(edits) == SEVERAL and now - edits[0] < RECENT_SECONDS
+        edits.append(now)
+        if len(self._edits) > MOST_EDITED:
+            del self._edits[next(iter(self._edits))]
+        return habit
 
     def bind_refused(self, candidate: backlog.Candidate, placement: decisions.Placement, now: float) -> None:
         """Remember a bind that the server refused, perhaps after it had accepted a dry run."""

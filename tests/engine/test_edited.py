@@ -1,0 +1,72 @@
+"""Pods that are edited while they are bound: once in a while is nobody's loss, all the time keeps no card."""
+
+import dataclasses
+
+from berth_operator.engine import ports, refusals
+from engine.stages import Stage
+from support import builders, timeless
+from support.hands import Reply
+
+EDITED = ports.Unbound(same=False)
+
+
+@timeless.scenario
+async def test_a_pod_that_is_edited_all_the_time_keeps_no_card_from_others() -> None:
+    """After a few times its binds are treated as refused ones: it comes after all others."""
+    stage = Stage(cards=1)
+    conflict = ports.Unknown("the pod has been modified", open=False, version="1")
+    for name in ("a", "b"):
+        stage.writer.when_bound(name, Reply(conflict, takes=0.005))
+        stage.writer.when_looked_at(name, Reply(EDITED))
+        stage.wait(name, priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(0.01)
+        stage.wait("good")
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+
+    sent = [call for call in stage.writer.binds if call.name != "good"]
+    assert timeless.clock()() < 1.0
+    assert len(sent) <= 3 * refusals.SEVERAL
+
+
+@timeless.scenario
+async def test_one_edit_costs_nothing() -> None:
+    """The pod is decided for anew at once, and nothing is said of it."""
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(ports.Unknown("modified", open=False, version="1")), Reply())
+    stage.writer.when_looked_at("p", Reply(EDITED))
+    stage.wait("p")
+
+    await stage.run(until=lambda: stage.status_writer.of("p"))
+
+    assert stage.status_writer.of("p") == ["placed on n1"]
+    assert timeless.clock()() < 0.2
+
+
+@timeless.scenario
+async def test_a_pod_whose_revision_moves_on_keeps_its_card_for_moments_only() -> None:
+    """Labels that change all the time make the server refuse each bind; others have the card soon."""
+    stage = Stage(cards=1)
+    versions = (Reply(ports.Unknown("modified", open=False, version=str(at))) for at in range(100))
+    stage.writer.when_bound("p", *versions)
+    stage.writer.when_looked_at("p", *(Reply(ports.Unbound(version=str(at + 1))) for at in range(100)))
+    stage.wait("p", priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(0.01)
+        stage.wait("good")
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+
+    assert timeless.clock()() < 0.5
+
+
+def test_edits_are_a_habit_after_several_within_half_a_minute() -> None:
+    """Of one namespace; others are not concerned, and it is forgotten."""
+    known = refusals.Refusals()
+    mine = builders.candidate("p")
+    theirs = dataclasses.replace(mine, namespace="other")
+
+    assert [known.edited(mine, at) for at in (0.0, 1.0, 2.0, 3.0, 4.0)] == [False] * 3 + [True] * 2
+    assert not known.edited(theirs, 5.0)
+    assert not known.edited(mine, 100.0)
