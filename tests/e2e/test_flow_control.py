@@ -36,7 +36,7 @@ async def test_requests_have_a_share_of_their_own(
     kubeconfig = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, account)
 
     async def served() -> bool:
-        return await served_from(kubeconfig, path) == wanted
+        return bool(await served_from(kubeconfig, path) == wanted)
 
     await waiting.eventually(served, what=f"requests to be served from {level}")
 
