@@ -68,6 +68,10 @@ class StatusSummary(shapes.Model):
     healthy: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
     """Cards whose health is Healthy. Always written."""
 
+    in_use: Annotated[str, shapes.text(16, r"^([0-9]+([.][0-9])?)?$", least=0)] = ""
+    """How many cards pods hold, parts added up, such as "1.4" where one pod holds a whole card and
+    another 40 % of a second. Absent or empty: not counted yet."""
+
     reason: shapes.Sentence = ""
     """Why cards of this node get no new pods, such as "1 card unhealthy". Absent or empty: all may."""
 

@@ -120,6 +120,10 @@ class GpuPodStatus(shapes.Model):
     """Minors of the GPUs that the pod was given, sorted, such as "0,1". Absent or empty: it has
     none."""
 
+    share: Annotated[str, shapes.text(512, least=0)] = ""
+    """How much of each of these GPUs it was given, in the order of the minors, such as "40 %", "8Gi"
+    or "1g.10gb". Absent or empty: all of each."""
+
     granted: Annotated[tuple[Grant, ...], shapes.keyed("container", "source", at_most=128)] = ()
     """What each source says that each container holds. A source that says nothing of a container is
     not listed with it. Absent or empty: no source says anything."""

@@ -203,6 +203,7 @@ class StatusSummary(Struct, frozen=True):
     used: int
     healthy: int
     reason: str = ""
+    in_use: str = ""
 
 
 class Origin(Struct, frozen=True):
@@ -278,6 +279,7 @@ class GpuPodStatus(Struct, frozen=True):
 
     phase: str = ""
     minors: str = ""
+    share: str = ""
     granted: tuple[Grant, ...] = ()
     conditions: tuple[Condition, ...] = ()
 

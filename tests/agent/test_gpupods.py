@@ -144,7 +144,7 @@ def test_without_a_source_nothing_is_said_of_grants() -> None:
     """Where nobody tells of grants there are none, and no condition either."""
     found = status("Running", view=dataclasses.replace(VIEW, source=None))
 
-    assert found == wire.GpuPodStatus(phase="Running", minors="0,1")
+    assert found == wire.GpuPodStatus(phase="Running", minors="0,1", share="100 % + 1g.5gb,50 %")
 
 
 def test_verified_is_dated_by_its_change() -> None:

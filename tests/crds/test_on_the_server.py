@@ -180,8 +180,8 @@ def test_agent_and_operator_share_the_conditions(shelf: shelves.Shelf) -> None:
         pytest.param(
             "device",
             [],
-            ["NAME", "MODELS", "GPUS", "FREE", "HEALTHY", "READY", "AGE"],
-            ["A100-SXM4-80GB x2", "2", "0", "1", "True"],
+            ["NAME", "MODELS", "GPUS", "FREE", "IN-USE", "HEALTHY", "READY", "AGE"],
+            ["A100-SXM4-80GB x2", "2", "0", "0.5", "1", "True"],
             id="devices",
         ),
         pytest.param(
@@ -192,6 +192,7 @@ def test_agent_and_operator_share_the_conditions(shelf: shelves.Shelf) -> None:
                 "MODELS",
                 "GPUS",
                 "FREE",
+                "IN-USE",
                 "HEALTHY",
                 "READY",
                 "AGE",
@@ -206,8 +207,8 @@ def test_agent_and_operator_share_the_conditions(shelf: shelves.Shelf) -> None:
         pytest.param(
             "gpupod",
             [],
-            ["NAME", "PHASE", "NODE", "MINORS", "VERIFIED", "AGE"],
-            ["Running", "gpu-node-1", "0,1", "False"],
+            ["NAME", "PHASE", "NODE", "MINORS", "SHARE", "VERIFIED", "AGE"],
+            ["Running", "gpu-node-1", "0,1", "40 %,100 %", "False"],
             id="gpupods",
         ),
         pytest.param(

@@ -7,7 +7,7 @@ import pytest
 from berth_crds import text
 from berth_operator.engine import summaries
 from berth_operator.engine.summaries import Summary
-from berth_operator.scheduling import inventory
+from berth_operator.scheduling import decisions, holds, inventory
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import boards
 from berth_operator.scheduling.devices import facts as devices
@@ -17,7 +17,7 @@ from support import builders
 def summed(picture: inventory.Inventory) -> Summary:
     """Sum node n1 up, without the uuids that are its own."""
     (found,) = summaries.take(picture, {"n1"})
-    return dataclasses.replace(found, claims=())
+    return dataclasses.replace(found, claims=(), in_use="")
 
 
 def troubled(*troubles: Reason | None) -> devices.Device:
@@ -142,3 +142,27 @@ def test_long_reason_is_cut() -> None:
     found = summed(builders.picture(failed))
 
     assert len(found.reason) == text.LONGEST
+
+
+def parts(*shares: decisions.Share) -> holds.Hold:
+    """Return what a pod has of several cards."""
+    return holds.Hold("uid-p", "ml/p", "n1", (), shares)
+
+
+USES: dict[str, tuple[inventory.Inventory, str]] = {
+    "nothing": (builders.picture(*PLAIN), "0"),
+    "whole cards": (builders.picture(*PLAIN, builders.hold("a", minors=(0, 1))), "2"),
+    "a whole card and a part": (
+        builders.picture(*PLAIN, parts(builders.share(0), builders.share(1, core=40, memory=1))),
+        "1.4",
+    ),
+    "next to nothing": (builders.picture(*PLAIN, parts(builders.share(core=1, memory=1))), "0.1"),
+}
+
+
+@pytest.mark.parametrize(("picture", "in_use"), USES.values(), ids=USES.keys())
+def test_parts_in_use_are_added_up(picture: inventory.Inventory, in_use: str) -> None:
+    """Cards that several pods share count as far as they are held, and what is held is never nothing."""
+    (found,) = summaries.take(picture, {"n1"})
+
+    assert found.in_use == in_use

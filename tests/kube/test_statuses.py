@@ -16,6 +16,7 @@ from kube.conftest import Noted
 from support import clock, stub
 
 Thing = dict[str, Any]
+COUNTS: Thing = {"free": 3, "used": 1, "healthy": 4, "inUse": "0.4"}
 
 
 class Desk:
@@ -46,7 +47,7 @@ class Desk:
 
     def want(self, **changes: Any) -> None:
         """Hand over a summary."""
-        usual = {"free": 3, "used": 1, "healthy": 4, "silent": False}
+        usual: Thing = {"free": 3, "used": 1, "healthy": 4, "silent": False, "in_use": "0.4"}
         self.statuses.want([summaries.Summary(self.name, **(usual | changes))])
 
     async def edit(self, change: Mapping[str, Any]) -> None:
@@ -87,7 +88,7 @@ async def test_a_device_shows_counts_and_whether_its_agent_lives(desk: Desk) -> 
 
     status = await desk.flushed()
 
-    assert status["summary"] == {"free": 3, "used": 1, "healthy": 4, "reason": "1 card unhealthy"}
+    assert status["summary"] == COUNTS | {"reason": "1 card unhealthy"}
     assert (ready(status)["status"], ready(status)["reason"]) == ("True", "AgentAlive")
 
 
@@ -136,7 +137,7 @@ async def test_the_reason_goes_when_it_is_over(desk: Desk) -> None:
 
     desk.want()
 
-    assert (await desk.flushed())["summary"] == {"free": 3, "used": 1, "healthy": 4, "reason": ""}
+    assert (await desk.flushed())["summary"] == COUNTS | {"reason": ""}
 
 
 async def test_a_silent_agent_is_told_with_the_moment(desk: Desk) -> None:

@@ -53,7 +53,7 @@ FORM: Final = writer.Form(
     owned_by=resources.PODS.kind,
     parts=(
         writer.Part("spec", _whole, ("containers",)),
-        writer.Part("status", _whole, ("phase", "minors", "granted", "conditions")),
+        writer.Part("status", _whole, ("phase", "minors", "share", "granted", "conditions")),
     ),
 )
 

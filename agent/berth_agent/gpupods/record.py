@@ -23,6 +23,9 @@ from berth_crds.client import lease
 # What the schema takes.
 UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 MOST_UUIDS: Final = 64
+LONGEST_SHARE: Final = 512
+WHOLE: Final = "100 %"
+GIB: Final = 1 << 30
 MOST_GRANTS: Final = 128
 
 
@@ -212,6 +215,7 @@ def status(
     return wire.GpuPodStatus(
         phase=phase,
         minors=_minors(said),
+        share=_shares_of(said),
         granted=_granted(pod, said, view, evidence),
         conditions=(_dated(found, before, now=now),) if found else (),
     )
@@ -220,6 +224,25 @@ def status(
 def _minors(said: wire.GpuPodSpec) -> str:
     gpus = {one.minor for each in said.containers for one in each.devices if _is_gpu(one)}
     return ",".join(map(str, sorted(gpus)))
+
+
+def _shares_of(said: wire.GpuPodSpec) -> str:
+    """Say how much of each GPU a pod was given; nothing where it has all of each."""
+    parts: dict[int, list[str]] = {}
+    for each in said.containers:
+        for one in filter(_is_gpu, each.devices):
+            parts.setdefault(one.minor, []).append(_part(one))
+    if all(words == [WHOLE] for words in parts.values()):
+        return ""
+    return ",".join(" + ".join(parts[minor]) for minor in sorted(parts))[:LONGEST_SHARE]
+
+
+def _part(one: wire.HeldCard) -> str:
+    if one.profile:
+        return one.profile
+    if one.core:
+        return f"{one.core} %"
+    return f"{one.memory / GIB:.3g}Gi"
 
 
 def _is_gpu(one: wire.HeldCard) -> bool:

@@ -63,7 +63,7 @@ class Refusals:
         self._recent: dict[str, collections.deque[float]] = {}  # By namespace.
         self._accepted: dict[str, float] = {}  # By uid, until when that counts.
         self._on_trial: dict[str, Trial] = {}  # By uid; whose bind was refused longest ago comes first.
-        self._edits: dict[str, collections.deque[float]] = {}  # By namespace, of pods while they were bound.
+        self._edits: dict[str, float] = {}  # By namespace, when a pod was last edited while it was bound.
         self._retried = 0.0
 
     def __repr__(self) -> str:
@@ -84,12 +84,11 @@ class Refusals:
 
     def edited(self, candidate: backlog.Candidate, now: float) -> bool:
         """Note a pod that was edited while its bind was under way; return whether that is a habit."""
-        edits = self._edits.setdefault(candidate.namespace, collections.deque(maxlen=SEVERAL))
-        habit = len(edits) == SEVERAL and now - edits[0] < RECENT_SECONDS
-        edits.append(now)
+        before = self._edits.pop(candidate.namespace, None)
+        self._edits[candidate.namespace] = now
         if len(self._edits) > MOST_EDITED:
             del self._edits[next(iter(self._edits))]
-        return habit
+        return before is not None and now - before < RECENT_SECONDS
 
     def bind_refused(self, candidate: backlog.Candidate, placement: decisions.Placement, now: float) -> None:
         """Remember a bind that the server refused, perhaps after it had accepted a dry run."""

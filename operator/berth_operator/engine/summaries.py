@@ -11,6 +11,8 @@ from berth_crds import text
 from berth_operator.engine import audits
 from berth_operator.scheduling import claims, inventory, rows
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import views
 from berth_operator.scheduling.titles import Origin
 
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
@@ -35,6 +37,7 @@ class Summary:
     healthy: int
     silent: bool
     reason: str = ""
+    in_use: str = ""  # How many cards pods hold, parts added up.
     claims: tuple[str, ...] = ()  # The uuids that belong to the node, to be recorded.
     disputed: tuple[str, ...] = ()  # Those that it publishes and has not surely.
     origins: tuple[tuple[str, Origin], ...] = ()  # From which nodes they came.
@@ -57,6 +60,7 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
         used=sum(not view.unused(card) for card in cards),
         healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if view.open else 0,
         silent=row.silent,
+        in_use=_rounded(sum(_part_in_use(view, card) for card in cards)),
         # As long as the field may be: a longer one would have the whole status refused.
         reason=text.line("; ".join(filter(None, _parts(row, owners)))),
         claims=tuple(sorted(record.claims))[:MOST_RECORDED],
@@ -66,6 +70,20 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
         cordoned=tuple(one.uuid for one in (*cards, *view.device.others) if one.trouble is Reason.CORDONED),
         astray=row.device.astray,
     )
+
+
+def _part_in_use(view: views.View, card: devices.Card) -> float:
+    """Return which part of a card pods hold: the larger of compute and memory, that of instances included."""
+    used = view.usage(card.uuid)
+    instances = sum(one.memory for one in card.instances if view.usage(one.uuid) != views.UNUSED)
+    memory = (used.memory + instances) / card.memory if card.memory else 0.0
+    return min(1.0, max(used.core / views.FULL_CORE, memory))
+
+
+def _rounded(cards: float) -> str:
+    """Write a number of cards with one decimal, or none: what is in use is never nothing."""
+    tenths = max(round(cards * 10), 1) if cards else 0
+    return f"{tenths / 10:g}"
 
 
 def _parts(row: rows.Row, owners: claims.Claims) -> tuple[str, ...]:

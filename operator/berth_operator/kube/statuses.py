@@ -160,6 +160,7 @@ def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> di
         "free": wanted.free,
         "used": wanted.used,
         "healthy": wanted.healthy,
+        "inUse": wanted.in_use,
         "reason": wanted.reason,
     }
     return {
