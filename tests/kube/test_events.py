@@ -119,9 +119,9 @@ async def test_any_pod_can_have_events(board: Board, name: str) -> None:
 PATH = resources.EVENTS.path(namespace="ml")
 
 
-def note(number: int) -> events.Note:
+def note(number: int, namespace: str = "ml") -> events.Note:
     """Make one of many notes."""
-    return events.Note(subject("ml"), "Scheduled", f"number {number}")
+    return events.Note(subject(namespace), "Scheduled", f"number {number}")
 
 
 async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
@@ -148,6 +148,50 @@ async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
 
     assert len(dropped) == 10
     assert json.loads(server.bodies[0])["message"] == "number 10"
+
+
+async def posted(board: events.Events, server: stub.Stub) -> list[str]:
+    """Have all be posted, and say of which namespaces they were."""
+    await board.drain(5.0)
+    return [request.path.split("/")[-2] for request in server.requests]
+
+
+async def test_namespaces_take_turns() -> None:
+    """A crowd of one delays no Event of another, nor of what has none: its Events are in `default`."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        for namespace in ("crowd", "ml", "default"):
+            server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
+        board = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
+        for number in range(5):
+            board.tell(note(number, "crowd"))
+        board.tell(note(5, "default"))
+        board.tell(note(6))
+        board.tell(note(7))
+        device = events.Subject("", "n1", "uid-n1", resources.DEVICES)
+        board.tell(events.Note(device, "NoSuchDevice", "a pod holds what is not there"))
+
+        found = await posted(board, server)
+
+    assert found[:6] == ["crowd", "default", "ml", "default", "crowd", "ml"]
+    assert found[6:] == ["crowd"] * 3
+
+
+async def test_when_a_crowd_piles_up_nobody_else_loses_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dropped is the oldest of the namespace that has most, whoever was told of last."""
+    monkeypatch.setattr(events, "MOST_QUEUED", 4)
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        for namespace in ("crowd", "ml"):
+            server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
+        board = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
+        board.tell(note(0))
+        for number in range(1, 9):
+            board.tell(note(number, "crowd"))
+        board.tell(note(9))
+
+        await posted(board, server)
+
+    told = [json.loads(body)["message"] for body in server.bodies]
+    assert told == [f"number {at}" for at in (0, 7, 9, 8)]
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,60 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
     assert "B" in [said(body) for body in server.bodies]
 
 
+@pytest.mark.parametrize("shows", [False, True], ids=["first ones", "new ones"])
+async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch, shows: bool) -> None:  # noqa: FBT001  a column of the table
+    """A crowd of one delays no sentence of another, even where a batch has not one for each namespace."""
+    monkeypatch.setattr(pod_status, "BATCH", 2)
+    monkeypatch.setattr(pod_status, "KEPT_FOR_KNOWN", 1)
+    condition = raw.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="A")
+    status = raw.PodStatus(conditions=(condition,) if shows else ())
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
+        for namespace, count in {"a": 6, "b": 6, "c": 6, "ml": 1}.items():
+            for at in range(count):
+                one = backlog.Candidate(uid=f"{namespace}-{at}", namespace=namespace, name=f"p{at}")
+                path = resources.PODS.path(one.name, namespace=namespace, sub="status")
+                server.on("PATCH", path, stub.thing({}))
+                status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
+                status_writer.refused(one, namespace)
+        async with timeless.beside(status_writer.run()):
+            await until_sent(server, 19)
+
+    assert "".join(said(body) for body in server.bodies) == "abcml" + "abc" * 5
+    assert not list(status_writer._new._things) + list(status_writer._known._things)
+
+
+async def test_who_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd that goes while its first verdict is written is not remembered until others wait."""
+    monkeypatch.setattr(pod_status, "BATCH", 1)
+    crowd = [backlog.Candidate(uid=f"u-{at}", namespace=f"n{at}", name="p") for at in range(3)]
+
+    async def all_go(request: web.Request) -> web.StreamResponse:
+        for one in crowd:
+            status_writer.done(one.uid)
+        return await stub.thing({})(request)
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        status_writer = pod_status.PodStatusWriter(
+            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+        )
+        for one in crowd:
+            server.on("PATCH", resources.PODS.path("p", namespace=one.namespace, sub="status"), all_go)
+            status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+            status_writer.refused(one, "A")
+        async with timeless.beside(status_writer.run()):
+            await until_sent(server, 1)
+
+            async def forgotten() -> bool:
+                return not status_writer._new
+
+            await waiting.eventually(forgotten, what="nobody to be remembered", seconds=5)
+
+    assert len(server.bodies) == 1
+
+
 def said(body: bytes) -> str:
     """Read the sentence of a status patch."""
     return str(json.loads(body)["status"]["conditions"][0]["message"])

@@ -1,9 +1,10 @@
 """Kubernetes Events: what happened to a pod or a Device, for `kubectl describe` and `kubectl get events`.
 
 They are the least important writes there are: posted by one worker that keeps to a
-pace, which makes way for binds; the same one told again only raises its count, and when
-too many pile up the oldest are dropped and counted. An Event that cannot be posted is
-never an error.
+pace, which makes way for binds; the same one told again only raises its count. The namespaces
+take turns, and those of what has none, as Devices, are one more. When too many pile up the oldest
+of the namespace that has most are dropped and counted. An Event that cannot be posted is never
+an error.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ import msgspec
 from berth_crds import names, text
 from berth_crds.client import api, errors, lease, resources
 from berth_operator.engine import pace
+from berth_operator.kube import in_turns
 
 log = logging.getLogger(__name__)
 
@@ -79,16 +81,17 @@ class Events:
         self._rhythm = rhythm
         self._wall = wall
         self._instance = instance
-        self._queue: collections.deque[Note] = collections.deque(maxlen=MOST_QUEUED)
+        self._queue = in_turns.InTurns[Note]()
         self._news = asyncio.Event()
         self._posted: collections.OrderedDict[Note, Posted] = collections.OrderedDict()
         self._on_drop = on_drop
 
     def tell(self, note: Note) -> None:
         """Queue a note."""
-        if len(self._queue) == MOST_QUEUED:
+        self._queue.push(note.subject.namespace, note)
+        if len(self._queue) > MOST_QUEUED:
+            self._queue.drop()
             self._on_drop()
-        self._queue.append(note)
         self._news.set()
 
     async def run(self) -> None:
@@ -112,7 +115,7 @@ class Events:
 
     async def _post_first(self) -> None:
         if self._queue:  # The last posts and the usual ones go on beside each other.
-            await self._post(self._queue.popleft())
+            await self._post(self._queue.pop())
 
     async def _post(self, note: Note) -> None:
         try:
@@ -123,10 +126,12 @@ class Events:
                 await self._repeat(note, known)
         except errors.NotFound:
             if self._posted.pop(note, None) is not None:
-                self._queue.appendleft(note)  # The server has let the old one go: it is told as a new one.
+                self._queue.put_back(
+                    note.subject.namespace, note
+                )  # The server has let the old one go: it is told as a new one.
         except errors.Throttled as error:
             self._rhythm.rest(error.retry_after or REST_SECONDS)
-            self._queue.appendleft(note)
+            self._queue.put_back(note.subject.namespace, note)
         except errors.ClientError as error:
             log.debug("an event was not posted: %s", error)
 

@@ -5,6 +5,7 @@ and never over a pod that was bound meanwhile: the write names the very revision
 judged, so that the server refuses it once the pod has moved on. Pods that show nothing yet
 come first: a crowd whose sentence changes must not keep a newcomer from its first one. But a
 part of each batch is kept for the others, which a stream of newcomers would keep from theirs.
+And of both the namespaces take turns: no crowd keeps the pods of others from theirs.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from berth_crds import text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import pace
-from berth_operator.kube import events
+from berth_operator.kube import events, in_turns
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.translate import raw
 
@@ -81,6 +82,7 @@ class PodStatusWriter:
         self._wall = wall
         self._shown: dict[str, Shown] = {}
         self._due: dict[str, tuple[backlog.Candidate, Verdict]] = {}
+        self._new, self._known = in_turns.InTurns[str](), in_turns.InTurns[str]()  # Due, by namespace.
         self._sent: dict[str, Verdict] = {}  # Under way: what is shown soon.
         self._stuck: set[str] = set()  # Those of which only a newer revision, or time, helps the verdict on.
         self._news = asyncio.Event()
@@ -163,7 +165,7 @@ class PodStatusWriter:
             await asyncio.sleep(await self._write_all())
             if not self._due.keys() - self._stuck:
                 await self._until_unstuck()
-            if self._due:
+            if self._due or self._new or self._known:  # Who has gone since is forgotten by another look.
                 self._news.set()
 
     async def _write_all(self) -> float:
@@ -177,14 +179,15 @@ class PodStatusWriter:
         return 0.0
 
     def _next(self) -> list[str]:
-        """Return the pods of the next batch: new ones first, and of both kinds those due for longest."""
-        due: dict[bool, list[str]] = {False: [], True: []}
-        for uid in self._due:
+        """Return the pods of the next batch: new ones first, and of both kinds each namespace in turn."""
+        due: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
+        for uid, (candidate, _) in self._due.items():
             if uid not in self._stuck:
-                due[self._shows(uid)].append(uid)
-        new, known = due[False], due[True]
-        new = new[: BATCH - min(KEPT_FOR_KNOWN, len(known))]
-        return [*new, *known[: BATCH - len(new)]]
+                due[self._shows(uid)].append((candidate.namespace, uid))
+        self._new.replace(due[False])
+        self._known.replace(due[True])
+        new = self._new.take(BATCH - min(KEPT_FOR_KNOWN, len(self._known)))
+        return [*new, *self._known.take(BATCH - len(new))]
 
     def _shows(self, uid: str) -> bool:
         shown = self._shown.get(uid)
