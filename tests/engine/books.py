@@ -3,7 +3,7 @@
 from typing import Any
 
 from berth_crds import wire
-from berth_operator.engine import ledger
+from berth_operator.engine import ledger, ports
 from berth_operator.scheduling import backlog, cycle, decisions, naming
 from berth_operator.translate import gpupods, pods, raw
 from support import builders, clock, pictures
@@ -17,6 +17,8 @@ def told(book: ledger.Ledger) -> dict[str, Any]:
         "waiting": {uid: entry.candidate for uid, entry in book.waiting._entries.items()},
         "assumed": {uid: one.candidate for uid, one in book.assumed.items()},
         "states": dict(book._states),
+        "unadmitted": {uid: (one.hold, one.where, one.out) for uid, one in book.unadmitted._pods.items()},
+        "charged of these": {node: +charged for node, charged in book.unadmitted._charged.items()},
         "rules": book.rules,
     }
 
@@ -27,8 +29,8 @@ def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
         case pods.Waiting(candidate, gated):
             version = pod.metadata.resource_version if pod is not None else ""
             book.pod_waiting(candidate, gated=gated, version=version)
-        case pods.Bound(hold, _, teaches, nameless):
-            book.pod_bound(hold, teaches, nameless=nameless)
+        case pods.Bound(hold, _, teaches, nameless, where):
+            book.pod_bound(hold, teaches, nameless=nameless, where=where)
         case pods.Over(over):
             book.pod_over(over)
 
@@ -40,7 +42,7 @@ def named(book: ledger.Ledger, thing: wire.GpuPod) -> None:
     book.gpupod_seen(found)
 
 
-def of(count: int = 1, cards: int = 4, *, now: clock.Clock | None = None) -> ledger.Ledger:
+def of(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None) -> ledger.Ledger:
     """Give a ledger that knows nodes n1, n2, … with so many cards each, their agents alive."""
     book = ledger.Ledger(now or clock.Clock())
     for name in (f"n{at}" for at in range(1, count + 1)):

@@ -16,8 +16,7 @@ class Stage:
 
     def __init__(self, *, nodes: int = 1, cards: int = 4, limits: binds.Limits | None = None) -> None:
         self.now = timeless.clock()
-        self.book = books.of(nodes, cards)
-        self.book._clock = self.now
+        self.book = books.of(nodes, cards, now=self.now)
         self.writer = hands.Writer(self.now)
         self.status_writer = hands.PodStatusWriter()
         self.loop = loop.Loop(

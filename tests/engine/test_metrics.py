@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import parser
 
 from berth_operator import metrics
-from berth_operator.engine import drift, ledger, loop, ports, records, stock
+from berth_operator.engine import drift, ledger, loop, ports, records, stock, under_way
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
@@ -238,7 +238,7 @@ def test_a_bind_that_nobody_concludes_is_drift() -> None:
     books.wait(book)
     books.assume(book)
 
-    now.advance(ledger.OPEN_SECONDS)
+    now.advance(under_way.OPEN_SECONDS)
     assert drift.drift(book, fresh) == ()
     now.advance(0.1)
     assert drift.drift(book, fresh) == (drift.Difference("open bind", "uid-p"),)

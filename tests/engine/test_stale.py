@@ -83,7 +83,7 @@ async def test_a_bind_stands_when_another_node_names_its_card() -> None:
         stage.loop.round()
         await timeless.at(1.0)
         stage.book.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
-        stood = stage.book.stands("uid-p")
+        stood = stage.book.assumed.stands("uid-p")
         await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 

@@ -188,7 +188,7 @@ class Binds:
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
-            if not anyway and not self._book.stands(candidate.uid):
+            if not anyway and not self._book.assumed.stands(candidate.uid):
                 self._pace.give_back()
                 return sent, self._unsent_or_seen(candidate, placement)
             self._slots.send(slot)
@@ -277,7 +277,7 @@ class Binds:
         return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
 
     def _stale(self, candidate: Candidate, seen: ports.Unbound) -> bool:
-        return not (seen.same and self._book.stands(candidate.uid))
+        return not (seen.same and self._book.assumed.stands(candidate.uid))
 
     def _seen(
         self, candidate: Candidate, placement: Placement

@@ -43,7 +43,7 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
         for difference in _between(what, mine[what], theirs[what])
         if difference.name not in open_holds
     )
-    return (*differing, *(Difference("open bind", uid) for uid in book.overdue()))
+    return (*differing, *(Difference("open bind", uid) for uid in book.assumed.overdue()))
 
 
 def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:

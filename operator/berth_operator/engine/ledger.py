@@ -21,7 +21,7 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from berth_operator.engine import ports, register, revisions
+from berth_operator.engine import ports, register, revisions, unadmitted, under_way
 from berth_operator.scheduling import (
     backlog,
     cycle,
@@ -38,9 +38,6 @@ from berth_operator.scheduling import (
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
-
-# A bind that is lost is followed until its end is certain, which a server that works tells soon.
-OPEN_SECONDS: Final = 60.0
 
 
 class State(enum.Enum):
@@ -71,20 +68,6 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Assumed:
-    """A pod whose Binding is under way: what was decided for it and when, and how often it had been tried.
-
-    It is stale once something has changed that was decided on: if it is not sent yet, it must not be.
-    """
-
-    candidate: backlog.Candidate
-    attempts: int
-    placement: decisions.Placement
-    since: float
-    stale: bool = False
-
-
 class IllegalStep(Exception):
     """A hold was asked to do what its state does not allow."""
 
@@ -103,11 +86,12 @@ class Ledger:
         self.touched: set[str] = set()  # Nodes whose summary may have changed.
         self._clock = clock
         self._states: dict[str, State] = {}
-        self.assumed: dict[str, Assumed] = {}
+        self.assumed = under_way.UnderWay(clock)
         self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
         self.revisions = revisions.Known()  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
         self._register = register.Register(voice)
+        self.unadmitted = unadmitted.Unadmitted()
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -139,7 +123,7 @@ class Ledger:
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
-        self.assumed[decision.uid] = Assumed(candidate, attempts, decision.placement, self._clock())
+        self.assumed.add(candidate, attempts, decision.placement)
         self._charge(cycle.hold_for(candidate, decision.placement))
         return candidate
 
@@ -157,22 +141,11 @@ class Ledger:
             self.waiting.give_back(taken_back.candidate, attempts=taken_back.attempts)
         self.wake.set()
 
-    def stands(self, uid: str) -> bool:
-        """Return whether a hold is assumed and nothing has changed that was decided on."""
-        assumed = self.assumed.get(uid)
-        return assumed is not None and not assumed.stale
-
     def _unsettle(self, node: str, *, devices_alone: bool = False) -> None:
         """Record that a node is not as it was when something was decided for it."""
         row = self.picture.row(node)
-        for uid in self.assumed.keys() & row.holds.keys() if row is not None else ():
-            assumed = self.assumed[uid]
-            if assumed.placement.grants or not devices_alone:
-                self.assumed[uid] = dataclasses.replace(assumed, stale=True)
-
-    def overdue(self) -> tuple[str, ...]:
-        """Name the pods whose Binding has been under way for so long that somebody should look."""
-        return tuple(uid for uid, one in self.assumed.items() if self._clock() - one.since > OPEN_SECONDS)
+        if row is not None:
+            self.assumed.unsettle(row.holds, devices_alone=devices_alone)
 
     def _step(self, uid: str, step: Step) -> None:
         state = self.state(uid)
@@ -189,7 +162,7 @@ class Ledger:
         self.touched.add(hold.node)
         self._devices_changed(self.picture.take_affected())
 
-    def _release(self, uid: str) -> None:
+    def _release(self, uid: str) -> holds.Hold:
         held = self.picture.hold(uid)
         before = offers.left(self.picture, held.node) if held is not None and not held.devices else None
         hold = self.picture.release(uid)
@@ -197,6 +170,7 @@ class Ledger:
         self._devices_changed(self.picture.take_affected())
         if hold.devices or hold.amounts:
             self._offer(hold.node, Help.CAPACITY_FREED, before)
+        return hold
 
     def _offer(self, node: str, change: Help, before: offers.Left | None = None) -> None:
         """Wake those whom a node that has changed might take; with `before` only its resources have."""
@@ -215,9 +189,7 @@ class Ledger:
         self.revisions[uid] = revisions.Revision.of(version)
         self.picture.workload.see(uid, workload.sample(candidate.request, candidate.demand))
         if self.state(uid) is State.ASSUMED:
-            known = self.assumed[uid]
-            stale = known.stale or known.candidate != candidate
-            self.assumed[uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
+            self.assumed.asks(candidate)
             return
         if gated:
             self._forget_waiting(uid)
@@ -246,22 +218,38 @@ class Ledger:
         teaches: workload.Sample | None = None,
         *,
         nameless: naming.Nameless | None = None,
+        where: facts.Where | None = None,
     ) -> None:
         """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it.
 
-        `nameless` is given where its own record cannot be read, so that its GpuPod may speak for it.
+        `nameless` is given where its own record cannot be read, so that its GpuPod may speak for it;
+        `where` as long as its kubelet may refuse it, which looks there whether the node suits the pod.
         """
-        self.picture.workload.see(hold.uid, teaches)
-        known = self.picture.hold(hold.uid)
+        uid = hold.uid
+        self.picture.workload.see(uid, teaches)
+        known = self.picture.hold(uid)
+        certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted
         if known is not None and self._bound_with(known):
             # What a pod was bound with is what it has: its record may be edited, its cards cannot.
             hold = dataclasses.replace(hold, shares=known.shares, withheld=known.withheld)
+            where = None
         elif nameless is not None:
             self._register.come(hold, nameless)
-            hold = self._held(hold)
         else:
-            self._register.go(hold.uid)
-            self._register.needless(hold.uid)
+            self._register.go(uid)
+            self._register.needless(uid)
+        if where is not None:
+            self.unadmitted.come(hold, where, known)
+        else:
+            self.unadmitted.go(uid)
+        hold = self._held(hold)
+        self._confirm(hold, known)
+        if certain or where is None:
+            for node in {hold.node, (known or hold).node}:
+                self._look_again(node)
+
+    def _confirm(self, hold: holds.Hold, known: holds.Hold | None) -> None:
+        """Charge what a pod on a node holds in the place of what was known of it."""
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
@@ -273,7 +261,8 @@ class Ledger:
         if known is not None:
             self._release(hold.uid)
         self._charge(hold)
-        self._unsettle(hold.node)
+        if not self.unadmitted.keeps_out(hold.uid):
+            self._unsettle(hold.node)
 
     def _bound_with(self, known: holds.Hold) -> bool:
         """Return whether a pod's own record has named these devices: what a GpuPod names it may take back."""
@@ -284,13 +273,16 @@ class Ledger:
         """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
         self.picture.workload.forget(uid)
         self._register.go(uid)
+        certain = not self.unadmitted.go(uid)
         self.revisions.forget(uid)
         self._forget_waiting(uid)
         if self.state(uid) is State.FREE:
             return
         self._step(uid, Step.RELEASE)
         self.assumed.pop(uid, None)
-        self._release(uid)
+        node = self._release(uid).node
+        if certain:
+            self._look_again(node)
 
     # ------------------------------------------------------------ what events say of GpuPods
 
@@ -306,7 +298,7 @@ class Ledger:
             self._revise(uid)
 
     def _revise(self, uid: str) -> None:
-        """Charge anew what a nameless pod holds, where that has changed."""
+        """Charge anew what a nameless or unadmitted pod holds, where that has changed."""
         known = self.picture.hold(uid)
         if known is None:
             return
@@ -317,18 +309,26 @@ class Ledger:
             self._unsettle(hold.node)
 
     def _revise_node(self, name: str) -> None:
-        """Look at the nameless pods of a node that has changed, or whose devices have."""
+        """Look at the nameless and unadmitted pods of a node that has changed, or whose devices have."""
         row = self.picture.row(name)
         for uid in [uid for uid in row.holds if uid in self._register] if row is not None else ():
             self._revise(uid)
+        self._look_again(name)
+
+    def _look_again(self, name: str) -> None:
+        """Charge the unadmitted pods of a node that could be admitted now, and no others of them."""
+        for uid in self.unadmitted.news(self.picture.row(name), self.assumed):
+            self._revise(uid)
 
     def _held(self, hold: holds.Hold) -> holds.Hold:
-        """Return what a nameless pod holds on its node as that is now."""
+        """Return what is charged of a bound pod on its node as that is now."""
         row = self.picture.row(hold.node)
-        if row is None:
-            return self._register.held(hold.uid, None, None)
-        resources = None if row.node is None else {name for name, _ in row.node.allocatable}
-        return self._register.held(hold.uid, row.device, resources)
+        hold = self.unadmitted.whole(hold)
+        if hold.uid in self._register:
+            device, node = (row.device, row.node) if row is not None else (None, None)
+            resources = None if node is None else {name for name, _ in node.allocatable}
+            hold = self._register.held(hold.uid, device, resources)
+        return self.unadmitted.charged(hold, row, self.assumed)
 
     # ------------------------------------------------------------ what events say of nodes
 

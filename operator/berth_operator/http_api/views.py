@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_operator.engine import ledger, records
+from berth_operator.engine import ledger, records, under_way
 from berth_operator.scheduling import backlog, decisions, explain, rows, ruling
 from berth_operator.scheduling.devices import allocator, facts, views
 
@@ -53,7 +53,7 @@ def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
     }
 
 
-def _binding(assumed: ledger.Assumed, now: float, reason: str) -> Fields:
+def _binding(assumed: under_way.Assumed, now: float, reason: str) -> Fields:
     return _pod(assumed.candidate, backlog.Standing.BINDING) | {
         "reason": reason or None,
         "attempts": assumed.attempts,

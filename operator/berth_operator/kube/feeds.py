@@ -47,10 +47,11 @@ class PodSink:
             case pods.Waiting(candidate, gated):
                 self._status_writer.saw(thing)
                 self._book.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
-            case pods.Bound(hold, fault, teaches, nameless):
+            case pods.Bound(hold, fault, teaches, nameless, where):
                 self._status_writer.done(hold.uid)
-                self._report(hold.uid, hold.title, fault)
-                self._book.pod_bound(hold, teaches, nameless=nameless)
+                self._book.pod_bound(hold, teaches, nameless=nameless, where=where)
+                if not self._book.unadmitted.keeps_out(hold.uid):
+                    self._report(hold.uid, hold.title, fault)
             case pods.Over(uid):
                 self._over(uid)
 

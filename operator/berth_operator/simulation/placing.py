@@ -105,9 +105,14 @@ def take(
 ) -> Aside | None:
     """Charge a bound pod, or let a waiting one wait; `order` decides among equal priorities."""
     match pods.view(pod):
-        case pods.Bound(hold, fault, teaches, nameless):
-            paper.book.pod_bound(hold, teaches, nameless=nameless)
-            if fault:
+        case pods.Bound(hold, fault, teaches, nameless, where):
+            paper.book.pod_bound(hold, teaches, nameless=nameless, where=where)
+            if paper.book.unadmitted.keeps_out(hold.uid):
+                notes.append(
+                    f"{thing.file}: Pod {thing.title} does not count: it has not started, and {hold.node} "
+                    "cannot take it beside those that have"
+                )
+            elif fault:
                 notes.append(f"{thing.file}: Pod {thing.title} {_meanwhile(paper, hold)}: {fault}")
             missing = ", ".join(_missing(paper, hold))
             if missing:

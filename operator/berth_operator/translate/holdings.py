@@ -91,7 +91,7 @@ def holding(pod: raw.Pod, wants: Asked) -> Holding:
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
         shares = allocator.held(naming.in_turn(granted(record), wants.starts))
         return _recorded(shares, wants, marks(annotations, _known(shares)))
-    if not _answered(annotations):
+    if not answered(annotations):
         return Holding(withheld=wants.most, fault=_unanswered(wants))
     if not wants.any or (record is None and not wants.own and not marks(annotations)):
         return Holding()
@@ -148,7 +148,7 @@ def _missing(shares: tuple[decisions.Share, ...], wants: Asked) -> tuple[int, st
 # ---------------------------------------------------------------- what else is named
 
 
-def _answered(annotations: Iterable[str]) -> bool:
+def answered(annotations: Iterable[str]) -> bool:
     """Whether anything there is Berth's word on what the pod was given."""
     return any(key in WORDS or names.CONTAINER_INFIX in key for key in annotations)
 
@@ -191,7 +191,7 @@ def _cards_in(marked: Marks) -> int:
 
 def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
     """Return what must be known of a pod whose record cannot be read, for its GpuPod to speak for it."""
-    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or _answered(pod.metadata.annotations)
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or answered(pod.metadata.annotations)
     return naming.Nameless(
         wants.starts,
         wants.least if wants.own else naming.SURELY_ONE,

@@ -12,12 +12,14 @@ import msgspec
 
 from berth_crds import allocation, names
 from berth_crds.client import errors, watch
+from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import backlog, decisions, holds, naming, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import asks, demands, holdings, limits, raw, recall
 
 FINISHED = frozenset({"Succeeded", "Failed"})
+NOT_STARTED = frozenset({"", PodPhase.PENDING})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,12 +35,14 @@ class Bound:
     """A pod on a node, what it holds there, and what its request teaches.
 
     `fault` says what is wrong with its record; `nameless` is there where that cannot be read.
+    `unadmitted` says where it may run, as long as it depends on the kubelet whether it is admitted.
     """
 
     hold: holds.Hold
     fault: str = ""
     teaches: workload.Sample | None = None
     nameless: naming.Nameless | None = None
+    unadmitted: facts.Where | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,7 +141,19 @@ def bound(pod: raw.Pod) -> Bound:
         takes.teaches,
         # A record that can be read names at least one device.
         holdings.nameless(pod, takes.asked) if found.fault and not found.shares else None,
+        _unadmitted(pod),
     )
+
+
+def _unadmitted(pod: raw.Pod) -> facts.Where | None:
+    """Return where a pod may run that somebody else bound and whose kubelet has not admitted it yet.
+
+    Of one that says too much nothing is kept: it counts once it is admitted.
+    """
+    status = pod.status
+    if status.start_time or status.phase not in NOT_STARTED or holdings.answered(pod.metadata.annotations):
+        return None
+    return facts.NOWHERE if limits.exceeded(pod.spec) is not None else demands.where(pod.spec)
 
 
 _wanted: Final = recall.Recall(wanted)

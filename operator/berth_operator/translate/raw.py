@@ -145,6 +145,7 @@ class PodStatus(wire.Struct, frozen=True):
     """How far a pod has come."""
 
     phase: str = ""
+    start_time: str | None = None  # The kubelet writes it when it admits the pod.
     conditions: tuple[PodCondition, ...] | None = None
 
 

@@ -89,6 +89,7 @@ class Where:
 
 
 ANYWHERE: Final = Where()
+NOWHERE: Final = Where(affinity=())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Taints and tolerations, by Kubernetes' rules."""
 
+from collections.abc import Collection
+
 from berth_operator.scheduling.nodes import facts
 
 KEPT_AWAY = (facts.Effect.NO_SCHEDULE, facts.Effect.NO_EXECUTE)
@@ -20,10 +22,12 @@ def tolerates(toleration: facts.Toleration, taint: facts.Taint) -> bool:
             return False
 
 
-def untolerated(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> facts.Taint | None:
-    """Find the first taint that keeps the pod away, if any."""
+def untolerated(
+    node: facts.Node, tolerations: tuple[facts.Toleration, ...], effects: Collection[str] = KEPT_AWAY
+) -> facts.Taint | None:
+    """Find the first taint of these effects that keeps the pod away, if any."""
     for taint in node.taints:
-        if taint.effect in KEPT_AWAY and not any(tolerates(one, taint) for one in tolerations):
+        if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations):
             return taint
     return None
 
