@@ -29,7 +29,7 @@ from berth_agent import beside, board, dropins, loop, patience, probe, rdma, set
 from berth_agent.health import rules
 from berth_agent.kubelet import podresources
 from berth_agent.nvml import source
-from berth_crds import logs, vocabulary
+from berth_crds import depth, logs, vocabulary
 from berth_crds.client import api, connection, errors
 
 log = logging.getLogger("berth_agent")
@@ -43,6 +43,7 @@ SETTLED_SECONDS: Final = 15.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until told to stop; 0 is a clean end, 2 a setting that cannot be used."""
+    depth.allow()
     try:
         chosen = settings.parse(
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()

@@ -4,13 +4,14 @@ import asyncio
 import logging
 import sys
 
-from berth_crds import logs
+from berth_crds import depth, logs
 from berth_crds.client import errors
 from berth_operator import app, settings
 
 
 def main() -> None:
     """Run the operator."""
+    depth.allow()
     chosen = settings.parse()
     logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     # Kopf and its helpers narrate every object they see.

@@ -2,22 +2,34 @@
 
 Programs in Go leave a list, a map or a time that they were told nothing about as null, and a
 server passes on what a kind's schema does not forbid. To tell such an object from a broken one
-costs a second look, which only those pay that cannot be read at the first.
+costs a second look, which only those pay that cannot be read at the first. So does what is
+nested too deep for a reader: that is read without its depths.
 """
 
 from typing import Any, TypeVar
 
 import msgspec
 
+from berth_crds import depth
+
 T = TypeVar("T")
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
+    """Decode a text as it is, however deep it is nested, or raise one of `errors.ODD`."""
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        return decoder.decode(depth.cut(bytes(body)))
 
 
 def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     """Decode an object, or raise one of `errors.ODD`."""
     try:
-        return decoder.decode(body)
+        return decode(decoder, body)
     except msgspec.ValidationError:
-        whole = msgspec.json.decode(body)
+        # What is looked at as a whole is never deep: to skip a level takes little stack, to keep it much.
+        whole = msgspec.json.decode(depth.cut(bytes(body)))
         filled = without_nulls(whole)
         if filled == whole:
             raise

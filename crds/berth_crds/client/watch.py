@@ -152,7 +152,7 @@ class Codec(Generic[T]):
         # A body that is not longer cannot have so many commas: no need to count.
         if len(body) > MOST_COMMAS and body.count(b",") > MOST_COMMAS:
             raise errors.TooLarge(f"it has more than {MOST_COMMAS} values")
-        page = self._page.decode(body)
+        page = reading.decode(self._page, body)
         items = page.items or ()
         if len(items) > MOST_ITEMS:
             raise errors.TooLarge(f"it has more than {MOST_ITEMS} objects")
@@ -170,7 +170,7 @@ class Codec(Generic[T]):
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
         """Decode one line of a watch; an ERROR line raises what it names."""
-        frame = self._frame.decode(line)
+        frame = reading.decode(self._frame, line)
         if frame.type == "ERROR":
             raise errors.from_status(self._status.decode(frame.object))
         if frame.type == "BOOKMARK":
@@ -179,14 +179,14 @@ class Codec(Generic[T]):
 
     def _length(self, raw: msgspec.Raw) -> int:
         """Return how long an object is, in a list as in a watch, where it names its kind."""
-        parts = self._parts.decode(raw).items()
+        parts = reading.decode(self._parts, raw).items()
         return sum(len(part) for name, part in parts if name not in {"apiVersion", "kind"})
 
     def _metadata(self, raw: msgspec.Raw) -> wire.Meta:
         with contextlib.suppress(*errors.ODD):
-            return self._bearer.decode(raw).metadata
+            return reading.decode(self._bearer, raw).metadata
         with contextlib.suppress(*errors.ODD):
-            known = self._nameable.decode(raw).metadata
+            known = reading.decode(self._nameable, raw).metadata
             return wire.Meta(known.name, known.namespace, known.uid, known.resource_version)
         return wire.Meta()
 
@@ -364,7 +364,7 @@ async def newest(session: api.Api, path: str) -> str:
         deadline=LIST_DEADLINE_SECONDS,
     )
     try:
-        return _head.decode(body).metadata.resource_version
+        return reading.decode(_head, body).metadata.resource_version
     except errors.ODD as error:
         raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
 
