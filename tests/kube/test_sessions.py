@@ -1,14 +1,18 @@
 """Kopf reads the server's answers by itself: through a session that keeps them within bounds."""
 
+import copy
 import gzip
 import json
 
 import aiohttp
 import pytest
+from kopf._cogs.clients import api as kopfs
 
-from berth_crds.client import parser
+from berth_crds.client import parser, watch
 from berth_operator.kube import device_lists, sessions, statuses
-from support import stub
+from support import deep, stub
+
+Thing = dict[str, object]
 
 PATH = "/apis/berth.dev/v1alpha1/devices"
 
@@ -55,6 +59,65 @@ async def test_a_device_is_read_in_brief() -> None:
         assert await read(server) == refused
 
     assert set(device_lists.Status.__annotations__) == set(statuses.OURS)
+
+
+OTHERS = "/apis/berth.dev/v1alpha1/placementpolicies"
+META = {"name": "n1", "resourceVersion": "5"}
+
+
+@pytest.mark.parametrize(
+    ("path", "rest", "left"),
+    [
+        pytest.param(PATH, {"spec": {"a": 1}, "status": {"devices": [1]}}, {"status": {}}, id="Devices"),
+        pytest.param(PATH, {"status": [1]}, {"status": [1]}, id="odd Devices"),
+        pytest.param(OTHERS, {"spec": {"a": 1}}, {"spec": {"a": 1}}, id="policies"),
+    ],
+)
+async def test_nothing_that_kopf_is_given_is_deep(path: str, rest: Thing, left: Thing) -> None:
+    """In lists and in watches there is all else of an object, which Kopf can read, and copy."""
+    body = deep.managed({"metadata": META, **rest})
+    changes = ["ADDED", "MODIFIED", "DELETED"]
+    watched = b"".join(deep.event(change, body) for change in changes)
+    async with stub.Stub() as server, sessions.session(server.link) as session:
+        server.on("GET", path, stub.raw(deep.page(body)), stub.raw(watched))
+
+        async with session.get(server.link.server + path) as answer:
+            (listed,) = (await answer.json())["items"]
+        async with session.get(server.link.server + path, params={"watch": "true"}) as answer:
+            events = [json.loads(line) async for line in kopfs.iter_jsonlines(answer.content)]
+
+    assert [one["type"] for one in events] == changes
+    for found in (listed, *(one["object"] for one in events)):
+        copied = copy.deepcopy(found)
+        copied["metadata"].pop("managedFields", None)
+        assert copied == {"metadata": META, **left}
+
+
+async def test_what_else_a_watch_says_is_whole() -> None:
+    """Bookmarks, errors and what is no JSON reach Kopf as they are."""
+    said = [
+        stub.event("BOOKMARK", {"kind": "Device", "metadata": {"resourceVersion": "12", "annotations": {}}}),
+        stub.event("ERROR", stub.failure(410, "too old", reason="Expired")),
+    ]
+    lines = [json.dumps(one).encode() for one in said] + [b"{nonsense"]
+    async with stub.Stub() as server, sessions.session(server.link) as session:
+        server.on("GET", PATH, stub.raw(b"\n".join(lines) + b"\n"))
+
+        async with session.get(server.link.server + PATH, params={"watch": "true"}) as answer:
+            found = [line async for line in kopfs.iter_jsonlines(answer.content)]
+
+    assert found == lines
+
+
+async def test_a_watch_has_no_line_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It breaks off, which Kopf knows how to bear."""
+    monkeypatch.setattr(watch, "LONGEST_LINE", 1000)
+    async with stub.Stub() as server, sessions.session(server.link) as session:
+        server.on("GET", PATH, stub.raw(b"x" * 2000))
+
+        async with session.get(server.link.server + PATH, params={"watch": "true"}) as answer:
+            with pytest.raises(aiohttp.ClientPayloadError, match="more than 1000 bytes"):
+                await anext(answer.content.iter_chunked(1))
 
 
 async def test_what_is_no_json_is_said_to_be_none() -> None:

@@ -6,17 +6,44 @@ have, and a run of Kopf that is over asks nothing more.
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Self, cast
 
 import aiohttp
 
-from berth_crds.client import api, connection, parser
+from berth_crds.client import api, connection, errors, parser, watch
 from berth_operator.kube import device_lists
 
 
+class Events:
+    """What a watch says, with each of its events as Kopf is to read it."""
+
+    def __init__(self, path: str, content: aiohttp.StreamReader) -> None:
+        self._path = path
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        """Be in all else the content that it stands for."""
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
+        """Yield event after event."""
+        try:
+            async for line in watch.lines(self._content):
+                yield device_lists.event(self._path, line) + b"\n"
+        except errors.TooLarge as error:
+            raise aiohttp.ClientPayloadError(str(error)) from error
+
+
 class Answer(aiohttp.ClientResponse):
-    """An answer of which no more is read than any list has."""
+    """An answer of which no more is read than any list has, and of a watch nothing that is deep."""
+
+    async def start(self, connection: aiohttp.connector.Connection) -> Self:
+        """Begin to read it."""
+        await super().start(connection)
+        if self.ok and self.url.query.get("watch") == "true":
+            self.content = cast("aiohttp.StreamReader", Events(self.url.path, self.content))
+        return self
 
     async def read(self) -> bytes:
         """Return the whole body, or raise what Kopf takes for a body that broke off."""
