@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.client import api, resources
-from berth_operator.kube import misplaced
+from berth_operator.kube import misplaced, suspects
 from berth_operator.scheduling import holds
 from kube.cleaning import GONE, LISTED, NONE, OTHER, POD, WHERE, Scene, Thing, gpupod, pod
 from support import stub
@@ -186,7 +186,7 @@ async def test_what_was_seen_of_those_that_are_gone_is_forgotten(scene: Scene) -
 
 async def test_what_comes_keeps_nobody_from_his_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """With each pass come as many others as are read in one: all are read in turn."""
-    monkeypatch.setattr(misplaced, "MOST_READ", 1)
+    monkeypatch.setattr(suspects, "MOST_READ", 1)
     scene.knows("n1")
     scene.serves(gpupod(), NONE)
     scene.server.on("DELETE", WHERE, stub.reset(), stub.thing({}))
@@ -266,7 +266,7 @@ async def test_a_few_are_read_in_a_pass_and_each_has_its_turn(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that cannot be judged does not keep the others from it; those of bound pods come first."""
-    monkeypatch.setattr(misplaced, "MOST_READ", 1)
+    monkeypatch.setattr(suspects, "MOST_READ", 1)
     broken = resources.GPU_PODS.path(namespace="broken")
     scene.server.on("GET", broken, stub.status(500, "always"))
     scene.knows("n2", uid="g0", title="broken/one")

@@ -128,6 +128,9 @@ def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
     assert "For an hour after that, what is written for the same node is judged as it comes, up to" in text
     assert f"up to {misplaced.MOST_GLANCED} in each second" in text
     assert misplaced.HISTORY_SECONDS == 3600, "an hour"
+    assert f"Of one node {misplaced.MOST_OF_A_NODE} GpuPods are followed" in text
+    assert f"judged each of them once, up to {misplaced.MOST_THINNED} in each second" in text
+    assert f"`has more than {misplaced.MOST_OF_A_NODE} GpuPods`" in text
 
 
 def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:

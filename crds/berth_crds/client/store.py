@@ -121,11 +121,12 @@ class Store(Generic[B]):
             yield
 
     def retain(self, seen: AbstractSet[Key]) -> Iterator[None]:
-        """Forget the objects that a whole list has not shown, one in each step."""
+        """Forget the objects that a whole list has not shown; one is looked at in each step."""
         # An object of which not even the name can be read may be any of those that seem to be gone.
         self._nameless = NAMELESS in seen
-        for key in sorted(set() if self._nameless else self._known.keys() - seen):
-            self._forget(key)
+        for key in () if self._nameless else list(self._known):
+            if key not in seen:
+                self._forget(key)
             yield
 
     def upsert(self, thing: B | watch.Unreadable, *, again: bool = False) -> None:

@@ -17,31 +17,42 @@ to be right by reading it once.
 Whoever makes such a record can make it again at once. So what comes for a node of which one
 was removed lately is judged as it comes, a few in each second.
 
+He can make as many as the API server takes, too. Of one node so many are kept as a node can
+well have. Of what is beyond that only the names are kept until each has been judged once; that
+goes faster than a pass, and costs the GpuPods of other nodes no turn.
+
 A GpuPod of a pod that is gone is removed as well. Its agent and the garbage collector do so
 by themselves, so that is no reason for an alarm, only help where both are slow.
 """
 
 import asyncio
+import collections
 import dataclasses
+import itertools
 import logging
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, Protocol, TypeVar
 
 from berth_crds import logs, wire
 from berth_crds.client import api, errors, resources, watch
 from berth_operator import metrics
 from berth_operator.engine import ledger
+from berth_operator.kube import suspects
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 10.0
 AT_A_TIME: Final = 500  # Holds or GpuPods looked at before others have their turn.
-MOST_READ: Final = 100  # GpuPods of either kind read anew in one pass: a restart finds many of ended pods.
 MOST_GLANCED: Final = 20  # Those read anew in one look at what comes.
 HISTORY_SECONDS: Final = 3600.0  # How long a node is remembered after a GpuPod of it was removed.
 HASTE_SECONDS: Final = 1.0  # Between two glances at what came for such nodes.
 MOST_HASTY: Final = 1000  # GpuPods that wait for a glance; the others are found by the next pass.
+MOST_OF_A_NODE: Final = 1024  # GpuPods that are kept of one node; it has many times fewer pods that run.
+MOST_THINNED: Final = 100  # GpuPods of nodes with more than that read anew in each second.
+AT_ONCE: Final = 4  # Of these, at the same time.
 POD: Final = resources.PODS.kind
 POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -110,30 +121,56 @@ def objection(known: Record, pod_uid: str | None, node: str) -> Objection | None
 
 
 class Known:
-    """All GpuPods that there are, by their titles, and which of them were seen to be of their pods."""
+    """The GpuPods that there are, by their titles, and which of them were seen to be of their pods.
+
+    Of each node there are so many at most. What is to be judged soon because its node has more
+    stands in `pressing`, and what is beyond the limit stands nowhere else.
+    """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.right: dict[str, Record] = {}
+        self.pressing: dict[str, None] = {}
         self.heard: Callable[[str, Record], None] | None = None  # Told of each that is new.
+        self._counts: collections.Counter[str] = collections.Counter()  # Of the records, by node.
 
     def put(self, title: str, one: Record) -> None:
         """Record a GpuPod."""
         if self.records.get(title) != one:
             self.drop(title)
-            self.records[title] = one
+            if self._counts[one.node] < MOST_OF_A_NODE:
+                self._counts[one.node] += 1
+                self.records[title] = one
+            else:
+                self.pressing[title] = None
             if self.heard is not None:
                 self.heard(title, one)
 
     def proved(self, title: str, one: Record) -> None:
         """Record that a GpuPod is of its pod, if it is still there."""
+        self.pressing.pop(title, None)
         if self.records.get(title) == one:
             self.right[title] = one
 
+    def postpone(self, title: str) -> None:
+        """Have a GpuPod come after all others that are there now."""
+        _move_to_end(self.records, title)
+        _move_to_end(self.pressing, title)
+
     def drop(self, title: str) -> None:
         """Forget a GpuPod that is gone."""
-        self.records.pop(title, None)
+        one = self.records.pop(title, None)
         self.right.pop(title, None)
+        self.pressing.pop(title, None)
+        if one is not None:
+            self._counts[one.node] -= 1
+            if not self._counts[one.node]:
+                del self._counts[one.node]
+
+
+def _move_to_end(things: dict[str, T], key: str) -> None:
+    if key in things:
+        things[key] = things.pop(key)
 
 
 class Cleaner:
@@ -158,44 +195,47 @@ class Cleaner:
         self._history: dict[str, float] = {}  # By node, until when it is remembered that one was removed.
         self._hasty: dict[str, None] = {}  # Titles to look at, in the order in which they came.
         self._due = asyncio.Event()
+        self._crowds: dict[str, float] = {}  # By node, until when it is remembered that it had too many.
+        self._crowded = asyncio.Event()
         known.heard = self._came
-        self._before: set[str] = set()  # The titles of those that seemed misplaced in the last pass.
-        self._passes = 0
-        self._tried: dict[str, int] = {}  # By title, in which pass it was tried last, or due first.
+        self._suspects = suspects.Suspects()
 
     async def run(self) -> None:
         """Look for ever."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._glance_for_ever())
+            group.create_task(self._hurry_for_ever(self._due, self.glance))
+            group.create_task(self._hurry_for_ever(self._crowded, self.thin))
             while True:
                 await self._lead.sure()
                 await self.look()
                 await asyncio.sleep(PERIOD_SECONDS)
 
-    async def _glance_for_ever(self) -> None:
+    async def _hurry_for_ever(self, due: asyncio.Event, judge: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await self._due.wait()
+            await due.wait()
             await self._lead.sure()
-            await self.glance()
+            await judge()
             await asyncio.sleep(HASTE_SECONDS)
 
     async def look(self) -> None:
         """Go through all GpuPods once, and judge those that seemed misplaced the last time as well."""
-        self._history = {node: until for node, until in self._history.items() if self._clock() < until}
-        refuted, podless = await self._misplaced()
-        due = [those & self._before for those in (refuted, podless)]
-        self._before = podless | refuted
-        self._passes += 1
-        self._tried = {title: self._tried.get(title, self._passes) for titles in due for title in titles}
-        # Those that a known pod refutes wait for no others; among equals nobody keeps others from their turn.
-        for titles in due:
-            for title in sorted(titles, key=lambda one: (self._tried[one], one))[:MOST_READ]:
-                self._tried[title] = self._passes
+        self._history, self._crowds = self._remembered(self._history), self._remembered(self._crowds)
+        self._suspects.begin()
+        await self._suspect()
+        # Those that a known pod refutes wait for no others.
+        for kind in suspects.Kind:
+            for title in self._suspects.due(kind):
+                self._suspects.was_read(title)
+                self._known.postpone(title)
                 await self._try(title)
+
+    def _remembered(self, nodes: dict[str, float]) -> dict[str, float]:
+        """Return the nodes that are to be remembered still."""
+        return {node: until for node, until in nodes.items() if self._clock() < until}
 
     async def glance(self) -> None:
         """Judge some of the GpuPods that came for nodes of which others were removed."""
-        for title in list(self._hasty)[:MOST_GLANCED]:
+        for title in list(itertools.islice(self._hasty, MOST_GLANCED)):
             del self._hasty[title]
             one = self._known.records.get(title)
             if one is not None and title not in self._known.right and not self._is_right(title, one):
@@ -203,40 +243,77 @@ class Cleaner:
         if not self._hasty:
             self._due.clear()
 
+    async def thin(self) -> None:
+        """Judge some of the GpuPods of nodes that have too many, several at the same time."""
+        titles = list(itertools.islice(self._known.pressing, MOST_THINNED))
+        for start in range(0, len(titles), AT_ONCE):
+            await asyncio.gather(*map(self._settle, titles[start : start + AT_ONCE]))
+        if not self._known.pressing:
+            self._crowded.clear()
+
+    async def _settle(self, title: str) -> None:
+        """Judge a GpuPod of a node that has too many; one that cannot be judged has another turn."""
+        self._known.postpone(title)
+        if await self._try(title):
+            self._known.pressing.pop(title, None)
+
     def _came(self, title: str, one: Record) -> None:
-        """Queue a new GpuPod if its node has a history, unless it is known to be right."""
+        """Queue a new GpuPod if its node has a history or too many, unless it is known to be right."""
         if self._is_right(title, one):
             self._known.proved(title, one)
+            return
+        if title not in self._known.records:
+            self._crowd(one.node)
+        if one.node in self._crowds:
+            self._press(title)
         elif self._clock() < self._history.get(one.node, 0.0) and len(self._hasty) < MOST_HASTY:
             self._hasty[title] = None
             self._due.set()
+
+    def _crowd(self, node: str) -> None:
+        """Remember that a node has too many GpuPods, and say so once."""
+        if node not in self._crowds:
+            said = "node %s has more than %d GpuPods: of the others the names are kept until each is judged"
+            log.warning(said, node, MOST_OF_A_NODE, extra=logs.about(node))
+            self._crowds[node] = self._clock() + HISTORY_SECONDS
+
+    def _press(self, title: str) -> None:
+        self._known.pressing[title] = None
+        self._crowded.set()
 
     def _is_right(self, title: str, one: Record) -> bool:
         """Whether a GpuPod is known to be of a bound pod of its name."""
         hold = self._book.picture.hold(one.pod_uid)
         return hold is not None and (hold.title, hold.node) == (one.pod or title, one.node)
 
-    async def _try(self, title: str) -> None:
+    async def _try(self, title: str) -> bool:
+        """Judge a GpuPod; return whether nothing of it is left to be found out or done."""
         try:
-            await self._judge(title)
+            return await self._judge(title)
         except errors.ClientError as error:
             log.info("whether GpuPod %s is misplaced is found out later: %s", title, error)
+            return False
 
-    async def _misplaced(self) -> tuple[set[str], set[str]]:
-        """Return the titles of GpuPods that a bound pod of their name refutes, and of those without one."""
+    async def _suspect(self) -> None:
+        """Find the GpuPods that a bound pod of their name refutes, and those without one."""
         pods = await self._bound()
-        refuted, podless = set(), set()
-        for count, (title, one) in enumerate(list(self._known.records.items()), 1):
-            pod = one.pod or title
-            if pod in pods and objection(one, *pods[pod]):
-                refuted.add(title)
-            elif pod in pods:
-                self._known.proved(title, one)
-            elif title not in self._known.right:
-                podless.add(title)
+        for count, title in enumerate(list(self._known.records), 1):
+            one = self._known.records.get(title)
+            if one is not None:
+                self._compare(title, one, pods.get(one.pod or title))
             if count % AT_A_TIME == 0:
                 await asyncio.sleep(0)
-        return refuted, podless
+
+    def _compare(self, title: str, one: Record, pod: tuple[str, str] | None) -> None:
+        """Compare a GpuPod with the bound pod of its name, if there is one."""
+        if pod is not None and objection(one, *pod) is None:
+            self._known.proved(title, one)
+        elif pod is None and title in self._known.right:
+            pass  # Its pod has ended.
+        elif one.node in self._crowds:
+            self._press(title)
+        else:
+            self._suspects.add(title, suspects.Kind.PODLESS if pod is None else suspects.Kind.REFUTED)
 
     async def _bound(self) -> dict[str, tuple[str, str]]:
         """Return uid and node of all pods that have a node, by their titles."""
@@ -250,18 +327,21 @@ class Cleaner:
                 await asyncio.sleep(0)
         return found
 
-    async def _judge(self, title: str) -> None:
-        """Read a GpuPod and its pod anew, in this order, and delete it if it is misplaced."""
+    async def _judge(self, title: str) -> bool:
+        """Read a GpuPod and its pod anew, in this order, and delete it if it is misplaced and may be."""
         namespace, _, name = title.partition("/")
         one = await self._gpupod(namespace, name)
         if one is None:
-            return
+            return True
         pod = one.pod.partition("/")[2] or name
         found = objection(one, *await self._pod(namespace, pod))
         if found is None:
             self._known.proved(title, one)
         elif self._lead.leads():
             await self._remove(title, one, found)
+        else:
+            return False
+        return True
 
     async def _remove(self, title: str, one: Record, found: Objection) -> None:
         namespace, _, name = title.partition("/")
