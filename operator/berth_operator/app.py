@@ -118,7 +118,12 @@ class Operator:
         self._news = node_news.NodeNews(self._events.tell, self._feeds.uid_of_device)
         self._measured = measured
         self._auditor = auditor.Auditor(
-            session, self._book, clock=clock, report=measured.audited, mend=self._feeds.mend
+            session,
+            self._book,
+            clock=clock,
+            report=measured.audited,
+            mend=self._feeds.mend,
+            revisions=self._feeds.revisions_of,
         )
         self._cleaner = misplaced.Cleaner(
             session, self._book, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed

@@ -18,3 +18,13 @@ def test_what_a_list_lacks_is_forgotten_one_by_one() -> None:
 
     assert len(kept) == 1000
     assert most < 20
+
+
+def test_revisions_are_told_by_title_and_by_uid() -> None:
+    """Of what is there, in the revision that was seen last; of what is not there nothing."""
+    kept = store.Store("things", mirror.Mirror[mirror.ConfigMap]())
+    for meta in (wire.Meta("n1", "", "u1", "5"), wire.Meta("p", "ml", "u2", "6"), wire.Meta("q", "ml", "u3")):
+        kept.upsert(mirror.ConfigMap(meta))
+
+    assert kept.revisions_of({"n1", "ml/p", "u3", "p", "ml/u2", "none"}) == {"n1": "5", "ml/p": "6", "u3": ""}
+    assert kept.revisions_of(set()) == {}

@@ -25,7 +25,12 @@ class Audited:
         self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
         self.reports: list[int] = []
         self.auditor = auditor.Auditor(
-            session, self.book, clock=time.monotonic, report=self.reports.append, mend=self.feeds.mend
+            session,
+            self.book,
+            clock=time.monotonic,
+            report=self.reports.append,
+            mend=self.feeds.mend,
+            revisions=self.feeds.revisions_of,
         )
 
 
@@ -106,6 +111,7 @@ class Staged(auditor.Auditor):
             clock=time.monotonic,
             report=self.reports.append,
             mend=self._note,
+            revisions=lambda _: {},
         )
 
     async def _note(self, ghosts: Iterable[str]) -> None:

@@ -5,53 +5,19 @@ import time
 from typing import Any, Final
 
 import pytest
-from aiohttp import web
 
 from berth_crds import names
-from berth_crds.client import api, resources
+from berth_crds.client import api
 from berth_operator.engine import ledger, watchdog
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
 from engine import books
 from kube import churn
+from kube.auditing import NODE, Cluster
 from support import pods, stub, timeless
 
-NODE: Final = "n1"
 HOLDER: Final = {"namespace": "ml", "name": "holder", "uid": "u-1"}
-
-
-class Cluster:
-    """A server that has one node of one card, and whatever pods it is told to have."""
-
-    def __init__(self, server: stub.Stub) -> None:
-        self.pods: list[dict[str, Any]] = []
-        self.gpupods: list[dict[str, Any]] = []
-        self._version = 10
-        lease = {"metadata": {"name": NODE, "resourceVersion": "3"}, "spec": {"renewTime": "now"}}
-        room = {"cpu": "8", "memory": "8Gi", "pods": "110"}
-        node = {"metadata": {"name": NODE, "resourceVersion": "1"}, "status": {"allocatable": room}}
-        has: dict[str, list[Any]] = {
-            resources.NODES.path(): [node],
-            resources.DEVICES.path(): [churn.device(NODE, 1)],
-            resources.LEASES.path(namespace=names.NODES_NAMESPACE): [lease],
-            resources.POLICIES.path(): [],
-            resources.GPU_PODS.path(): self.gpupods,
-            resources.PODS.path(): self.pods,
-        }
-        for path, items in has.items():
-            server.on("GET", path, self._answer(items))
-
-    def _answer(self, items: list[Any]) -> stub.Answer:
-        silent = stub.watch(until=asyncio.Event())
-
-        async def answer(request: web.Request) -> web.StreamResponse:
-            if request.query.get("watch"):
-                return await silent(request)
-            self._version += 1
-            return await stub.page(*items, version=str(self._version))(request)
-
-        return answer
 
 
 def rival() -> dict[str, Any]:
@@ -96,7 +62,14 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
             await following.mend(ghosts)
             given.extend(books.decide(book))
 
-        audit = auditor.Auditor(session, book, clock=time.monotonic, report=lambda _: None, mend=mend)
+        audit = auditor.Auditor(
+            session,
+            book,
+            clock=time.monotonic,
+            report=lambda _: None,
+            mend=mend,
+            revisions=following.revisions_of,
+        )
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
             dog.lease_seen(NODE, "later")
@@ -126,7 +99,12 @@ async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.Mo
         cluster.gpupods[:] = [churn.gpupod("holder", "u-1", NODE, 0)]
         following = feeds.Feeds(session, book, dog, auditor.Nobody())
         audit = auditor.Auditor(
-            session, book, clock=time.monotonic, report=lambda _: None, mend=following.mend
+            session,
+            book,
+            clock=time.monotonic,
+            report=lambda _: None,
+            mend=following.mend,
+            revisions=following.revisions_of,
         )
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)

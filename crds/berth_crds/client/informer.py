@@ -23,6 +23,7 @@ import dataclasses
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
 from berth_crds.client import api, errors, history, store, watch
@@ -131,9 +132,9 @@ class Informer(Generic[B]):
         """How many lists have been read."""
         return self._lists
 
-    def revisions(self) -> dict[str, str]:
-        """Return the last seen revision of each object by its name, of a collection without namespaces."""
-        return self._store.revisions()
+    def revisions(self, names: AbstractSet[str] | None = None) -> dict[str, str]:
+        """Return the last seen revision of each object of the cluster's by its name, or of these."""
+        return self._store.revisions() if names is None else self._store.revisions_of(names)
 
     def missing(self, uids: Iterable[str]) -> set[str]:
         """Name those of these uids that the collection surely has not."""

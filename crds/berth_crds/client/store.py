@@ -88,6 +88,15 @@ class Store(Generic[B]):
         """Return the last seen revision of each object by its name alone."""
         return {name: one.version for (_, name), one in self._known.items()}
 
+    def revisions_of(self, names: AbstractSet[str]) -> dict[str, str]:
+        """Return the last seen revisions of those of these objects that there are, named by title or uid."""
+        keys = {one: one.rpartition("/")[::2] for one in names}
+        titled = {one: self._known[key].version for one, key in keys.items() if key in self._known}
+        uids = names - titled.keys()
+        return titled | {
+            one.uid: one.version for one in (self._known.values() if uids else ()) if one.uid in uids
+        }
+
     def missing(self, uids: Iterable[str]) -> set[str]:
         """Name those of these uids that the collection surely lacks: any may be of an unreadable object."""
         there = {one.uid for one in self._known.values()}

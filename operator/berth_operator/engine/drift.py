@@ -3,6 +3,10 @@
 The memory that events feed must equal the one that is made anew from pods, nodes and
 Devices. Where it does not, an event was lost or misread; nobody would notice until a card
 is given out twice or never again.
+
+While things change, either of the two is ahead of the other. So a difference counts only if
+it lasts: in both looks it was there, and what is now known otherwise both have seen in the same
+revision, or neither of the two values has changed from one look to the next.
 """
 
 import dataclasses
@@ -10,8 +14,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from berth_operator.engine import ledger
+from berth_operator.scheduling import holds
 
+NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
 OF_PODS: Final = ("hold", "sample", "waiting")
+
+Source = tuple[str, str]  # The kind of an object, and its name; for a pod its uid, for a GpuPod its title.
+Revisions = Mapping[Source, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sight:
+    """What one of the two knows of a thing, and the revisions in which it has seen what tells of it."""
+
+    value: Any = None
+    revisions: Revisions = dataclasses.field(default_factory=dict)
+
+    def stayed(self, later: "Sight") -> bool:
+        """Whether it is the very same later; of nothing only the revisions tell."""
+        return self.value is later.value and (later.value is not None or self.revisions == later.revisions)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,6 +42,31 @@ class Difference:
     what: str
     name: str
     gone: bool = False
+    sources: frozenset[Source] = dataclasses.field(default=frozenset(), compare=False)
+    mine: Sight = dataclasses.field(default=Sight(), compare=False)
+    theirs: Sight = dataclasses.field(default=Sight(), compare=False)
+
+    def seen(self, mine: Revisions, theirs: Revisions) -> "Difference":
+        """Return it with the revisions in which either of the two has seen the sources."""
+        return dataclasses.replace(
+            self,
+            mine=Sight(self.mine.value, self._of_sources(mine)),
+            theirs=Sight(self.theirs.value, self._of_sources(theirs)),
+        )
+
+    def _of_sources(self, revisions: Revisions) -> Revisions:
+        return {source: revisions[source] for source in self.sources if source in revisions}
+
+
+def lasting(first: Iterable[Difference], second: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Return what two looks have found and is no news on its way."""
+    before = {one: one for one in first}
+    return tuple(one for one in second if one in before and _lasts(before[one], one))
+
+
+def _lasts(first: Difference, second: Difference) -> bool:
+    settled = second.mine.revisions == second.theirs.revisions
+    return settled or (first.mine.stayed(second.mine) and first.theirs.value == second.theirs.value)
 
 
 def ghosts(found: Iterable[Difference]) -> set[str]:
@@ -43,14 +89,33 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
         for difference in _between(what, mine[what], theirs[what])
         if difference.name not in open_holds
     )
-    return (*differing, *(Difference("open bind", uid) for uid in book.assumed.overdue()))
+    told = (dataclasses.replace(one, sources=_sources(one, book, fresh)) for one in differing)
+    return (*told, *(Difference("open bind", uid) for uid in book.assumed.overdue()))
+
+
+def _sources(one: Difference, book: ledger.Ledger, fresh: ledger.Ledger) -> frozenset[Source]:
+    """Name the objects that tell of it."""
+    if one.what not in OF_PODS:
+        return frozenset({(one.what, one.name)})
+    found = {(POD, one.name)}
+    if one.what == "hold" and (one.name in book.nameless or one.name in fresh.nameless):
+        for hold in (one.mine.value, one.theirs.value):
+            found |= _beside(hold) if hold is not None else set()
+    return frozenset(found)
+
+
+def _beside(hold: holds.Hold) -> set[Source]:
+    """Name what else tells of a pod whose own record cannot be read."""
+    namespace = hold.title.partition("/")[0]
+    names = (hold.title, f"{namespace}/{hold.uid}.{hold.node}")
+    return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}
 
 
 def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:
     found = list(book.picture.each())
     return {
-        "Node": {row.name: row.node for row in found if row.node is not None},
-        "Device": {row.name: row.published for row in found if row.published is not None},
+        NODE: {row.name: row.node for row in found if row.node is not None},
+        DEVICE: {row.name: row.published for row in found if row.published is not None},
         "hold": {uid: hold for row in found for uid, hold in row.holds.items()},
         "sample": book.picture.workload.samples,
         "waiting": {one.candidate.uid: one.candidate for one in book.waiting.each()} | book.gated,
@@ -59,5 +124,6 @@ def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:
 
 def _between(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
     for name in sorted({*mine, *theirs}):
-        if mine.get(name) != theirs.get(name):
-            yield Difference(what, name, gone=name not in theirs)
+        here, there = mine.get(name), theirs.get(name)
+        if here != there:
+            yield Difference(what, name, gone=name not in theirs, mine=Sight(here), theirs=Sight(there))

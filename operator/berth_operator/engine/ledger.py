@@ -90,7 +90,7 @@ class Ledger:
         self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
         self.revisions = revisions.Known()  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
-        self._register = register.Register(voice)
+        self.nameless = self._register = register.Register(voice)  # Whose own record cannot be read.
         self.unadmitted = unadmitted.Unadmitted()
 
     def __repr__(self) -> str:

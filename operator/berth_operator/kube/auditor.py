@@ -1,15 +1,15 @@
 """The periodic audit, which asks whether the ledger still is what the API says.
 
 Everything is read anew into a second ledger, and the two are compared. What differs once
-may be an event on its way; what differs twice, some seconds apart, is drift: it is logged,
-shown as a metric that should stay 0, and mended: the first ledger is told everything once
-more, and forgets pods of which the API knows nothing. What that does not mend is reported
-again the next time.
+may be an event on its way, and of what changes all the time there is always one; what differs
+twice, some seconds apart, and is no such event is drift: it is logged, shown as a metric that
+should stay 0, and mended: the first ledger is told everything once more, and forgets pods of
+which the API knows nothing. What that does not mend is reported again the next time.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
 from berth_crds.client import api, errors
@@ -48,12 +48,14 @@ class Auditor:
         clock: ports.Clock,
         report: Callable[[int], None],
         mend: Callable[[Iterable[str]], Awaitable[None]],
+        revisions: Callable[[Collection[drift.Source]], drift.Revisions],
     ) -> None:
         self._session = session
         self._book = book
         self._clock = clock
         self._report = report
         self._mend = mend
+        self._revisions = revisions
 
     async def run(self, period: float) -> None:
         """Audit for ever."""
@@ -69,7 +71,7 @@ class Auditor:
         found = await self._look()
         if found:
             await asyncio.sleep(SECOND_LOOK_SECONDS)
-            found = tuple(one for one in await self._look() if one in found)
+            found = drift.lasting(found, await self._look())
         self._report(len(found))
         if found:
             log.error("the ledger has drifted from the API in %s; it is read anew", told(found))
@@ -79,8 +81,12 @@ class Auditor:
     async def _look(self) -> tuple[drift.Difference, ...]:
         fresh = ledger.Ledger(self._clock, SILENCE)
         dog = watchdog.Watchdog(fresh, clock=self._clock)
-        await feeds.Feeds(self._session, fresh, dog, Nobody(), SILENCE).read()
-        return drift.drift(self._book, fresh)
+        reading = feeds.Feeds(self._session, fresh, dog, Nobody(), SILENCE)
+        await reading.read()
+        found = drift.drift(self._book, fresh)
+        sources = set().union(*(one.sources for one in found))
+        mine, theirs = self._revisions(sources), reading.revisions_of(sources)
+        return tuple(one.seen(mine, theirs) for one in found)
 
 
 def told(found: tuple[drift.Difference, ...]) -> str:

@@ -6,12 +6,12 @@ the core's words. Nothing is awaited on the way.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Protocol
 
 from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, informer, lease, resources, watch
-from berth_operator.engine import ledger, watchdog
+from berth_operator.engine import drift, ledger, watchdog
 from berth_operator.kube import lag, misplaced
 from berth_operator.scheduling import naming
 from berth_operator.translate import devices, excess, gpupods, nodes, pods, policies, raw
@@ -323,6 +323,16 @@ class Feeds:
                 await one.wait_listed(lists)
             if self._wanted == wanted:
                 self._wanted = ()
+
+    def revisions_of(self, sources: Collection[drift.Source]) -> dict[drift.Source, str]:
+        """Return in which revisions these were told last; what is not there has none."""
+        nodes_, devices_, *_, gpupods_, pods_ = self._all
+        kinds = {drift.NODE: nodes_, drift.DEVICE: devices_, drift.GPU_POD: gpupods_, drift.POD: pods_}
+        return {
+            (kind, name): revision
+            for kind, one in kinds.items()
+            for name, revision in one.revisions({name for what, name in sources if what == kind}).items()
+        }
 
     async def read(self) -> None:
         """Read everything once, without following it."""

@@ -1,0 +1,53 @@
+"""What tells of a difference is known: of what a pod holds whose own record cannot be read, all that may."""
+
+from berth_operator.engine import drift, ledger
+from berth_operator.scheduling import naming
+from engine import books
+from support import builders
+
+POD = ("Pod", "uid-p")
+
+
+def sources(book: ledger.Ledger, fresh: ledger.Ledger) -> dict[str, frozenset[drift.Source]]:
+    """Return what tells of each difference."""
+    return {one.what: one.sources for one in drift.drift(book, fresh)}
+
+
+def test_a_pod_tells_of_what_it_asks_and_holds() -> None:
+    """A Node and a Device tell of themselves."""
+    book, fresh = books.of(1), books.of(0)
+    book.pod_bound(builders.hold("p", "n1", [0]))
+    books.wait(fresh, "q")
+
+    assert sources(book, fresh) == {
+        "Node": {("Node", "n1")},
+        "Device": {("Device", "n1")},
+        "hold": {POD},
+        "sample": {("Pod", "uid-q")},
+        "waiting": {("Pod", "uid-q")},
+    }
+
+
+def test_of_a_nameless_pod_its_node_and_its_gpupods_tell_as_well() -> None:
+    """What it holds changes with each of them: news of any may be on its way."""
+    book, fresh = books.of(1), books.of(1)
+    hold = builders.hold("p", "n1")
+    fresh.pod_bound(hold, nameless=naming.Nameless())
+    namespace, name = hold.title.split("/")
+
+    assert sources(book, fresh)["hold"] == {
+        POD,
+        ("Node", "n1"),
+        ("Device", "n1"),
+        ("GpuPod", f"{namespace}/{name}"),
+        ("GpuPod", f"{namespace}/uid-p.n1"),
+    }
+
+
+def test_only_what_tells_of_it_is_kept_of_the_revisions() -> None:
+    """Those of others say nothing, and what is not there has none."""
+    (found,) = drift.drift(books.of(1), books.of(1, cards=5))
+
+    seen = found.seen({("Device", "n1"): "3", ("Device", "n2"): "4"}, {})
+
+    assert (seen.mine.revisions, seen.theirs.revisions) == ({("Device", "n1"): "3"}, {})

@@ -1,0 +1,47 @@
+"""What tests of the audit need: a server that lists what it is told to have, and whose watches are silent."""
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+
+from berth_crds import names
+from berth_crds.client import resources
+from kube import churn
+from support import stub
+
+NODE: Final = "n1"
+
+
+class Cluster:
+    """A server that has one node of one card, and whatever pods it is told to have."""
+
+    def __init__(self, server: stub.Stub) -> None:
+        self.pods: list[dict[str, Any]] = []
+        self.gpupods: list[dict[str, Any]] = []
+        self.devices: list[dict[str, Any]] = [churn.device(NODE, 1)]
+        self._version = 10
+        lease = {"metadata": {"name": NODE, "resourceVersion": "3"}, "spec": {"renewTime": "now"}}
+        room = {"cpu": "8", "memory": "8Gi", "pods": "110"}
+        node = {"metadata": {"name": NODE, "resourceVersion": "1"}, "status": {"allocatable": room}}
+        has: dict[str, list[Any]] = {
+            resources.NODES.path(): [node],
+            resources.DEVICES.path(): self.devices,
+            resources.LEASES.path(namespace=names.NODES_NAMESPACE): [lease],
+            resources.POLICIES.path(): [],
+            resources.GPU_PODS.path(): self.gpupods,
+            resources.PODS.path(): self.pods,
+        }
+        for path, items in has.items():
+            server.on("GET", path, self._answer(items))
+
+    def _answer(self, items: list[Any]) -> stub.Answer:
+        silent = stub.watch(until=asyncio.Event())
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if request.query.get("watch"):
+                return await silent(request)
+            self._version += 1
+            return await stub.page(*items, version=str(self._version))(request)
+
+        return answer
