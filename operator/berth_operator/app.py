@@ -35,7 +35,6 @@ from berth_operator.engine import (
     pace,
     records,
     stock,
-    summaries,
     watchdog,
 )
 from berth_operator.http_api import auth, pages, server
@@ -53,6 +52,7 @@ from berth_operator.kube import (
     reconciler,
     reviews,
     snapshots,
+    teller,
     touches,
     writer,
 )
@@ -61,7 +61,6 @@ from berth_operator.scheduling import backlog
 log = logging.getLogger(__name__)
 
 AGENT: Final = "berth-operator"
-SUMMARY_SECONDS: Final = 0.5
 # What is written for people alone, a second: little while binds are under way, more when none is.
 ASIDE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
 # Why pods wait, a second: somebody looks for it, and yet it comes after the binds.
@@ -115,7 +114,6 @@ class Operator:
             tally=measured.writes,
             measure=measured.kopf,
         )
-        self._news = node_news.NodeNews(self._events.tell, self._feeds.uid_of_device)
         self._measured = measured
         self._auditor = auditor.Auditor(
             session,
@@ -264,16 +262,8 @@ class Operator:
     async def _summarise(self) -> None:
         await self._first_binds()
         await asyncio.to_thread(self._reconciler.start)
-        # The reconciler has been told nothing yet: all nodes are summed up once.
-        self._book.touched.update(row.name for row in self._book.picture.each())
-        tell = self._news.begin
-        while True:
-            touched, self._book.touched = self._book.touched, set()
-            found = summaries.take(self._book.picture, touched)
-            self._reconciler.want(found)
-            tell(found)
-            tell = self._news.hear
-            await asyncio.sleep(SUMMARY_SECONDS)
+        news = node_news.NodeNews(self._events.tell, self._feeds.uid_of_device)
+        await teller.Teller(self._book, self._reconciler.want, news, clock=self._clock).run()
 
     async def _attend_kopf(self) -> None:
         while True:

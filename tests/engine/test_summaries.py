@@ -11,7 +11,7 @@ from berth_operator.scheduling import decisions, holds, inventory
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import boards
 from berth_operator.scheduling.devices import facts as devices
-from support import builders
+from support import builders, clock
 
 
 def summed(picture: inventory.Inventory) -> Summary:
@@ -125,6 +125,21 @@ def test_nodes_are_summed_up_by_name() -> None:
     found = summaries.take(picture, {"n3", "n1", "n4", "gone"})
 
     assert [one.node for one in found] == ["n1", "n3"]
+
+
+def test_nodes_are_summed_up_a_moment_at_a_time() -> None:
+    """Each as it is when its turn comes; one that is gone by then is left out."""
+    picture = builders.picture(*builders.nodes(9))
+    ticking = clock.Ticking(summaries.PORTION_SECONDS / 3)
+    names = {row.name for row in picture.each()} | {"gone"}
+
+    found = []
+    for portion in summaries.portions(picture, names, ticking):
+        found.append([one.node for one in portion])
+        picture.drop_device("n8")
+
+    assert found == [["n1", "n2"], ["n3", "n4", "n5"], ["n6", "n7", "n9"]]
+    assert list(summaries.portions(picture, set(), ticking)) == []
 
 
 @pytest.mark.parametrize("trouble", summaries.TROUBLE_WORDS)

@@ -1,5 +1,6 @@
 """Each uuid belongs to one node, whoever else publishes it: the first that was seen, or is recorded."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -53,6 +54,26 @@ def test_the_first_that_was_seen_keeps_it() -> None:
     assert [found.kept(node) for node in ("n1", "n2")] == [("a",), ("b",)]
     assert [found.lost(node) for node in ("n1", "n2")] == [frozenset(), A]
     assert [found.contested(node) for node in ("n1", "n2")] == [{"a": ("n2",)}, {"a": ("n1",)}]
+
+
+def test_a_claim_too_many_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each uuid that another node publishes as well, what is known is written once."""
+    many = [f"u{at}" for at in range(500)]
+    found = known((publishes("n1", *many), ()))
+    made: list[object] = []
+
+    def counting(make: Callable[..., Any]) -> Callable[..., Any]:
+        def made_anew(*one: Any, **what: Any) -> Any:
+            made.append(what)
+            return make(*one, **what)
+
+        return made_anew
+
+    monkeypatch.setattr(claims, "Title", counting(titles.Title))
+    monkeypatch.setattr(dataclasses, "replace", counting(dataclasses.replace))
+    found.publish(publishes("n2", *many))
+
+    assert len(made) == len(many)
 
 
 def test_neither_gets_it_where_nobody_saw_who_was_first() -> None:

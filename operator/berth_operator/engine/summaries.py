@@ -5,16 +5,18 @@ Made from one row of the inventory, as plain values that may cross into another 
 
 import collections
 import dataclasses
+from collections.abc import Iterator
 from typing import Final
 
 from berth_crds import text
-from berth_operator.engine import audits
+from berth_operator.engine import audits, ports
 from berth_operator.scheduling import claims, inventory, rows
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import views
 from berth_operator.scheduling.titles import Origin
 
+PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long again.
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
 MOST_RECORDED: Final = 1024  # As many as a Device takes.
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
@@ -162,3 +164,16 @@ def take(picture: inventory.Inventory, nodes: set[str]) -> list[Summary]:
         if one is not None:
             found.append(one)
     return found
+
+
+def portions(picture: inventory.Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[Summary]]:
+    """Sum up these nodes, too, as many at a time as take a moment, each as it is when its turn comes."""
+    found: list[Summary] = []
+    began = clock()
+    for name in sorted(nodes):
+        found += take(picture, {name})
+        if clock() - began >= PORTION_SECONDS:
+            yield found
+            found, began = [], clock()
+    if found:
+        yield found

@@ -1,0 +1,48 @@
+"""Summaries of nodes on their way from the ledger to those who show them.
+
+All nodes are summed up once, for nobody has been told anything yet, and from then on those
+that were touched. A thousand nodes take a while, so others have their turn in between.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from berth_operator.engine import ledger, ports, summaries
+from berth_operator.kube import node_news
+
+PERIOD_SECONDS: Final = 0.5
+
+
+class Teller:
+    """Sums nodes up, and has that shown and told."""
+
+    def __init__(
+        self,
+        book: ledger.Ledger,
+        show: Callable[[list[summaries.Summary]], None],
+        news: node_news.NodeNews,
+        *,
+        clock: ports.Clock,
+    ) -> None:
+        self._book = book
+        self._show = show
+        self._news = news
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Tell how all nodes stand, and for ever what becomes of them."""
+        self._book.touched.update(row.name for row in self._book.picture.each())
+        self._news.begin([one async for portion in self._portions() for one in portion])
+        while True:
+            await asyncio.sleep(PERIOD_SECONDS)
+            async for portion in self._portions():
+                self._news.hear(portion)
+
+    async def _portions(self) -> AsyncIterator[list[summaries.Summary]]:
+        """Sum up what was touched until now, and have it shown; after each portion others have their turn."""
+        touched, self._book.touched = self._book.touched, set()
+        for portion in summaries.portions(self._book.picture, touched, self._clock):
+            self._show(portion)
+            yield portion
+            await asyncio.sleep(0)

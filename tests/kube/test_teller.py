@@ -1,0 +1,92 @@
+"""Nodes are summed up a few at a time, and whoever shows them hears of each portion."""
+
+import asyncio
+import logging
+
+import pytest
+
+from berth_operator.engine import ledger, summaries
+from berth_operator.kube import node_news, teller
+from engine import books
+from support import clock, timeless
+
+
+class Scene:
+    """A ledger of some nodes, each of which takes a millisecond, and what was told of them."""
+
+    def __init__(self, nodes: int) -> None:
+        self.book = books.of(nodes)
+        self.shown: list[list[str]] = []
+        news = node_news.NodeNews(lambda _: None, str)
+        ticking = clock.Ticking(0.001)
+        self.teller = teller.Teller(self.book, self.show, news, clock=ticking)
+
+    def show(self, found: list[summaries.Summary]) -> None:
+        """Note which nodes were shown together."""
+        self.shown.append([one.node for one in found])
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes that were shown, in this order."""
+        return [name for portion in self.shown for name in portion]
+
+
+@timeless.scenario
+async def test_others_have_their_turn_between_portions() -> None:
+    """However many nodes are touched, the loop is held for some milliseconds at a time."""
+    scene, turns = Scene(100), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while len(scene.names) < 100:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with timeless.beside(scene.teller.run()):
+        await other()
+
+    assert sorted(scene.names) == sorted(row.name for row in scene.book.picture.each())
+    assert max(map(len, scene.shown)) <= 1000 * summaries.PORTION_SECONDS + 1
+    assert turns >= len(scene.shown) - 1 >= 15
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 40])
+def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureFixture) -> None:
+    """In one line, after all portions, and of what comes later each change."""
+    caplog.set_level(logging.INFO, node_news.__name__)
+    scene = Scene(nodes)
+
+    @timeless.scenario
+    async def tell() -> None:
+        async with timeless.beside(scene.teller.run()):
+            await timeless.at(1.1)
+            silence(scene.book)
+            await timeless.at(2.1)
+
+    tell()
+
+    first, *later = [record.getMessage() for record in caplog.records if record.name == node_news.__name__]
+    assert f"of {nodes} nodes with devices 0 are silent" in first
+    assert len(later) == nodes
+    assert all("its agent is silent" in line for line in later)
+    assert len(scene.names) == 2 * nodes
+
+
+def silence(book: ledger.Ledger) -> None:
+    """Have all agents fall silent."""
+    for row in book.picture.each():
+        book.agent_silent(row.name, silent=True)
+
+
+@timeless.scenario
+async def test_only_what_was_touched_is_summed_up_again() -> None:
+    """What is touched while others are summed up is summed up with the next."""
+    scene = Scene(20)
+
+    async with timeless.beside(scene.teller.run()):
+        await timeless.until(lambda: scene.shown)
+        scene.book.agent_silent("n1", silent=True)
+        await timeless.at(2.1)
+
+    assert scene.names.count("n1") == 2
+    assert len(scene.names) == 20 + 1
