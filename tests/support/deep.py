@@ -10,9 +10,11 @@ OUTSIDE: Final = 5  # Levels of an object that are not within its managed fields
 
 
 def managed(thing: Mapping[str, Any], levels: int = depth.STORED - OUTSIDE) -> bytes:
-    """Write an object, with managed fields of so many levels first of all."""
-    fields = {"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": "DEEP"}
-    meta = {"managedFields": [*thing["metadata"].get("managedFields", []), fields], **thing["metadata"]}
+    """Write an object, with managed fields of so many levels besides those that it has."""
+    version = thing.get("apiVersion", "v1")
+    fields = {"manager": "m", "operation": "Update", "apiVersion": version, "time": "2026-01-01T00:00:00Z"}
+    fields |= {"fieldsType": "FieldsV1", "fieldsV1": "DEEP"}
+    meta = {**thing["metadata"], "managedFields": [*thing["metadata"].get("managedFields", []), fields]}
     return json.dumps({**thing, "metadata": meta}).encode().replace(b'"DEEP"', nest(levels))
 
 

@@ -25,6 +25,7 @@ from typing import Any, Self
 
 import aiohttp
 
+from berth_crds import depth
 from testbed import cluster as clusters
 
 NAMESPACE = "berth-testbed"
@@ -195,7 +196,7 @@ class Kubelets:
         async with self._session.get(BOUND_PODS, timeout=aiohttp.ClientTimeout(total=60)) as response:
             if response.status != http.HTTPStatus.OK:
                 raise Missed
-            answer = await response.json()
+            answer = json.loads(depth.cut(await response.read()))
         pods = answer["items"]
         self._forget({*self._lives, *self._ends} - {pod["metadata"]["uid"] for pod in pods})
         # What had ended before may be there again: the server's data may have been restored.
@@ -211,7 +212,7 @@ class Kubelets:
             if response.status != http.HTTPStatus.OK:
                 raise Missed
             async for line in response.content:
-                self._notice(json.loads(line))
+                self._notice(json.loads(depth.cut(line)))
 
     def _notice(self, event: Raw) -> None:
         pod = event["object"]
