@@ -4,7 +4,7 @@ import pytest
 
 from berth_operator.engine import ledger
 from berth_operator.scheduling import policy
-from berth_operator.scheduling.decisions import AN_EDIT, Bind, Reason, Reject, Wait
+from berth_operator.scheduling.decisions import Bind, Reason, Reject, Wait
 from berth_operator.scheduling.devices import requests
 from engine import books
 from support import builders, clock, worlds
@@ -20,7 +20,7 @@ def decided(book: ledger.Ledger, rules: policy.Policy) -> list[type]:
     book.policy_seen(rules)
     found = books.decide(book)
     for answer in found:
-        book.waiting.put_off(answer.uid, now=0.0, wants=getattr(answer, "wants", AN_EDIT))
+        book.waiting.put_off(answer.uid, now=0.0, wants=getattr(answer, "wants", None))
     return [type(answer) for answer in found]
 
 

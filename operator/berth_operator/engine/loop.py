@@ -145,20 +145,16 @@ class Loop:
                 self._book.waiting.skip(answer.uid, now=self._clock())
             case decisions.Bind():
                 self.reasons.placed(answer.uid)  # Its bind is under way, and the pod itself will say so.
-            case decisions.Wait():
-                self._put_off(answer, answer.wants)
-            case decisions.Reject():
-                self._put_off(answer, decisions.AN_EDIT)
+            case decisions.Wait() | decisions.Reject():
+                self._put_off(answer)
             case _:
                 assert_never(answer)
 
-    def _put_off(
-        self, answer: decisions.Wait | decisions.Reject, wants: frozenset[decisions.Help] | None
-    ) -> None:
+    def _put_off(self, answer: decisions.Wait | decisions.Reject) -> None:
         candidate = self._book.waiting.get(answer.uid)
         if candidate is not None:
             demoted = isinstance(answer, decisions.Wait) and answer.cut_short
-            self._book.waiting.put_off(answer.uid, now=self._clock(), wants=wants, demoted=demoted)
+            self._book.waiting.put_off(answer.uid, now=self._clock(), wants=answer.wants, demoted=demoted)
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
             self._status_writer.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
 

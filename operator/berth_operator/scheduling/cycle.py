@@ -219,7 +219,9 @@ def _answer_beside(
     spared: Spared,
 ) -> decisions.Decision | None:
     """Decide for one pod that leaves some nodes to others; None if it must wait for what they leave."""
-    candidate = ruling.under(rules, candidate)
+    written, candidate = candidate, ruling.under(rules, candidate)
+    if candidate.faults and not written.faults:
+        return decisions.Reject(candidate.uid, candidate.faults, ruling.OTHER_RULES)
     if spared and not candidate.faults:
         found = places.place(candidate.request, candidate.demand, rules=rules, effort=effort, spared=spared)
         if found is not None:

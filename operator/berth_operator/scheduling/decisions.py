@@ -141,16 +141,15 @@ class Wait:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reject:
-    """The request cannot be understood or served: only an edit of the pod can help, or of the policy."""
+    """The request cannot be understood or served: only an edit of the pod can help, or what it wants."""
 
     uid: str
     refusals: tuple[Refusal, ...]
+    wants: frozenset[Help] = frozenset()
 
 
 Decision = Bind | Wait | Reject
 
-# What can help a request that cannot be served, beside an edit of the pod.
-AN_EDIT = frozenset({Help.POLICY_CHANGED})
 # Which changes may lift which refusal. A reason that is missing here is lifted only by an edit of the pod.
 HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.UNSCHEDULABLE: frozenset({Help.NODE_CHANGED}),

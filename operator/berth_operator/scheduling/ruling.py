@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_operator.scheduling import entries, policy
-from berth_operator.scheduling.decisions import Reason, Refusal
+from berth_operator.scheduling.decisions import Help, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 
+OTHER_RULES: Final = frozenset({Help.POLICY_CHANGED})  # What helps a pod that the policy refuses.
 NO_SHARES: Final = (
     "it asks for a part of a card, and the policy allows whole cards alone (spec.sharing.fractions is false)"
 )

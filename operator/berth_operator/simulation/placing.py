@@ -184,8 +184,7 @@ def carry_out(paper: cluster.Cluster, answer: decisions.Decision) -> Placed | Pu
         case decisions.Wait() | decisions.Reject():
             waiting = paper.book.waiting.get(answer.uid)
             assert waiting is not None, "asked just now"  # noqa: S101
-            wants = answer.wants if isinstance(answer, decisions.Wait) else decisions.AN_EDIT
-            paper.book.waiting.put_off(answer.uid, now=paper.now, wants=wants)
+            paper.book.waiting.put_off(answer.uid, now=paper.now, wants=answer.wants)
             return PutOff(waiting, answer)
         case _:
             assert_never(answer)
