@@ -16,7 +16,7 @@ Volcano, GiB for gpushare (`--memory-unit=GiB`).
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -269,6 +269,13 @@ def unserved_kind(name: str) -> bool:
 def served(name: str) -> bool:
     """Return whether a resource name is one that Berth answers for by the Device."""
     return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX)
+
+
+def all_served(found: Iterable[str]) -> set[str]:
+    """Return those of very many names that are served."""
+    different = set(found)
+    profiles = {name for name in different if name.startswith(names.NVIDIA_MIG_PREFIX)}
+    return profiles | (different & _SERVED)
 
 
 RESOURCES: Final = {one.key: one for one in AMOUNTS if one.where is Where.RESOURCE}

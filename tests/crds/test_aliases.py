@@ -102,3 +102,10 @@ def test_the_manual_page_shows_the_table() -> None:
     page = (Path(__file__).resolve().parents[2] / "manifests" / "aliases.md").read_text()
 
     assert aliases.markdown().strip() in page
+
+
+def test_what_is_served_of_many_names_is_what_is_served_of_each() -> None:
+    """All at once and one by one, the same names are served."""
+    found = ["cpu", "example.com/x", "nvidia.com/mig-1g.5gb", *(one.key for one in aliases.AMOUNTS)]
+
+    assert aliases.all_served(found) == set(filter(aliases.served, found))

@@ -84,6 +84,7 @@ LIMITS: Final = {
     "a pattern for models": (patterns.LONGEST,),
     "asks for devices, each kind in each container counted": (limits.ASKS,),
     "replicas and MIG instances together": (limits.PIECES,),
+    "containers": (limits.CONTAINERS,),
     "requests and limits in all containers, and names of resources among them": (
         limits.AMOUNTS,
         limits.RESOURCES,
@@ -99,6 +100,11 @@ def test_its_limits_are_those_of_the_code(what: str, most: tuple[int, ...]) -> N
     (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| {what} |")]
 
     assert tuple(map(int, re.findall(r"(?<!RE)\b\d+\b", line.split(" | ")[1]))) == most
+
+
+def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:
+    """What it says of a bound pod that says too much is what is added up."""
+    assert f"more than {limits.FIGURES} amounts of\ndevices, counts as one that takes all of its node" in PAGE
 
 
 def test_its_limits_of_nodes_are_those_of_the_code() -> None:

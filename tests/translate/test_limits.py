@@ -13,7 +13,7 @@ from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, limits, pods, raw
+from berth_operator.translate import demands, limits, pods, quantities, raw
 from translate import manifests
 
 CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
@@ -210,6 +210,8 @@ def specs() -> Iterator[Any]:
     amounts = [manifests.asking(f"c{at}", {"cpu": 1, "memory": 1}) for at in range(2049)]
     resources = {f"example.com/r{at}": 1 for at in range(65)}
     yield "amounts", {"containers": amounts}, "4098 requests and limits in its containers", 4096
+    crowd = [manifests.container(f"c{at}") for at in range(4097)]
+    yield "containers", {"containers": crowd}, "4097 containers", 4096
     yield "names", {"containers": [manifests.asking("main", resources)]}, "65 different resources", 64
     yield "names of the overhead", {"overhead": resources}, "66 different resources", 64
     yield "labels", {"nodeSelector": {f"l{at}": "" for at in range(65)}}, "65 labels in its node selector", 64
@@ -230,6 +232,73 @@ def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> 
         (Reason.UNSUPPORTED_REQUEST, f"the pod has {what}; Berth reads {most} at most")
     ]
     assert (candidate.request, candidate.demand) == (requests.NO_DEVICES, facts.NO_DEMAND)
+
+
+FOREIGN: Final[dict[str, Any]] = {"nodeName": "n1", "schedulerName": "default-scheduler"}
+ODD: Final = [{"cpu": f"{at}e-3"} for at in range(1, 4200)]
+
+
+def uncounted() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give specs of bound pods that say more than is added up."""
+    yield "amounts", {"containers": [manifests.asking(f"c{at}", {"cpu": 1, "b": 2}) for at in range(2049)]}
+    yield "odd amounts", {"containers": [manifests.asking(f"c{at}", one) for at, one in enumerate(ODD)]}
+    yield "containers", {"containers": [manifests.container(f"c{at}") for at in range(4097)]}
+    yield "overhead", {"overhead": {f"example.com/r{at}": f"{at}e-3" for at in range(4097)}}
+    whole = {"requests": {f"hugepages-{at}": f"{at}e-3" for at in range(4097)}}
+    yield "the whole pod", {"resources": whole}
+
+
+@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in uncounted()])
+def test_of_a_bound_pod_no_more_is_added_up_than_is_read(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken to use all of its node, as far as it names anything, and not one of its amounts is read."""
+    monkeypatch.setattr(quantities, "demand", None)
+    monkeypatch.setattr(quantities, "supply", None)
+
+    amounts = dict(pods.bound(manifests.pod(**spec, **FOREIGN)).hold.amounts)
+
+    assert amounts[facts.CPU] == amounts[facts.MEMORY] == facts.LARGEST
+    assert len(amounts) <= limits.NAMES + 3
+
+
+def test_a_bound_pod_of_many_amounts_may_have_all_cards_that_it_names() -> None:
+    """It keeps all of them back, and what each resource may have brought it is all of them as well."""
+    amounts = [{"cpu": 1, names.NVIDIA_GPU: 0}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 1025
+    containers = [manifests.asking(f"c{at}", one) for at, one in enumerate(amounts)]
+
+    found = pods.bound(manifests.pod(containers=containers, **FOREIGN))
+
+    assert found.hold.withheld == holds.ALL_CARDS
+    assert found.nameless is not None
+    assert found.nameless.plugged == dict.fromkeys(
+        (names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb"), holds.ALL_CARDS
+    )
+
+
+def test_a_bound_pod_of_many_containers_that_asks_for_no_card_keeps_none_back() -> None:
+    """How much it says of other things is no reason to keep cards from others."""
+    containers = [manifests.asking(f"c{at}", {"cpu": 1}) for at in range(4097)]
+
+    assert not pods.bound(manifests.pod(containers=containers, **FOREIGN)).hold.devices
+
+
+def test_a_bound_pod_of_many_containers_keeps_what_its_record_names() -> None:
+    """Its record counts however much the pod says beside it."""
+    containers = [manifests.container("main", gpus=1), *(manifests.container(f"c{at}") for at in range(4096))]
+    annotations = manifests.record("n1", main=[0])
+
+    found = pods.bound(manifests.pod(containers=containers, annotations=annotations, nodeName="n1"))
+
+    assert [share.minor for share in found.hold.shares] == [0]
+    assert not found.fault
+
+
+def test_where_a_bound_pod_may_run_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is where it is: affinity and tolerations of a bound pod, however many, are not looked at."""
+    monkeypatch.setattr(demands, "where", None)
+
+    assert pods.taken(manifests.pod(gpus=1, tolerations=[{"key": "a"}], nodeName="n1")).teaches is not None
 
 
 def test_bound_pod_of_many_resources_keeps_the_usual_ones() -> None:

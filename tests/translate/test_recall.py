@@ -1,11 +1,12 @@
 """What is remembered of pods is what would be read of them."""
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
 
-from berth_crds import names
+from berth_crds import aliases, names
 from berth_operator.translate import pods, raw, recall
 
 
@@ -35,7 +36,7 @@ def test_pods_of_one_workload_share_what_they_ask() -> None:
         {"priority": 7},
         {"overhead": {"cpu": "1"}},
         {"metadata": {"annotations": {names.MODEL: "H100"}}},
-        {"metadata": {"labels": {"pod.codescratch.genius/priority": "1"}}},
+        {"metadata": {"labels": {aliases.GENIUS_PRIORITY: "1"}}},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -52,15 +53,57 @@ def test_where_a_pod_is_and_what_it_got_is_not_what_it_asked() -> None:
     assert recall.of_bound(pod()) == recall.of_bound(pod(nodeName="n", metadata={"annotations": answer}))
 
 
-def test_little_is_kept_of_much() -> None:
-    """Pods with very much to say, and more kinds than are kept, cost time and not memory."""
-    read: list[str] = []
-    known = recall.Recall(lambda thing: read.append(thing.metadata.name))
+@pytest.mark.parametrize("row", [*aliases.ON_PODS, *aliases.WISHES], ids=lambda row: f"{row.where} {row.key}")
+def test_whatever_other_projects_read_is_told_apart(row: aliases.Amount | aliases.Wish) -> None:
+    """Each label and annotation that may ask for something is a part of the key, waiting or bound."""
+    change = {"labels" if row.where is aliases.Where.LABEL else "annotations": {row.key: "1"}}
 
-    for _ in range(2):
-        known(pod(), b"x" * (recall.LONGEST_KEY + 1))
+    assert recall.of_waiting(pod()) != recall.of_waiting(pod(metadata=change))
+    assert recall.of_bound(pod()) != recall.of_bound(pod(metadata=change))
+
+
+def test_what_others_write_on_a_pod_is_not_what_it_asks() -> None:
+    """Labels and annotations that are not read are no reason to read a pod anew."""
+    change = {"labels": {"step": "7"}, "annotations": {"cni.example.com/ip": "10.0.0.7"}}
+
+    assert recall.of_waiting(pod()) == recall.of_waiting(pod(metadata=change))
+    assert recall.of_bound(pod()) == recall.of_bound(pod(metadata=change))
+
+
+def test_a_misspelt_key_is_a_part_of_what_a_waiting_pod_asks() -> None:
+    """What is refused because it is not known makes a difference, too."""
+    change = {"annotations": {f"{names.GROUP}/modle": "H100"}}
+
+    assert recall.of_waiting(pod()) != recall.of_waiting(pod(metadata=change))
+
+
+def test_a_long_pod_is_read_once() -> None:
+    """A pod with very much to say is remembered like any other, and not taken for one that says more."""
+    count = itertools.count(1)
+    known = recall.Recall(lambda _: next(count))
+    long = b"x" * (recall.LONGEST_KEY + 1)
+
+    assert [known(pod(), long), known(pod(), long), known(pod(), long + b"y")] == [1, 1, 2]
+
+
+def test_little_is_kept_of_much() -> None:
+    """Neither more kinds than are kept nor pods with very much to say take more memory than is set aside."""
+    known = recall.Recall(lambda thing: thing.metadata.name)
     for at in range(recall.MOST_KNOWN + 1):
         known(pod(), str(at).encode())
+    for at in range(recall.MOST_BYTES // recall.LONGEST_KEY + 1):
+        known(pod(), str(at).encode() * (recall.LONGEST_KEY + 1))
 
-    assert len(read) == recall.MOST_KNOWN + 3
-    assert len(known._known) <= recall.MOST_KNOWN
+    assert len(known._usual.known) == 1, "there was no room for one more"
+    assert len(known._long.known) <= recall.MOST_BYTES // recall.LONGEST_KEY
+    assert max(map(len, known._long.known)) <= 64, "digests"
+
+
+def test_long_pods_do_not_displace_the_usual_ones() -> None:
+    """However many pods have much to say, those of the usual length are still known."""
+    known = recall.Recall(lambda thing: thing.metadata.name)
+    known(pod(), b"usual")
+    for at in range(20):
+        known(pod(), str(at).encode() * (1 << 20))
+
+    assert b"usual" in known._usual.known

@@ -9,6 +9,7 @@ Names that Berth serves, its own and those of other projects, are kept apart: th
 answers for them, and the node only where it advertises the same name.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -49,6 +50,14 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
     total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
     total[facts.PODS] = 1
     return tuple(sorted((name, min(amount, facts.LARGEST)) for name, amount in total.items() if amount))
+
+
+def everything(spec: raw.PodSpec) -> facts.Amounts:
+    """Return the amounts of a pod that says too much to be added up: it may take all that it names."""
+    first = dict.fromkeys(itertools.islice(limits.named(spec), limits.AMOUNTS))
+    some = itertools.islice(first, limits.NAMES)
+    total = dict.fromkeys((*some, facts.CPU, facts.MEMORY), facts.LARGEST)
+    return tuple(sorted({**total, facts.PODS: 1}.items()))
 
 
 def as_a_whole(total: Mapping[str, int], resources: raw.ContainerResources | None) -> dict[str, int]:

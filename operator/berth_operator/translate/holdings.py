@@ -41,6 +41,7 @@ BY_THE_PIECE: Final = (names.NVIDIA_GPU, names.NVIDIA_MIG_PREFIX)
 
 Record = allocation.Allocation | allocation.Unreadable | None
 Marks = frozenset[str | int]
+Serving = tuple[dict[str, raw.Quantity], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class Asked:
 
     `own` is what its containers ask by resources, None where that makes no sense, and `least` and `others`
     are the cards that a record names at least for that, and the types of its other devices; `any` tells
-    whether anything of the pod asks for devices; `most` counts the cards that it may have for its resources.
+    whether anything of the pod asks for devices; `most` counts the cards that it may have for its resources,
+    and `plugged` those that it may have for each resource alone.
     """
 
     own: requests.Request | None
@@ -67,18 +69,29 @@ class Asked:
     others: frozenset[str]
     any: bool
     most: int
-    starts: tuple[tuple[str, bool], ...]
+    plugged: Mapping[str, int]
+    starts: tuple[tuple[str, bool], ...] = ()
+
+
+def anything(spec: raw.PodSpec) -> Asked:
+    """Take a bound pod that says too much to be added up for one that may have all cards of its node.
+
+    Without a word on how its containers start, all that its record names counts as held at one time.
+    """
+    plugged = dict.fromkeys(aliases.all_served(limits.named(spec)), holds.ALL_CARDS)
+    return Asked(None, 0, frozenset(), any=True, most=holds.ALL_CARDS if plugged else 0, plugged=plugged)
 
 
 def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
     """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
-    own = _by_resources(pod)
+    own, serving = _by_resources(pod), _serving(pod.spec)
     return Asked(
         own,
         fewest_cards(own) if own is not None else 0,
         frozenset(asks.types_asked(own.containers) if own is not None else ()) - {DeviceType.GPU},
         whole is None or bool(whole),
-        _most(pod),
+        _most(serving),
+        _plugged(serving) if pod.spec.scheduler_name != names.SCHEDULER_NAME else {},
         starts(pod.spec),
     )
 
@@ -195,7 +208,7 @@ def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
     return naming.Nameless(
         wants.starts,
         wants.least if wants.own else naming.SURELY_ONE,
-        None if ours else _plugged(pod),
+        None if ours else wants.plugged,
         pod.status.phase == PodPhase.RUNNING,
     )
 
@@ -210,29 +223,10 @@ def _by_resources(pod: raw.Pod) -> requests.Request | None:
     return None if faults else found
 
 
-def _most(pod: raw.Pod) -> int:
-    """Count the cards that a pod may have been given for its resources, for all that runs at one time."""
-    if limits.figures(pod.spec) is not None:
-        return holds.ALL_CARDS
-    running = most = 0
-    for container, runs in resources.each_asking(pod.spec):
-        own = _most_of(_served(container))
-        most = max(most, running + own)
-        running += own if runs else 0
-    return max(most, running)
-
-
-def _plugged(pod: raw.Pod) -> Mapping[str, int]:
-    """Count for each resource alone the cards that a pod may have for it, in all that runs at one time."""
-    count = _pieces if limits.figures(pod.spec) else _alone
-    running: collections.Counter[str] = collections.Counter()
-    most: collections.Counter[str] = collections.Counter()
-    for container, runs in resources.each_asking(pod.spec):
-        for name, amount in _served(container).items():
-            own = count(name, amount)
-            most[name] = max(most[name], running[name] + own)
-            running[name] += own if runs else 0
-    return most
+def _serving(spec: raw.PodSpec) -> list[Serving]:
+    """Return what each container asks for of what Berth serves, and whether it keeps running."""
+    found = ((_served(container), runs) for container, runs in resources.each_asking(spec))
+    return [one for one in found if one[0]]
 
 
 def _served(container: raw.Container) -> dict[str, raw.Quantity]:
@@ -240,10 +234,30 @@ def _served(container: raw.Container) -> dict[str, raw.Quantity]:
     return {name: amount for name, amount in amounts.items() if aliases.served(name)}
 
 
+def _most(serving: Iterable[Serving]) -> int:
+    """Count the cards that a pod may have been given for its resources, for all that runs at one time."""
+    running = most = 0
+    for amounts, runs in serving:
+        own = _most_of(amounts)
+        most = max(most, running + own)
+        running += own if runs else 0
+    return max(most, running)
+
+
+def _plugged(serving: Iterable[Serving]) -> Mapping[str, int]:
+    """Count for each resource alone the cards that a pod may have for it, in all that runs at one time."""
+    running: collections.Counter[str] = collections.Counter()
+    most: collections.Counter[str] = collections.Counter()
+    for amounts, runs in serving:
+        for name, amount in amounts.items():
+            own = _most_of({name: amount})
+            most[name] = max(most[name], running[name] + own)
+            running[name] += own if runs else 0
+    return most
+
+
 def _most_of(served: dict[str, raw.Quantity]) -> int:
     """Count the cards that a container may have for these resources."""
-    if not served:
-        return 0
     plain = raw.Container(name="main", resources=raw.ContainerResources(limits=served))
     found = _by_resources(raw.Pod(wire.Meta(), raw.PodSpec(containers=(plain,))))
     if found is None:
@@ -251,14 +265,10 @@ def _most_of(served: dict[str, raw.Quantity]) -> int:
     return most_cards(found)
 
 
-def _alone(name: str, amount: raw.Quantity) -> int:
-    return _most_of({name: amount})
-
-
 def _pieces(name: str, amount: raw.Quantity) -> int:
     """Count what a plug-in hands out by the piece; of anything else one can only tell that it is some."""
     try:
-        count = min(int(quantities.exact(str(amount))), grammar.MOST_CARDS)
+        count = min(quantities.supply(str(amount)), grammar.MOST_CARDS)
     except ValueError:
         return 1
     return count if name.startswith(BY_THE_PIECE) else min(count, 1)

@@ -6,6 +6,7 @@ refused with a sentence that names the limit, and nothing of it is kept. They ar
 what anybody needs: a node has no more than 64 cards.
 """
 
+import collections
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -28,6 +29,7 @@ PIECES: Final = 256  # Replicas and MIG instances, which are placed one by one.
 RESOURCES: Final = 64  # Different names.
 SHARES: Final = 1024  # Of all containers that a GpuPod tells of: as many as its schema takes.
 NAMES: Final = 256  # Of a bound pod, which cannot be refused.
+CONTAINERS: Final = 4096
 AMOUNTS: Final = 4096  # Requests and limits of all containers.
 SELECTOR: Final = 64
 TOLERATIONS: Final = 128
@@ -83,12 +85,18 @@ def too_long(length: int) -> Refusal | None:
 
 def exceeded(spec: raw.PodSpec) -> Refusal | None:
     """Return what of a pod's spec is more than is read; it is only counted here."""
-    return _first(itertools.chain(_of_containers(spec), _of_devices(spec), _of_place(spec)))
+    counted = (_of_containers(spec), _of_names(spec), _of_devices(spec), _of_place(spec))
+    return _first(itertools.chain.from_iterable(counted))
 
 
-def figures(spec: raw.PodSpec) -> Refusal | None:
-    """Return whether containers name more devices than are read: of a bound pod only this matters."""
-    return _first(_of_devices(spec))
+def uncounted(spec: raw.PodSpec) -> Refusal | None:
+    """Return what is more than is added up even of a bound pod, which cannot be refused."""
+    return _first(itertools.chain(_of_containers(spec), _of_devices(spec)))
+
+
+def named(spec: raw.PodSpec) -> Iterator[str]:
+    """Go through the names of all resources that a pod asks for, each as often as it stands there."""
+    return itertools.chain.from_iterable(_lists(spec, *_of_whole_pod(spec)))
 
 
 def _first(counted: Counted) -> Refusal | None:
@@ -102,6 +110,14 @@ def _resources(spec: raw.PodSpec) -> list[raw.ContainerResources]:
     return [one.resources for one in (*(spec.init_containers or ()), *spec.containers) if one.resources]
 
 
+def _of_whole_pod(spec: raw.PodSpec) -> Iterator[raw.ContainerResources]:
+    """Return what is set for the pod as a whole, in the form in which containers have it."""
+    if spec.resources:
+        yield spec.resources
+    if spec.overhead:
+        yield raw.ContainerResources(spec.overhead)
+
+
 def _names(one: raw.ContainerResources) -> Iterable[str]:
     """Return what a container names, what is request and limit once."""
     if one.requests and one.limits:
@@ -109,21 +125,26 @@ def _names(one: raw.ContainerResources) -> Iterable[str]:
     return one.requests or one.limits or ()
 
 
-def _lists(spec: raw.PodSpec) -> list[raw.Resources]:
-    return [one for each in _resources(spec) for one in (each.requests, each.limits) if one]
+def _lists(spec: raw.PodSpec, *more: raw.ContainerResources) -> list[raw.Resources]:
+    found = (*_resources(spec), *more)
+    return [one for each in found for one in (each.requests, each.limits) if one]
 
 
 def _of_devices(spec: raw.PodSpec) -> Counted:
-    count = sum(aliases.served(name) for one in _resources(spec) for name in _names(one))
+    counts = collections.Counter(itertools.chain.from_iterable(map(_names, _resources(spec))))
+    count = sum(count for name, count in counts.items() if aliases.served(name))
     yield "amounts of devices in its containers", FIGURES, count
 
 
 def _of_containers(spec: raw.PodSpec) -> Counted:
-    lists = _lists(spec)
-    yield "requests and limits in its containers", AMOUNTS, sum(map(len, lists))
-    whole = [each for each in (spec.resources,) if each]
-    more = [one for each in whole for one in (each.requests, each.limits) if one]
-    yield "different resources", RESOURCES, len(set().union(*lists, *more, spec.overhead or {}))
+    yield "containers", CONTAINERS, len(spec.init_containers or ()) + len(spec.containers)
+    yield "requests and limits in its containers", AMOUNTS, sum(map(len, _lists(spec)))
+    whole = sum(len(one.requests or ()) + len(one.limits or ()) for one in _of_whole_pod(spec))
+    yield "requests, limits and overheads of its own", AMOUNTS, whole
+
+
+def _of_names(spec: raw.PodSpec) -> Counted:
+    yield "different resources", RESOURCES, len(set(named(spec)))
 
 
 def _of_place(spec: raw.PodSpec) -> Counted:

@@ -118,9 +118,11 @@ class Taken:
 
 def taken(pod: raw.Pod) -> Taken:
     """Read what a bound pod asked for."""
-    whole = asked_of(pod)
-    teaches = workload.sample(whole, demands.demand(pod.spec)) if whole else None
-    return Taken(holdings.asked(pod, whole), demands.amounts(pod.spec), teaches)
+    if limits.uncounted(pod.spec) is not None:
+        return Taken(holdings.anything(pod.spec), demands.everything(pod.spec), None)
+    whole, amounts = asked_of(pod), demands.amounts(pod.spec)
+    teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
+    return Taken(holdings.asked(pod, whole), amounts, teaches)
 
 
 def bound(pod: raw.Pod) -> Bound:

@@ -41,27 +41,38 @@ UNITS: Final = {name: int(unit) for name, unit in SUFFIXES.items() if unit >= 1}
 LONGEST: Final = 64  # The API server writes none with more than thirty characters.
 
 
+Ratio = tuple[int, int]  # Not reduced: whole numbers are reckoned with much faster than fractions.
+RATIOS: Final = {name: unit.as_integer_ratio() for name, unit in SUFFIXES.items()}
+
+
 @functools.lru_cache(maxsize=4096)
 def exact(text: str) -> fractions.Fraction:
     """Read a quantity; raise ValueError on what is none."""
-    match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None
-    if match is None:
-        raise ValueError(f"{text!r} is not a quantity")
-    power = fractions.Fraction(10) ** int(match["power"] or 0)
-    return fractions.Fraction(match["number"]) * power * SUFFIXES[match["suffix"] or ""]
+    return fractions.Fraction(*_ratio(text))
 
 
 def demand(text: str | int, *, thousandths: bool = False) -> int:
     """Read what is asked for, rounded up; nobody asks for less than nothing."""
-    plain = PLAIN.fullmatch(str(text))
-    if plain is not None:
-        whole = int(plain["number"]) * UNITS[plain["suffix"]]
-        return min(whole * (1000 if thousandths else 1), facts.LARGEST)
-    value = exact(str(text)) * (1000 if thousandths else 1)
-    return max(0, min(-(-value.numerator // value.denominator), facts.LARGEST))
+    above, below = _ratio(str(text))
+    return max(0, min(-(-above * (1000 if thousandths else 1) // below), facts.LARGEST))
 
 
 def supply(text: str | int, *, thousandths: bool = False) -> int:
     """Read what is there, rounded down; always less than the largest demand."""
-    value = exact(str(text)) * (1000 if thousandths else 1)
-    return max(0, min(value.numerator // value.denominator, facts.LARGEST - 1))
+    above, below = _ratio(str(text))
+    return max(0, min(above * (1000 if thousandths else 1) // below, facts.LARGEST - 1))
+
+
+@functools.lru_cache(maxsize=4096)
+def _ratio(text: str) -> Ratio:
+    plain = PLAIN.fullmatch(text)
+    if plain is not None:
+        return int(plain["number"]) * UNITS[plain["suffix"]], 1
+    match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity")
+    whole, _, part = match["number"].partition(".")
+    power = int(match["power"] or 0) - len(part)
+    above, below = RATIOS[match["suffix"] or ""]
+    above *= int(whole + part)
+    return (above * 10**power, below) if power >= 0 else (above, below * 10**-power)

@@ -1,66 +1,89 @@
 """Remembers what pods were read as: those of one workload are equal in all but their names.
 
-A reading is a function of a pod's spec, annotations and labels alone, so pods of which
-these are the same, byte for byte, share one reading. That is most of what a pod costs
-here, and the shared values take less memory too. What is not known yet is read.
+A reading is a function of a pod's spec and of some annotations and labels alone, so pods of
+which these are the same, byte for byte, share one reading. That is most of what a pod costs
+here, and the shared values take less memory too. What is not known yet is read. Whatever
+else is written on a pod, by its network for instance or at each of its steps, is no part of
+the key: it must not make the pod be read anew.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from berth_crds import names
-from berth_operator.translate import raw
+from berth_crds import aliases, names
+from berth_operator.translate import annotations, raw, resources
 
 MOST_KNOWN: Final = 4096
-LONGEST_KEY: Final = 1 << 14  # A pod with more to say than this is read each time.
-MOST_BYTES: Final = 8 << 20  # Of all keys together; usual ones have about a thousand.
+LONGEST_KEY: Final = 1 << 14  # Of a longer one only a digest is kept.
+MOST_BYTES: Final = 8 << 20  # Of all short keys together, and of all long ones; usual ones have a thousand.
 
-# What Berth wrote when it bound a pod differs from pod to pod, and asks for nothing.
-ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
+ON_POD: Final[tuple[aliases.Amount | aliases.Wish, ...]] = (*aliases.ON_PODS, *aliases.WISHES)
+LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL)
+ANNOTATIONS: Final = frozenset({*annotations.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER})
 
 T = TypeVar("T")
 
 
+class Shelf(Generic[T]):
+    """Readings by their keys, as many as their keys have bytes for."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, T] = {}
+        self._bytes = 0
+
+    def keep(self, key: bytes, known: T, size: int) -> None:
+        """Keep a reading of which the whole key has so many bytes; where there is no room, all others go."""
+        if len(self.known) >= MOST_KNOWN or self._bytes + size > MOST_BYTES:
+            self.known.clear()
+            self._bytes = 0
+        self.known[key] = known
+        self._bytes += size
+
+
 class Recall(Generic[T]):
-    """One kind of reading, and the pods of which it is known."""
+    """One kind of reading, and the pods of which it is known.
+
+    Those that have much to say have a shelf of their own, so that few of them do not displace all others.
+    """
 
     def __init__(self, read: Callable[[raw.Pod], T]) -> None:
         self._read = read
-        self._known: dict[bytes, T] = {}
-        self._bytes = 0
+        self._usual, self._long = Shelf[T](), Shelf[T]()
 
     def __call__(self, pod: raw.Pod, key: bytes) -> T:
         """Give the reading of a pod that has this key."""
-        known = self._known.get(key)
+        size = len(key)
+        shelf = self._usual
+        if size > LONGEST_KEY:
+            key, shelf = hashlib.blake2b(key).digest(), self._long
+        known = shelf.known.get(key)
         if known is None:
             known = self._read(pod)
-            if len(key) <= LONGEST_KEY:
-                self._keep(key, known)
+            shelf.keep(key, known, size)
         return known
-
-    def _keep(self, key: bytes, known: T) -> None:
-        if len(self._known) >= MOST_KNOWN or self._bytes + len(key) > MOST_BYTES:
-            self._known.clear()
-            self._bytes = 0
-        self._known[key] = known
-        self._bytes += len(key)
 
 
 def of_waiting(pod: raw.Pod) -> bytes:
     """Write down all that the reading of a waiting pod depends on."""
-    return _encoder.encode((pod.spec, pod.metadata.annotations, pod.metadata.labels))
+    said = {
+        key: value
+        for key, value in pod.metadata.annotations.items()
+        if key in ANNOTATIONS or names.GROUP in key  # What is not known there is refused.
+    }
+    return _encoder.encode((pod.spec, said, _labels(pod)))
 
 
 def of_bound(pod: raw.Pod) -> bytes:
     """Write down all that a bound pod's request depends on: not where it is, nor our answer."""
-    asked = {
-        key: value
-        for key, value in pod.metadata.annotations.items()
-        if key not in ANSWERS and names.CONTAINER_INFIX not in key
-    }
-    return _encoder.encode((msgspec.structs.replace(pod.spec, node_name=""), asked, pod.metadata.labels))
+    said = {key: value for key, value in pod.metadata.annotations.items() if key in ANNOTATIONS}
+    return _encoder.encode((msgspec.structs.replace(pod.spec, node_name=""), said, _labels(pod)))
+
+
+def _labels(pod: raw.Pod) -> Mapping[str, str]:
+    return {key: value for key, value in pod.metadata.labels.items() if key in LABELS}
 
 
 _encoder: Final = msgspec.json.Encoder()
