@@ -8,7 +8,7 @@ import pytest
 from berth_crds.client import api, resources
 from berth_operator.engine import pace
 from berth_operator.kube import pod_status
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.conftest import Noted
@@ -224,6 +224,39 @@ async def test_a_pod_that_is_placed_is_not_told_otherwise(desk: Desk, candidate:
 
     assert desk.writes == 0
     assert desk.notes.told[-1] == ("Scheduled", f"Assigned {candidate.title} to n1 with cards 0,1")
+
+
+PARTS: dict[str, tuple[tuple[decisions.Share, ...], str]] = {
+    "nothing": ((), ""),
+    "a whole card": ((decisions.Share("GPU-0", 0, 100, 8 << 30),), " with cards 0"),
+    "a part": ((decisions.Share("GPU-0", 0, 40, 3 << 30),), " with 40 % of card 0"),
+    "memory alone": ((decisions.Share("GPU-0", 0, 0, 3 << 29),), " with 1.5 GiB of card 0"),
+    "an instance": (
+        (decisions.Share("MIG-0", 2, 14, 5 << 30, profile="1g.5gb"),),
+        " with 1g.5gb of card 2",
+    ),
+    "some of each": (
+        (
+            decisions.Share("GPU-3", 3, 40, 3 << 30),
+            decisions.Share("GPU-1", 1, 100, 8 << 30),
+            decisions.Share("GPU-0", 0, 100, 8 << 30),
+        ),
+        " with cards 0,1 and 40 % of card 3",
+    ),
+    "another device": ((decisions.Share("rdma-0", 0, 100, 0, type="rdma"),), ""),
+}
+
+
+@pytest.mark.parametrize(("shares", "said"), PARTS.values(), ids=PARTS.keys())
+def test_where_a_pod_went_tells_how_much_of_each_card(
+    shares: tuple[decisions.Share, ...], said: str, candidate: backlog.Candidate
+) -> None:
+    """A part is not called a card."""
+    placement = decisions.Placement("n1", (decisions.Grant("main", shares),))
+
+    found = pod_status.placed_sentence(candidate, placement)
+
+    assert found == f"Assigned {candidate.title} to n1{said}"
 
 
 async def test_a_bind_that_fails_is_a_condition_too(desk: Desk, candidate: backlog.Candidate) -> None:

@@ -25,6 +25,8 @@ from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import pace
 from berth_operator.kube import events, in_turns
 from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.explain import findings, words
 from berth_operator.translate import raw
 
 log = logging.getLogger(__name__)
@@ -264,11 +266,24 @@ def shown_verdict(pod: raw.Pod) -> Verdict | None:
 
 
 def placed_sentence(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
-    """Return where a pod went."""
-    shares = (share for grant in placement.grants for share in grant.shares if share.type == DeviceType.GPU)
-    minors = ",".join(map(str, sorted({share.minor for share in shares})))
-    cards = f" with cards {minors}" if minors else ""
-    return f"Assigned {candidate.title} to {placement.node}{cards}"
+    """Return where a pod went, and which cards or parts of them it was given."""
+    held = [one for one in allocator.held(placement.grants) if one.type == DeviceType.GPU]
+    whole = sorted(one.minor for one in held if not _part(one))
+    parts = [f"{_part(one)} of card {one.minor}" for one in sorted(held, key=_by_minor) if _part(one)]
+    cards = [f"cards {','.join(map(str, whole))}"] if whole else []
+    given = f" with {words.listed([*cards, *parts])}" if held else ""
+    return f"Assigned {candidate.title} to {placement.node}{given}"
+
+
+def _by_minor(share: decisions.Share) -> tuple[int, str]:
+    return share.minor, share.uuid
+
+
+def _part(share: decisions.Share) -> str:
+    """Say which part of a card a share is; nothing where it is all of it."""
+    if share.profile or share.core == requests.WHOLE:
+        return share.profile
+    return f"{share.core} %" if share.core else words.amount(findings.Unit.BYTES, share.memory)
 
 
 def patch(candidate: backlog.Candidate, verdict: Verdict, shown: Shown, *, moment: str) -> dict[str, Any]:
