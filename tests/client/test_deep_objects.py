@@ -1,5 +1,6 @@
 """Whoever may write an object may nest it as deep as a server takes, and all is read as ever."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -72,6 +73,14 @@ def test_nulls_of_a_deep_object_are_left_out() -> None:
 
     assert isinstance(found, mirror.ConfigMap)
     assert (found.metadata.uid, found.data) == ("u", {"k": "v"})
+
+
+def test_an_object_that_is_read_whole_is_not_deep_afterwards() -> None:
+    """What reads all fields, whatever they are, has all but the depths of them."""
+    _, (found,) = watch.Codec(dict[str, Any]).page(deep.page(deep.managed(config_map("a", "7", k="v"))))
+
+    assert isinstance(found, dict)
+    assert json.loads(json.dumps(found))["data"] == {"k": "v"}
 
 
 def test_nothing_is_cut_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

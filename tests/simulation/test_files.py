@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from simulation import desk
+from support import deep
 
 OBJECTS = *desk.both("n1"), desk.pod("a"), desk.pod("b")
 LIST = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": OBJECTS}
@@ -40,6 +41,17 @@ def test_texts(tmp_path: Path, text: str) -> None:
 
     assert went(file) == EXPECTED
     assert went("-", stdin=text) == EXPECTED
+
+
+def test_deep_objects() -> None:
+    """An object of a cluster may have managed fields of any depth; where it is no JSON, that is a mistake."""
+    bodies = [deep.managed(one).decode() for one in OBJECTS]
+
+    assert went("-", stdin="\n".join(bodies)) == EXPECTED
+    assert went("-", stdin="\n".join([json.dumps(OBJECTS[0]), *bodies[1:]])) == EXPECTED
+    assert went("-", stdin=json.dumps(LIST).replace(json.dumps(OBJECTS[0]), bodies[0])) == EXPECTED
+    broken = desk.run("place", "-", stdin=bodies[0][:-2])
+    assert (broken.code, "not JSON" in "".join(broken.notes)) == (2, True)
 
 
 def test_typed_list() -> None:

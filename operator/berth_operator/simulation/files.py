@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from berth_crds import depth
 from berth_operator.simulation import yamls
 from berth_operator.simulation.mistakes import Mistake
 
@@ -105,7 +106,8 @@ def _not_one_json(text: str) -> Iterator[tuple[int, Any]]:
         except Mistake:
             raise Mistake(f"line {error.lineno}: not JSON: {error.msg}") from None
     except RecursionError:
-        raise Mistake("not JSON: nested too deep") from None
+        # Objects of a cluster may be as deep, in what placement never reads.
+        yield from _not_one_json(depth.cut(text.encode()).decode())
 
 
 def _concatenated(text: str) -> Iterator[tuple[int, Any]]:
