@@ -8,6 +8,7 @@ from berth_crds import allocation, names, wire
 from berth_crds.client import watch
 from berth_operator.scheduling import holds
 from berth_operator.translate import pods, raw
+from support import deep
 from translate import manifests
 
 ON_NODE: dict[str, Any] = {"nodeName": "n1"}
@@ -255,3 +256,13 @@ def test_pod_too_large_to_be_read_is_where_its_record_says(
     found = pods.remains(watch.Unreadable(meta, "the answer has more than 33554432 bytes"))
 
     assert found == (holds.Hold("u", "ml/p", node, withheld=holds.ALL_CARDS) if node else None)
+
+
+def test_an_unreadable_pod_that_is_deep_withholds_its_node() -> None:
+    """Whatever is odd about a pod, and however deep it is: its node keeps all cards back."""
+    meta = {"name": "p", "namespace": "ml", "uid": "u"}
+    body = deep.managed({"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}})
+
+    found = pods.remains(watch.Unreadable(wire.Meta("p", "ml", "u"), "it is odd", body))
+
+    assert found == holds.Hold("u", "ml/p", "n1", withheld=holds.ALL_CARDS)

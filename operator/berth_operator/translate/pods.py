@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from berth_crds import allocation, names
-from berth_crds.client import errors, watch
+from berth_crds.client import errors, reading, watch
 from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import backlog, decisions, holds, naming, workload
 from berth_operator.scheduling.devices import requests
@@ -175,7 +175,7 @@ def remains(thing: watch.Unreadable) -> holds.Hold | None:
 def _whereabouts(thing: watch.Unreadable) -> str:
     """Return the node that a pod is on; of a pod too large to be read only its metadata tell that."""
     try:
-        pod = _remains.decode(thing.body)
+        pod = reading.decode(_remains, thing.body)
     except errors.ODD:
         found = allocation.decode(thing.metadata.annotations.get(names.ALLOCATION, ""))
         return found.node if isinstance(found, allocation.Allocation) else ""
