@@ -52,7 +52,7 @@ HASTE_SECONDS: Final = 1.0  # Between two glances at what came for such nodes.
 MOST_HASTY: Final = 1000  # GpuPods that wait for a glance; the others are found by the next pass.
 MOST_OF_A_NODE: Final = 1024  # GpuPods that are kept of one node; it has many times fewer pods that run.
 MOST_THINNED: Final = 100  # GpuPods of nodes with more than that read anew in each second.
-AT_ONCE: Final = 4  # Of these, at the same time.
+AT_ONCE: Final = 16  # Of these, at the same time.
 POD: Final = resources.PODS.kind
 POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
