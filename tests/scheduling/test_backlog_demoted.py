@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from berth_operator.scheduling import backlog, entries
+from berth_operator.scheduling import backlog, entries, woken
 from berth_operator.scheduling.decisions import Help
 from scheduling.test_backlog import of, ready
 from support import builders
@@ -51,7 +51,7 @@ def test_who_is_demoted_pauses_for_longer() -> None:
 
 def test_of_the_woken_the_demoted_are_tried_last() -> None:
     """When a change wakes more pods than are tried at once, those that hold others up wait."""
-    names = [f"p{at:02}" for at in range(backlog.TRIED_OF_A_KIND + 1)]
+    names = [f"p{at:02}" for at in range(woken.TRIED_OF_A_KIND + 1)]
     queue = of(*(builders.candidate(name) for name in names))
     for name in names:
         freed = frozenset({Help.CAPACITY_FREED})
@@ -97,7 +97,7 @@ def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
 def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     """Of many that were woken some are tried; each that does not take its place makes room for one more."""
     waiting = backlog.Backlog()
-    names = [f"p{number:02}" for number in range(backlog.TRIED_OF_A_KIND + 2)]
+    names = [f"p{number:02}" for number in range(woken.TRIED_OF_A_KIND + 2)]
     for name in names:
         waiting.push(builders.candidate(name))
         for _ in range(9):
@@ -107,5 +107,5 @@ def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
 
     waiting.skip("uid-p00", now=1.0)
 
-    assert first == names[: backlog.TRIED_OF_A_KIND]
-    assert [one.name for one in waiting.ready(1.0)] == names[1 : backlog.TRIED_OF_A_KIND + 1]
+    assert first == names[: woken.TRIED_OF_A_KIND]
+    assert [one.name for one in waiting.ready(1.0)] == names[1 : woken.TRIED_OF_A_KIND + 1]

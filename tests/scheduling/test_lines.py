@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, lines, turns
+from berth_operator.scheduling import backlog, lines, turns, woken
 from berth_operator.scheduling.decisions import Help
 from support import builders
 
@@ -37,7 +37,7 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
 def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
     """A pod that was woken but pauses behind its kind has one place there, not one for each wake."""
     waiting = backlog.Backlog()
-    crowd = [builders.candidate(f"p{at:02}") for at in range(3 * backlog.TRIED_OF_A_KIND)]
+    crowd = [builders.candidate(f"p{at:02}") for at in range(3 * woken.TRIED_OF_A_KIND)]
     for pod in crowd:
         waiting.push(pod)
 

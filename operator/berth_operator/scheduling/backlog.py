@@ -9,19 +9,14 @@ placed; the others pause, longer with each attempt. So a crowd of pods that fit 
 little and blocks nobody. Time comes in as a number; nothing here reads a clock.
 """
 
-import collections
 import heapq
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import decisions, entries, label_order, lines, turns
+from berth_operator.scheduling import decisions, entries, label_order, lines, turns, woken
 
-# So many of the pods that a change may help are tried at once, the first in order, of each kind and of
-# all: what becomes free serves few, and those must not come after one that has only just arrived.
-TRIED_OF_A_KIND: Final = 16
-TRIED_AT_ONCE: Final = 1024
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is held up or goes on.
 # So many kinds are held against nodes that have changed between two rounds; then whoever waits is woken.
 MOST_JUDGED: Final = 4096
@@ -326,17 +321,13 @@ class Backlog:
     def _hurry(self) -> None:
         """Let the first of those that were woken since the last time be tried at once."""
         if self._woken:
-            tried: collections.Counter[int] = collections.Counter()
-            room = TRIED_AT_ONCE
-            woken = sorted(self._woken.values(), key=lambda one: one.turn)
-            places = [one.turn for one in woken]
-            if any(one.candidate.label > 0 for one in woken):
-                woken = label_order.reordered(woken, lambda *_: ())
-            for entry, turn in zip(woken, places, strict=True):
-                held_up = entry.candidate.namespace in self._held_up
-                if tried[entry.kind] < TRIED_OF_A_KIND and room and not held_up:
-                    tried[entry.kind] += 1
-                    room -= 1
+            found = sorted(self._woken.values(), key=entries.TURN)
+            places = list(map(entries.TURN, found))
+            if any(one.candidate.label > 0 for one in found):
+                found = label_order.reordered(found, lambda *_: ())
+            tried = woken.first_to_try(found, self._held_up.names)
+            for entry, turn in zip(found, places, strict=True):
+                if entry.candidate.uid in tried:
                     entry.not_before = 0.0
                     self._stand_in_line(entry)
                 else:
@@ -349,7 +340,7 @@ class Backlog:
         """Let the next of each kind be tried at once: the first of those that were woken are others now."""
         room = FOLLOWING_AT_ONCE
         for kind in self._behind:
-            followers = (self._follow(kind) for _ in range(min(TRIED_OF_A_KIND, room)))
+            followers = (self._follow(kind) for _ in range(min(woken.TRIED_OF_A_KIND, room)))
             room -= sum(itertools.takewhile(bool, followers))
 
     def _follow(self, kind: int) -> bool:
