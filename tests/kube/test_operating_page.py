@@ -9,9 +9,9 @@ import pytest
 from berth_agent import settings as agent
 from berth_crds import http_server, logs
 from berth_operator import app, metrics, settings
-from berth_operator.engine import loop, pace, reasons, refusals, register, stock
+from berth_operator.engine import budget, loop, pace, reasons, refusals, register, stock
 from berth_operator.http_api import auth, views
-from berth_operator.kube import events, lag, misplaced, pod_status
+from berth_operator.kube import events, feeds, lag, misplaced, pod_status
 from berth_operator.scheduling import columns, entries, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
@@ -90,6 +90,10 @@ LIMITS: Final = {
         limits.RESOURCES,
     ),
     "labels in the node selector, and tolerations": (limits.SELECTOR, limits.TOLERATIONS),
+    "memory for what all waiting pods of a namespace say together, and those of all": (
+        budget.OF_A_NAMESPACE // budget.MEBIBYTE,
+        budget.OF_ALL // budget.MEBIBYTE,
+    ),
     "terms, expressions and values of the node affinity": (limits.TERMS, limits.EXPRESSIONS, limits.VALUES),
 }
 
@@ -100,6 +104,15 @@ def test_its_limits_are_those_of_the_code(what: str, most: tuple[int, ...]) -> N
     (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| {what} |")]
 
     assert tuple(map(int, re.findall(r"(?<!RE)\b\d+\b", line.split(" | ")[1]))) == most
+
+
+def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
+    """What is free, and how soon they are read again, is what the operator does."""
+    text = " ".join(PAGE.split())
+
+    assert f"shows `{Reason.TOO_MUCH_TOGETHER}`" in text
+    assert f"read again, within {feeds.READ_AGAIN_SECONDS:g} s" in text
+    assert f"no more than {budget.FREE // 1024} KiB of memory does not count" in text
 
 
 def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:

@@ -1,13 +1,15 @@
 """What is remembered of pods is what would be read of them."""
 
 import itertools
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
 
 from berth_crds import aliases, names
 from berth_operator.translate import pods, raw, recall
+
+KIBIBYTE: Final = 1024
 
 
 def pod(**changes: Any) -> raw.Pod:
@@ -80,7 +82,7 @@ def test_a_misspelt_key_is_a_part_of_what_a_waiting_pod_asks() -> None:
 def test_a_long_pod_is_read_once() -> None:
     """A pod with very much to say is remembered like any other, and not taken for one that says more."""
     count = itertools.count(1)
-    known = recall.Recall(lambda _: next(count))
+    known = recall.Recall(lambda _: next(count), lambda _: 0)
     long = b"x" * (recall.LONGEST_KEY + 1)
 
     assert [known(pod(), long), known(pod(), long), known(pod(), long + b"y")] == [1, 1, 2]
@@ -88,22 +90,23 @@ def test_a_long_pod_is_read_once() -> None:
 
 def test_little_is_kept_of_much() -> None:
     """Neither more kinds than are kept nor pods with very much to say take more memory than is set aside."""
-    known = recall.Recall(lambda thing: thing.metadata.name)
+    known = recall.Recall(lambda thing: thing.metadata.name, lambda _: KIBIBYTE)
+    most = recall.MOST_BYTES // KIBIBYTE
     for at in range(recall.MOST_KNOWN + 1):
         known(pod(), str(at).encode())
-    for at in range(recall.MOST_BYTES // recall.LONGEST_KEY + 1):
-        known(pod(), str(at).encode() * (recall.LONGEST_KEY + 1))
+    for at in range(most + 1):
+        known(pod(), b"x" * recall.LONGEST_KEY + str(at).encode().zfill(9))
 
-    assert len(known._usual.known) == 1, "there was no room for one more"
-    assert len(known._long.known) <= recall.MOST_BYTES // recall.LONGEST_KEY
+    assert len(known._usual.known) <= recall.MOST_KNOWN
+    assert len(known._long.known) < most
     assert max(map(len, known._long.known)) <= 64, "digests"
 
 
 def test_long_pods_do_not_displace_the_usual_ones() -> None:
     """However many pods have much to say, those of the usual length are still known."""
-    known = recall.Recall(lambda thing: thing.metadata.name)
+    known = recall.Recall(lambda thing: thing.metadata.name, lambda _: KIBIBYTE)
     known(pod(), b"usual")
-    for at in range(20):
-        known(pod(), str(at).encode() * (1 << 20))
+    for at in range(recall.MOST_BYTES // KIBIBYTE):
+        known(pod(), b"x" * recall.LONGEST_KEY + str(at).encode().zfill(9))
 
     assert b"usual" in known._usual.known

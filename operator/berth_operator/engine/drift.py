@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from berth_operator.engine import ledger
 from berth_operator.scheduling import holds
+from berth_operator.scheduling.decisions import Reason
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
 OF_PODS: Final = ("hold", "sample", "waiting")
@@ -78,11 +79,12 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
     """Name what the ledger knows otherwise than one that was just rebuilt.
 
     A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
-    is not compared; but one that stays so withholds cards for which nobody has a pod. The
-    silence of agents is a matter of time and not of records.
+    is not compared; but one that stays so withholds cards for which nobody has a pod. Nor are
+    pods that say too much together with others. The silence of agents is a matter of time
+    and not of records.
     """
-    open_holds = {*book.assumed, *fresh.assumed}
     mine, theirs = _told(book), _told(fresh)
+    open_holds = {*book.assumed, *fresh.assumed, *_put_off(mine), *_put_off(theirs)}
     differing = (
         difference
         for what in mine
@@ -120,6 +122,13 @@ def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:
         "sample": book.picture.workload.samples,
         "waiting": {one.candidate.uid: one.candidate for one in book.waiting.each()} | book.gated,
     }
+
+
+def _put_off(told: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Name the pods of which there was no room for what they ask: which ones these are is chance."""
+    for uid, candidate in told["waiting"].items():
+        if any(fault.reason is Reason.TOO_MUCH_TOGETHER for fault in candidate.faults):
+            yield uid
 
 
 def _between(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:

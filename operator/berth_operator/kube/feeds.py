@@ -7,16 +7,19 @@ the core's words. Nothing is awaited on the way.
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, informer, lease, resources, watch
-from berth_operator.engine import drift, ledger, watchdog
+from berth_operator.engine import budget, drift, ledger, watchdog
 from berth_operator.kube import lag, misplaced
 from berth_operator.scheduling import naming
 from berth_operator.translate import devices, excess, gpupods, nodes, pods, policies, raw
 
 log = logging.getLogger(__name__)
+
+# What was not kept of waiting pods is read again at most so often: it takes a whole list.
+READ_AGAIN_SECONDS: Final = 30.0
 
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -40,14 +43,17 @@ class PodSink:
         self._status_writer = status_writer
         self._voice = voice
         self._faulty: dict[str, str] = {}
+        self.budget = budget.Budget()
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
         match pods.view(thing):
-            case pods.Waiting(candidate, gated):
+            case pods.Waiting(candidate, gated, weight):
+                candidate = self.budget.admitted(candidate, weight)
                 self._status_writer.saw(thing)
                 self._book.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.Bound(hold, fault, teaches, nameless, where):
+                self.budget.release(hold.uid)
                 self._status_writer.done(hold.uid)
                 self._book.pod_bound(hold, teaches, nameless=nameless, where=where)
                 if not self._book.unadmitted.keeps_out(hold.uid):
@@ -64,6 +70,7 @@ class PodSink:
         uid = thing.metadata.uid
         hold = pods.remains(thing)
         if hold is not None and self._book.state(uid) is not ledger.State.CONFIRMED:
+            self.budget.release(uid)
             self._status_writer.done(uid)
             self._report(uid, hold.title, thing.detail)
             self._book.pod_bound(hold, nameless=naming.Nameless())
@@ -71,6 +78,7 @@ class PodSink:
     odd_gone = deleted
 
     def _over(self, uid: str) -> None:
+        self.budget.release(uid)
         self._faulty.pop(uid, None)
         self._status_writer.done(uid)
         self._book.pod_over(uid)
@@ -263,6 +271,7 @@ class Feeds:
         self._history.join(self)
         self._gpupods = GpuPodSink(book, voice)
         self._devices = DeviceSink(book, dog, voice)
+        self._pods = PodSink(book, status_writer, voice)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer
@@ -274,7 +283,7 @@ class Feeds:
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
             follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),
-            follow(session, resources.PODS, raw.Pod, PodSink(book, status_writer, voice), scope=pods_scope),
+            follow(session, resources.PODS, raw.Pod, self._pods, scope=pods_scope),
         )
 
     async def run(self) -> None:
@@ -282,6 +291,15 @@ class Feeds:
         async with asyncio.TaskGroup() as group:
             for one in self._all:
                 group.create_task(one.run())
+            group.create_task(self._read_again())
+
+    async def _read_again(self) -> None:
+        """Read all pods again, for ever, where there is room for what was not kept of some."""
+        *_, pods_ = self._all
+        while True:
+            await asyncio.sleep(READ_AGAIN_SECONDS)
+            if self._pods.budget.has_room:
+                await pods_.retell()
 
     async def wait_synced(self) -> None:
         """Wait until everything has been read once."""

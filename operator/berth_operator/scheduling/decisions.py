@@ -15,6 +15,8 @@ class Reason(enum.StrEnum):
     INVALID_REQUEST = "InvalidRequest"
     UNSUPPORTED_REQUEST = "UnsupportedRequest"
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
+    # All waiting pods together: this one is read again when others are placed or gone.
+    TOO_MUCH_TOGETHER = "TooMuchTogether"
     # The node, apart from its cards.
     UNSCHEDULABLE = "Unschedulable"
     TAINTED = "Tainted"

@@ -16,7 +16,7 @@ from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import backlog, decisions, holds, naming, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import asks, demands, holdings, limits, raw, recall
+from berth_operator.translate import asks, demands, holdings, limits, raw, recall, weights
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_STARTED = frozenset({"", PodPhase.PENDING})
@@ -24,10 +24,11 @@ NOT_STARTED = frozenset({"", PodPhase.PENDING})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod of ours that is not bound; a gated one is not to be tried."""
+    """A pod of ours that is not bound; a gated one is not to be tried. What it asks weighs so many bytes."""
 
     candidate: backlog.Candidate
     gated: bool
+    weight: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def view(pod: raw.Pod) -> View:
         return bound(pod)
     if pod.spec.scheduler_name != names.SCHEDULER_NAME or pod.metadata.deletion_timestamp:
         return Over(pod.metadata.uid)
-    return Waiting(candidate(pod), gated=bool(pod.spec.scheduling_gates))
+    wants = read(pod)
+    return Waiting(_candidate(pod, wants), gated=bool(pod.spec.scheduling_gates), weight=wants.weight)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Wanted:
     demand: facts.Demand
     priority: int
     label: int
+    weight: int = 0
 
 
 def wanted(pod: raw.Pod) -> Wanted:
@@ -83,17 +86,27 @@ def wanted(pod: raw.Pod) -> Wanted:
     if too_much is not None:
         return _nothing(pod, too_much)
     request, faults = asks.request(pod)
-    return Wanted(request, faults, demands.demand(pod.spec), asks.priority(pod), asks.label(pod))
+    demand = demands.demand(pod.spec)
+    weight = weights.of(request, demand)
+    return Wanted(request, faults, demand, asks.priority(pod), asks.label(pod), weight)
 
 
 def _nothing(pod: raw.Pod, fault: decisions.Refusal) -> Wanted:
     return Wanted(requests.NO_DEVICES, (fault,), facts.NO_DEMAND, asks.priority(pod), asks.label(pod))
 
 
+def read(pod: raw.Pod) -> Wanted:
+    """Read what a waiting pod asks for, or remember it."""
+    too_long = limits.too_long(pod.length)
+    return _nothing(pod, too_long) if too_long else _wanted(pod, recall.of_waiting(pod))
+
+
 def candidate(pod: raw.Pod) -> backlog.Candidate:
     """Read a waiting pod."""
-    too_long = limits.too_long(pod.length)
-    wants = _nothing(pod, too_long) if too_long else _wanted(pod, recall.of_waiting(pod))
+    return _candidate(pod, read(pod))
+
+
+def _candidate(pod: raw.Pod, wants: Wanted) -> backlog.Candidate:
     return backlog.Candidate(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
@@ -114,6 +127,11 @@ class Taken:
     asked: holdings.Asked
     amounts: facts.Amounts
     teaches: workload.Sample | None
+
+    @property
+    def size(self) -> int:
+        """How many things are named."""
+        return len(self.amounts) + len(self.asked.starts) + len(self.asked.plugged)
 
 
 def taken(pod: raw.Pod) -> Taken:
@@ -158,8 +176,8 @@ def _unadmitted(pod: raw.Pod) -> facts.Where | None:
     return facts.NOWHERE if limits.exceeded(pod.spec) is not None else demands.where(pod.spec)
 
 
-_wanted: Final = recall.Recall(wanted)
-_taken: Final = recall.Recall(taken)
+_wanted: Final = recall.Recall(wanted, lambda found: found.weight)
+_taken: Final = recall.Recall(taken, lambda found: weights.THING * found.size)
 
 
 def remains(thing: watch.Unreadable) -> holds.Hold | None:

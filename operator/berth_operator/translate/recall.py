@@ -18,7 +18,7 @@ from berth_operator.translate import annotations, raw, resources
 
 MOST_KNOWN: Final = 4096
 LONGEST_KEY: Final = 1 << 14  # Of a longer one only a digest is kept.
-MOST_BYTES: Final = 8 << 20  # Of all short keys together, and of all long ones; usual ones have a thousand.
+MOST_BYTES: Final = 8 << 20  # Of all usual pods together, and of all long ones; most have about a thousand.
 
 ON_POD: Final[tuple[aliases.Amount | aliases.Wish, ...]] = (*aliases.ON_PODS, *aliases.WISHES)
 LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL)
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class Shelf(Generic[T]):
-    """Readings by their keys, as many as their keys have bytes for."""
+    """Readings by their keys, as many as there are bytes for."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, T] = {}
         self._bytes = 0
 
     def keep(self, key: bytes, known: T, size: int) -> None:
-        """Keep a reading of which the whole key has so many bytes; where there is no room, all others go."""
+        """Keep a reading that takes so many bytes with its key; where there is no room, all others go."""
         if len(self.known) >= MOST_KNOWN or self._bytes + size > MOST_BYTES:
             self.known.clear()
             self._bytes = 0
@@ -49,20 +49,19 @@ class Recall(Generic[T]):
     Those that have much to say have a shelf of their own, so that few of them do not displace all others.
     """
 
-    def __init__(self, read: Callable[[raw.Pod], T]) -> None:
-        self._read = read
+    def __init__(self, read: Callable[[raw.Pod], T], weigh: Callable[[T], int]) -> None:
+        self._read, self._weigh = read, weigh
         self._usual, self._long = Shelf[T](), Shelf[T]()
 
     def __call__(self, pod: raw.Pod, key: bytes) -> T:
         """Give the reading of a pod that has this key."""
-        size = len(key)
         shelf = self._usual
-        if size > LONGEST_KEY:
+        if len(key) > LONGEST_KEY:
             key, shelf = hashlib.blake2b(key).digest(), self._long
         known = shelf.known.get(key)
         if known is None:
             known = self._read(pod)
-            shelf.keep(key, known, size)
+            shelf.keep(key, known, len(key) + self._weigh(known))
         return known
 
 

@@ -31,6 +31,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 cannot be judged by a constraint that is not supported",
         "2 cannot be judged by a constraint that is not supported",
     ),
+    Reason.TOO_MUCH_TOGETHER: ("", "1 cannot serve what was not kept", "2 cannot serve what was not kept"),
     Reason.UNSCHEDULABLE: ("", "1 is cordoned", "2 are cordoned"),
     Reason.TAINTED: ("gpu", "1 has the untolerated taint gpu", "2 have the untolerated taint gpu"),
     Reason.SELECTOR_MISMATCH: (

@@ -199,6 +199,7 @@ REASONS: Final[dict[Reason, Words]] = {
         "cannot be judged by a constraint that is not supported",
         "cannot be judged by a constraint that is not supported",
     ),
+    Reason.TOO_MUCH_TOGETHER: _say("cannot serve what was not kept", "cannot serve what was not kept"),
     Reason.UNSCHEDULABLE: _say("is cordoned", "are cordoned"),
     Reason.TAINTED: _with_detail("has the untolerated taint", "have the untolerated taint"),
     Reason.SELECTOR_MISMATCH: _say(
@@ -249,6 +250,7 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.INVALID_REQUEST: "asked for nothing",
     Reason.UNSUPPORTED_REQUEST: "request not supported",
     Reason.UNSUPPORTED_CONSTRAINT: "constraint not supported",
+    Reason.TOO_MUCH_TOGETHER: "request not kept",
     Reason.UNSCHEDULABLE: "cordoned",
     Reason.TAINTED: "taint",
     Reason.SELECTOR_MISMATCH: "selector or affinity",

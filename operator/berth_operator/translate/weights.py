@@ -1,0 +1,38 @@
+"""How many bytes of memory it takes to keep what a waiting pod asks for: an estimate, and rather too high."""
+
+import itertools
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+
+THING: Final = 80  # Bytes of what is named, and of its place in a set, apart from its words.
+
+
+def of(request: requests.Request, demand: facts.Demand) -> int:
+    """Weigh what a pod asks of devices and of its node."""
+    words = itertools.chain(_of_devices(request), _of_node(demand), _of_place(demand.where))
+    return THING * (request.size + demand.size) + sum(map(sys.getsizeof, words))
+
+
+def _of_devices(request: requests.Request) -> Iterator[str]:
+    asked, manner = request.conditions, request.manner
+    yield from (one.name for one in request.containers)
+    yield from (asked.pattern, asked.avoid_pattern)
+    yield from itertools.chain(asked.models, asked.avoid_models, asked.uuids, asked.avoid_uuids)
+    yield from itertools.chain.from_iterable((*manner.labels, *manner.function_labels))
+
+
+def _of_node(demand: facts.Demand) -> Iterator[str]:
+    return (name for name, _ in (*demand.amounts, *demand.served))
+
+
+def _of_place(where: facts.Where) -> Iterator[str]:
+    yield from itertools.chain.from_iterable(where.selector)
+    for toleration in where.tolerations:
+        yield from (toleration.key, toleration.operator, toleration.value, toleration.effect)
+    for term in where.affinity or ():
+        for one in (*term.labels, *term.fields):
+            yield from (one.key, one.operator, *one.values)
