@@ -16,6 +16,7 @@ from support import builders
 
 GATE = {"schedulingGates": [{"name": "g"}]}
 ENDED = {"Succeeded", "Failed"}
+ADMITTED = {"admitted": True}
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
@@ -54,6 +55,11 @@ class Server:
         """Have the containers of a bound pod start or end; what has ended stays so."""
         if self.node(name) and self.pods[name].get("phase") not in ENDED:
             self._change(name, self.pods[name] | {"phase": phase})
+
+    def admit(self, name: str) -> None:
+        """Have the kubelet of a bound pod admit it."""
+        if self.node(name) and self.pods[name].get("phase") not in ENDED:
+            self._change(name, self.pods[name] | ADMITTED)
 
     def vanish(self, name: str) -> None:
         """Have a pod be gone."""
@@ -112,7 +118,7 @@ class Server:
 
     def objects(self) -> dict[str, raw.Pod]:
         """Return all pods as they are."""
-        return {name: builders.pod(name, **fields) for name, fields in self.pods.items()}
+        return {name: made(name, fields) for name, fields in self.pods.items()}
 
     def cards_in_use(self) -> list[str]:
         """List the cards of all unfinished pods that we bound."""
@@ -123,4 +129,10 @@ class Server:
 
     def _change(self, name: str, fields: Mapping[str, Any]) -> None:
         self.pods[name] = dict(fields)
-        self.news[name].append(builders.pod(name, **fields))
+        self.news[name].append(made(name, fields))
+
+
+def made(name: str, fields: Mapping[str, Any]) -> raw.Pod:
+    """Make the object of a pod."""
+    pod = builders.pod(name, **{key: value for key, value in fields.items() if key not in ADMITTED})
+    return builders.admitted(pod) if ADMITTED.keys() <= fields.keys() else pod

@@ -1,5 +1,7 @@
 """What tells of a difference is known: of what a pod holds whose own record cannot be read, all that may."""
 
+import pytest
+
 from berth_operator.engine import drift, ledger
 from berth_operator.scheduling import naming
 from engine import books
@@ -51,3 +53,28 @@ def test_only_what_tells_of_it_is_kept_of_the_revisions() -> None:
     seen = found.seen({("Device", "n1"): "3", ("Device", "n2"): "4"}, {})
 
     assert (seen.mine.revisions, seen.theirs.revisions) == ({("Device", "n1"): "3"}, {})
+
+
+def test_others_have_their_turn_while_the_ledgers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pods wait, some of them are compared at a time; what differs is found all the same."""
+    monkeypatch.setattr(drift, "AT_A_TIME", 10)
+    book, fresh = books.of(1), books.of(1)
+    for at in range(100):
+        books.wait(book, f"p{at}")
+
+    found = [len(portion) for portion in drift.portions(book, fresh)]
+
+    assert max(found) == 10
+    assert sum(found) == len(drift.drift(book, fresh)) == 200, "each waits, and teaches what it asks"
+
+
+def test_what_changes_amid_a_comparison_is_compared_as_it_is() -> None:
+    """A pod that is gone before its turn comes differs in nothing."""
+    book, fresh = books.of(1), books.of(1)
+    books.wait(book)
+
+    comparing = drift.portions(book, fresh)
+    first = next(comparing)
+    book.pod_over("uid-p")
+
+    assert [*first, *(one for portion in comparing for one in portion)] == []

@@ -19,6 +19,7 @@ from berth_operator.engine import binds, ledger, loop, ports
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import pods
 from engine import books, servers, wires
 from support import builders, hands, timeless, worlds
 
@@ -31,7 +32,7 @@ MOSTLY = st.sampled_from([True, True, True, False])
 RARELY = st.sampled_from([False, False, False, True])
 CHANGES = ("node", "cards", "cards", "agent", "agent", "no node", "no cards")
 FATES = ("taken", "taken", "taken", "taken, unheard", "late", "crowded out", "refused")
-ENDS = ("Running", "Running", "Succeeded", "Failed", "gone", "deleted")
+ENDS = ("admitted", "admitted", "Running", "Running", "Succeeded", "Failed", "gone", "deleted")
 
 
 def usual(at: str) -> st.SearchStrategy[cards_.Device]:
@@ -45,7 +46,7 @@ def shapes() -> st.SearchStrategy[dict[str, Any]]:
     gates = st.sampled_from([{}, {}, {}, servers.GATE])
     plain = st.fixed_dictionaries(
         {"gpus": st.sampled_from([1, 1, 1, 2, 3, 0, 0]), "priority": st.integers(0, 2)},
-        optional={"initContainers": init},
+        optional={"initContainers": init, "nodeSelector": st.just({"zone": "a"})},
     )
     return st.builds(dict[str, Any].__or__, plain, gates)
 
@@ -156,6 +157,8 @@ class History(stateful.RuleBasedStateMachine):
         bound = self.server.bound()
         if how == "deleted":
             self.server.delete(self.pick(data, self.server.pods))
+        elif bound and how == "admitted":
+            self.server.admit(self.pick(data, bound))
         elif bound and how == "gone":
             self.server.vanish(self.pick(data, bound))
         elif bound:
@@ -284,6 +287,15 @@ class History(stateful.RuleBasedStateMachine):
         """At no revision do two pods of ours have the same card (I1)."""
         in_use = self.server.cards_in_use()
         assert len(set(in_use)) == len(in_use)
+
+    @stateful.invariant()
+    def who_was_admitted_is_charged(self) -> None:
+        """Once a kubelet has said that it admitted a pod, all that it asked for is charged."""
+        for name, pod in self.server.delivered.items():
+            view = pods.view(pod) if pod is not None and name not in self.gone else None
+            if isinstance(view, pods.Bound) and view.unadmitted is None:
+                hold = self.book.picture.hold(view.hold.uid)
+                assert hold is not None and hold.amounts == view.hold.amounts
 
     @stateful.invariant()
     def nobody_waits_and_holds(self) -> None:

@@ -13,12 +13,14 @@ from support import builders, clock, worlds
 Event = Callable[[ledger.Ledger], None]
 
 WAITING = st.builds(builders.pod, gpus=st.integers(0, 3), priority=st.integers(0, 2))
-BOUND = st.builds(
+STARTING = st.builds(
     builders.pod,
     gpus=st.integers(0, 3),
     nodeName=st.sampled_from(worlds.NODES),
     schedulerName=st.sampled_from(["berth-scheduler", "other"]),
-    phase=st.sampled_from(["Pending", "Running", "Succeeded"]),
+    phase=st.sampled_from(["Pending", "Pending", "Running", "Succeeded"]),
+    nodeSelector=st.sampled_from([{}, {}, {"zone": "a"}]),
+    overhead=st.sampled_from([{}, {}, {"cpu": "3"}, {"cpu": "5"}]),
     annotations=st.one_of(
         st.just({}),
         st.builds(
@@ -28,6 +30,7 @@ BOUND = st.builds(
         ),
     ),
 )
+BOUND = STARTING | STARTING.map(builders.admitted)
 
 
 def news_of_node(world: worlds.World, name: str) -> list[Event]:

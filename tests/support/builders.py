@@ -169,6 +169,12 @@ def pod(
     return msgspec.json.decode(msgspec.json.encode(body), type=raw.Pod)
 
 
+def admitted(pod: raw.Pod) -> raw.Pod:
+    """Return the same pod once its kubelet has admitted it."""
+    status = msgspec.structs.replace(pod.status, start_time="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(pod, status=status)
+
+
 def renamed(pod: raw.Pod, name: str) -> raw.Pod:
     """Return the same pod under another name."""
     meta = msgspec.structs.replace(pod.metadata, name=name, uid=f"uid-{name}")

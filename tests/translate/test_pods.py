@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from berth_crds import allocation, names
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Share
+from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
+from support import builders
 from translate import manifests
 
 
@@ -50,6 +52,33 @@ LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 def test_view(pod: raw.Pod, kind: type) -> None:
     """Every pod waits for us, holds something, or is none of our business (any more)."""
     assert type(pods.view(pod)) is kind
+
+
+ZONED = facts.Where(selector=(("zone", "a"),))
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(manifests.pod(**ON_NODE, nodeSelector={"zone": "a"}), ZONED, id="it waits for it"),
+        pytest.param(manifests.pod(**ON_NODE, phase=""), facts.ANYWHERE, id="without a phase"),
+        pytest.param(builders.admitted(manifests.pod(**ON_NODE)), None, id="it was admitted"),
+        pytest.param(manifests.pod(**ON_NODE, phase="Running"), None, id="it runs"),
+        pytest.param(manifests.pod(**ON_NODE, phase="Unknown"), None, id="its node is lost from sight"),
+        pytest.param(manifests.pod(**ON_NODE, annotations={names.TERM: "1/2"}), None, id="Berth bound it"),
+        pytest.param(
+            manifests.pod(**ON_NODE, annotations=manifests.record(main=[0])), None, id="Berth gave it cards"
+        ),
+        pytest.param(
+            manifests.pod(**ON_NODE, nodeSelector={f"label-{number}": "a" for number in range(100)}),
+            facts.NOWHERE,
+            id="it says too much",
+        ),
+    ],
+)
+def test_whether_a_bound_pod_depends_on_its_kubelet(pod: raw.Pod, expected: facts.Where | None) -> None:
+    """What Berth bound and what a kubelet has admitted is certain; of others their conditions are kept."""
+    assert bound(pod).unadmitted == expected
 
 
 def test_waiting_pod_is_read_whole() -> None:

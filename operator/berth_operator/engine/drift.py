@@ -10,14 +10,16 @@ revision, or neither of the two values has changed from one look to the next.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from berth_operator.engine import ledger
-from berth_operator.scheduling import holds
+from berth_operator.scheduling import backlog, holds
 from berth_operator.scheduling.decisions import Reason
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
+AT_A_TIME: Final = 250  # Things compared before others have their turn.
 OF_PODS: Final = ("hold", "sample", "waiting")
 
 Source = tuple[str, str]  # The kind of an object, and its name; for a pod its uid, for a GpuPod its title.
@@ -76,23 +78,32 @@ def ghosts(found: Iterable[Difference]) -> set[str]:
 
 
 def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
-    """Name what the ledger knows otherwise than one that was just rebuilt.
+    """Name what the ledger knows otherwise than one that was just rebuilt."""
+    return tuple(itertools.chain.from_iterable(portions(book, fresh)))
+
+
+def portions(book: ledger.Ledger, fresh: ledger.Ledger) -> Iterator[tuple[Difference, ...]]:
+    """Name the same, after some things at a time what differs of these.
 
     A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
     is not compared; but one that stays so withholds cards for which nobody has a pod. Nor are
     pods that say too much together with others. The silence of agents is a matter of time
     and not of records.
     """
-    mine, theirs = _told(book), _told(fresh)
-    open_holds = {*book.assumed, *fresh.assumed, *_put_off(mine), *_put_off(theirs)}
-    differing = (
-        difference
-        for what in mine
-        for difference in _between(what, mine[what], theirs[what])
-        if difference.name not in open_holds
-    )
-    told = (dataclasses.replace(one, sources=_sources(one, book, fresh)) for one in differing)
-    return (*told, *(Difference("open bind", uid) for uid in book.assumed.overdue()))
+    for what, known in KNOWN.items():
+        names = iter(dict.fromkeys((*known.names(book), *known.names(fresh))))
+        while some := list(itertools.islice(names, AT_A_TIME)):
+            found = (_difference(what, name, book, fresh) for name in some)
+            yield tuple(one for one in found if one is not None)
+    yield tuple(Difference("open bind", uid) for uid in book.assumed.overdue())
+
+
+def _difference(what: str, name: str, book: ledger.Ledger, fresh: ledger.Ledger) -> Difference | None:
+    mine, theirs = KNOWN[what].value(book, name), KNOWN[what].value(fresh, name)
+    if mine == theirs or any(name in one.assumed or _put_off(one, name) for one in (book, fresh)):
+        return None
+    one = Difference(what, name, gone=theirs is None, mine=Sight(mine), theirs=Sight(theirs))
+    return dataclasses.replace(one, sources=_sources(one, book, fresh))
 
 
 def _sources(one: Difference, book: ledger.Ledger, fresh: ledger.Ledger) -> frozenset[Source]:
@@ -113,26 +124,41 @@ def _beside(hold: holds.Hold) -> set[Source]:
     return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}
 
 
-def _told(book: ledger.Ledger) -> dict[str, Mapping[str, Any]]:
-    found = list(book.picture.each())
-    return {
-        NODE: {row.name: row.node for row in found if row.node is not None},
-        DEVICE: {row.name: row.published for row in found if row.published is not None},
-        "hold": {uid: hold for row in found for uid, hold in row.holds.items()},
-        "sample": book.picture.workload.samples,
-        "waiting": {one.candidate.uid: one.candidate for one in book.waiting.each()} | book.gated,
-    }
+def _waiting(book: ledger.Ledger, uid: str) -> backlog.Candidate | None:
+    return book.gated.get(uid) or book.waiting.get(uid)
 
 
-def _put_off(told: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Name the pods of which there was no room for what they ask: which ones these are is chance."""
-    for uid, candidate in told["waiting"].items():
-        if any(fault.reason is Reason.TOO_MUCH_TOGETHER for fault in candidate.faults):
-            yield uid
+def _put_off(book: ledger.Ledger, uid: str) -> bool:
+    """Return whether there was no room for what a pod asks: of which pods that is so is chance."""
+    candidate = _waiting(book, uid)
+    return candidate is not None and any(one.reason is Reason.TOO_MUCH_TOGETHER for one in candidate.faults)
 
 
-def _between(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
-    for name in sorted({*mine, *theirs}):
-        here, there = mine.get(name), theirs.get(name)
-        if here != there:
-            yield Difference(what, name, gone=name not in theirs, mine=Sight(here), theirs=Sight(there))
+class _Known(NamedTuple):
+    """One kind of what a ledger knows: the names of all, and the value of one, if there is any."""
+
+    names: Callable[[ledger.Ledger], Iterable[str]]
+    value: Callable[[ledger.Ledger, str], Any]
+
+
+KNOWN: Final[Mapping[str, _Known]] = {
+    NODE: _Known(
+        lambda book: book.picture.index,
+        lambda book, name: row.node if (row := book.picture.row(name)) is not None else None,
+    ),
+    DEVICE: _Known(
+        lambda book: book.picture.index,
+        lambda book, name: row.published if (row := book.picture.row(name)) is not None else None,
+    ),
+    "hold": _Known(
+        lambda book: (uid for row in book.picture.each() for uid in row.holds),
+        lambda book, uid: book.picture.hold(uid),
+    ),
+    "sample": _Known(
+        lambda book: book.picture.workload.samples,
+        lambda book, uid: book.picture.workload.samples.get(uid),
+    ),
+    "waiting": _Known(
+        lambda book: (*book.gated, *(one.candidate.uid for one in book.waiting.entries())), _waiting
+    ),
+}

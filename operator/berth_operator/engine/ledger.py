@@ -242,9 +242,10 @@ class Ledger:
             self.unadmitted.come(hold, where, known)
         else:
             self.unadmitted.go(uid)
-        hold = self._held(hold)
+        if where is not None or nameless is not None:
+            hold = self._held(hold)
         self._confirm(hold, known)
-        if certain or where is None:
+        if self.unadmitted and (certain or where is None):
             for node in {hold.node, (known or hold).node}:
                 self._look_again(node)
 

@@ -50,6 +50,10 @@ class Unadmitted:
         """Return the state in words."""
         return f"<Unadmitted: {len(self._pods)} pods on {len(self._on)} nodes>"
 
+    def __len__(self) -> int:
+        """Count them: mostly there are none."""
+        return len(self._pods)
+
     def __contains__(self, uid: str) -> bool:
         """Return whether a pod is one of these."""
         return uid in self._pods

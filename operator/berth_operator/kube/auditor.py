@@ -83,10 +83,13 @@ class Auditor:
         dog = watchdog.Watchdog(fresh, clock=self._clock)
         reading = feeds.Feeds(self._session, fresh, dog, Nobody(), SILENCE)
         await reading.read()
-        found = drift.drift(self._book, fresh)
-        sources = set().union(*(one.sources for one in found))
-        mine, theirs = self._revisions(sources), reading.revisions_of(sources)
-        return tuple(one.seen(mine, theirs) for one in found)
+        found: list[drift.Difference] = []
+        for differing in drift.portions(self._book, fresh):
+            sources = set().union(*(one.sources for one in differing))
+            mine, theirs = self._revisions(sources), reading.revisions_of(sources)
+            found += (one.seen(mine, theirs) for one in differing)
+            await asyncio.sleep(0)
+        return tuple(found)
 
 
 def told(found: tuple[drift.Difference, ...]) -> str:

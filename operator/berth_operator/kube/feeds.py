@@ -69,7 +69,8 @@ class PodSink:
         """Fail closed on a pod that cannot be read: what it held it still holds, else all of its node."""
         uid = thing.metadata.uid
         hold = pods.remains(thing)
-        if hold is not None and self._book.state(uid) is not ledger.State.CONFIRMED:
+        known = self._book.state(uid) is ledger.State.CONFIRMED and uid not in self._book.unadmitted
+        if hold is not None and not known:
             self.budget.release(uid)
             self._status_writer.done(uid)
             self._report(uid, hold.title, thing.detail)

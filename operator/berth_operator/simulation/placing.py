@@ -109,8 +109,8 @@ def take(
             paper.book.pod_bound(hold, teaches, nameless=nameless, where=where)
             if paper.book.unadmitted.keeps_out(hold.uid):
                 notes.append(
-                    f"{thing.file}: Pod {thing.title} does not count: it has not started, and {hold.node} "
-                    "cannot take it beside those that have"
+                    f"{thing.file}: Pod {thing.title} does not count on {hold.node}: "
+                    "it has not started, and the node cannot take it"
                 )
             elif fault:
                 notes.append(f"{thing.file}: Pod {thing.title} {_meanwhile(paper, hold)}: {fault}")

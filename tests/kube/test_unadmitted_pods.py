@@ -1,0 +1,60 @@
+"""What is told of pods that their kubelet cannot admit, and what becomes of those that cannot be read."""
+
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from berth_crds import names, wire
+from berth_crds.client import watch
+from berth_operator.engine import ledger
+from berth_operator.kube import auditor, feeds
+from engine import books
+from support import builders, pictures
+
+POD = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", nodeSelector={"zone": "a"})
+
+
+@pytest.fixture
+def book() -> ledger.Ledger:
+    """Lend a ledger that knows a node without labels, whose device plugin serves four cards."""
+    lent = books.of()
+    lent.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
+    return lent
+
+
+@pytest.fixture
+def sink(book: ledger.Ledger) -> feeds.PodSink:
+    """Lend what tells that ledger of pods."""
+    return feeds.PodSink(book, auditor.Nobody())
+
+
+def unreadable(spec: Mapping[str, object]) -> watch.Unreadable:
+    """Return the same pod as it arrives when it cannot be read."""
+    meta = wire.Meta("p", "ml", "uid-p")
+    return watch.Unreadable(meta, "it is odd", msgspec.json.encode({"metadata": meta, "spec": spec}))
+
+
+def test_it_withholds_nothing_and_nobody_is_told(
+    book: ledger.Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once it was admitted all the same it withholds what it asks for, and the log says so."""
+    sink.upserted(POD)
+    before, told = pictures.free_cards(book.picture), caplog.text
+
+    sink.upserted(builders.admitted(POD))
+
+    assert (before, told) == (4, "")
+    assert pictures.free_cards(book.picture) == 2
+    assert "ml/p withholds cards of its node" in caplog.text
+
+
+def test_if_it_cannot_be_read_any_more_it_withholds_everything(
+    book: ledger.Ledger, sink: feeds.PodSink
+) -> None:
+    """It may have been admitted meanwhile."""
+    sink.upserted(POD)
+
+    sink.odd(unreadable({"nodeName": "n1"}))
+
+    assert pictures.free_cards(book.picture) == 0

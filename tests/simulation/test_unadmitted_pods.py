@@ -1,0 +1,35 @@
+"""What a simulation makes of pods that somebody else put on a node and that have not started."""
+
+import pytest
+
+from simulation import desk
+
+
+@pytest.mark.parametrize(
+    ("status", "place", "note"),
+    [
+        pytest.param(
+            {"phase": "Pending"}, "n1", "Pod ml/large does not count on n1", id="it has not started"
+        ),
+        pytest.param(
+            {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"},
+            None,
+            "Pod ml/large withholds cards of n1",
+            id="it has",
+        ),
+    ],
+)
+def test_a_pod_that_its_kubelet_cannot_admit_takes_nothing(
+    status: desk.Body, place: str | None, note: str
+) -> None:
+    """It counts once it has started, as on a cluster."""
+    node = desk.node()
+    node["status"]["allocatable"]["nvidia.com/gpu"] = 4
+    asks = {"nvidia.com/gpu": 4, "cpu": 65}
+    large = desk.pod("large", asks, nodeName="n1", schedulerName="other") | {"status": status}
+    given = desk.written(node, desk.device(), large, desk.pod())
+    answer = desk.run("place", "-", "-o", "json", stdin=given)
+
+    (told,) = answer.objects
+    assert told["node"] == place
+    assert note in answer.notes
