@@ -152,7 +152,8 @@ class Reject:
 
 Decision = Bind | Wait | Reject
 
-# Which changes may lift which refusal. A reason that is missing here is lifted only by an edit of the pod.
+# Which changes may lift which refusal. A reason that is missing here is lifted only by an edit of this pod
+# or of others.
 HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.UNSCHEDULABLE: frozenset({Help.NODE_CHANGED}),
     Reason.TAINTED: frozenset({Help.NODE_CHANGED}),
