@@ -27,7 +27,7 @@ def _probe(handler: Body, **more: int) -> Body:
 
 
 def _probed(at: int) -> Body:
-    """Give the probes and the lifecycle of the container of that number."""
+    """Return the probes and the lifecycle of the container of that number."""
     probing = (*HANDLERS, ASKING)[at]
     return {
         "livenessProbe": _probe(probing, successThreshold=1, terminationGracePeriodSeconds=9),
@@ -84,7 +84,7 @@ SEEN: Final[Body] = {
 
 
 def plain(name: str) -> Body:
-    """Give a container with what every kind of container may say."""
+    """Return a container with what every kind of container may say."""
     return {
         "name": name,
         "image": "example.org/none",
@@ -112,7 +112,7 @@ def plain(name: str) -> Body:
 
 
 def lively(name: str, at: int, *, sidecar: bool = False) -> Body:
-    """Give a container that lives and asks for something."""
+    """Return a container that lives and asks for something."""
     one = plain(name) | _probed(at)
     one["volumeMounts"] = [
         *one["volumeMounts"],
@@ -135,10 +135,10 @@ def lively(name: str, at: int, *, sidecar: bool = False) -> Body:
 
 
 def passing(name: str) -> Body:
-    """Give a container that ends before the others start."""
+    """Return a container that ends before the others start."""
     return plain(name) | {"restartPolicy": "Never", "restartPolicyRules": RULES}
 
 
 def debugging() -> Body:
-    """Give a container that is added to a pod for debugging, through a subresource of its own."""
+    """Return a container that is added to a pod for debugging, through a subresource of its own."""
     return plain("debug") | {"targetContainerName": "c0"}

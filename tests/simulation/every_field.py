@@ -135,7 +135,7 @@ def _affinity() -> Body:
 
 
 def everything() -> Body:
-    """Give the spec of a pod that says all that one pod can."""
+    """Return the spec of a pod that says all that one pod can."""
     return {
         "activeDeadlineSeconds": 86400,
         "affinity": _affinity(),
@@ -181,7 +181,7 @@ def everything() -> Body:
 
 
 def exclusive() -> Iterator[Body]:
-    """Give the specs of pods that say what excludes something of `everything`."""
+    """Return the specs of pods that say what excludes something of `everything`."""
     main: Body = {"name": "main", "image": "example.org/none"}
     bare = {"schedulerName": "berth-scheduler", "containers": [main]}
     stopped = main | {"lifecycle": {"stopSignal": "SIGTERM"}}

@@ -227,7 +227,7 @@ def _minors(said: wire.GpuPodSpec) -> str:
 
 
 def _shares_of(said: wire.GpuPodSpec) -> str:
-    """Say how much of each GPU a pod was given; nothing where it has all of each."""
+    """Return how much of each GPU a pod was given; nothing where it has all of each."""
     parts: dict[int, list[str]] = {}
     for each in said.containers:
         for one in filter(_is_gpu, each.devices):

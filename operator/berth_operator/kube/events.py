@@ -125,10 +125,9 @@ class Events:
             else:
                 await self._repeat(note, known)
         except errors.NotFound:
+            # The server has let the old one go: it is told as a new one.
             if self._posted.pop(note, None) is not None:
-                self._queue.put_back(
-                    note.subject.namespace, note
-                )  # The server has let the old one go: it is told as a new one.
+                self._queue.put_back(note.subject.namespace, note)
         except errors.Throttled as error:
             self._rhythm.rest(error.retry_after or REST_SECONDS)
             self._queue.put_back(note.subject.namespace, note)

@@ -32,7 +32,7 @@ class NodeNews:
         self._known: dict[str, summaries.Summary] = {}
 
     def begin(self, found: Iterable[summaries.Summary]) -> None:
-        """Take how things stand, and tell that in one line."""
+        """Record how things stand, and write that in one line."""
         self._known = {one.node: one for one in found}
         nodes = self._known.values()
         log.info(
@@ -46,7 +46,7 @@ class NodeNews:
             self._tell_of_astray(one)
 
     def hear(self, found: Iterable[summaries.Summary]) -> None:
-        """Tell what has changed on these nodes."""
+        """Write what has changed on these nodes."""
         for one in found:
             before = self._known.get(one.node)
             self._known[one.node] = one
@@ -64,7 +64,7 @@ class NodeNews:
 
 
 def _sentence(one: summaries.Summary) -> str:
-    """Tell a person who has cordoned something what it did not do."""
+    """Return what a person who has cordoned something is told of what it did not do."""
     return f"The {summaries.nameless(one.astray)}. Write the uuid of a device, the minor of a GPU, or all."
 
 

@@ -280,7 +280,7 @@ def _by_minor(share: decisions.Share) -> tuple[int, str]:
 
 
 def _part(share: decisions.Share) -> str:
-    """Say which part of a card a share is; nothing where it is all of it."""
+    """Return which part of a card a share is; nothing where it is all of it."""
     if share.profile or share.core == requests.WHOLE:
         return share.profile
     return f"{share.core} %" if share.core else words.amount(findings.Unit.BYTES, share.memory)

@@ -84,7 +84,7 @@ class Workload:
         return self._known
 
     def call(self, other_names: dict[str, str]) -> None:
-        """Take names that pods use for models, by key, and what the drivers call these."""
+        """Record what pods call models, by key, and what the drivers call these."""
         keys = {name: catalog.model_key(model) for name, model in other_names.items()}
         if keys != self._other_names:
             self._other_names = keys
