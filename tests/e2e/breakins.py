@@ -67,6 +67,17 @@ FORGED: Final = {
     "fieldsType": "FieldsV1",
     "fieldsV1": {"f:status": {"f:devices": {}}},
 }
+MANAGERS: Final = "32 managers of fields"
+
+
+def crowd(version: str) -> dict[str, Any]:
+    """Write many managers, each with fields of its own."""
+    managers = [FORGED | {"manager": f"m{at}", "apiVersion": version} for at in range(40)]
+    return {"metadata": {"managedFields": managers}}
+
+
+CROWD: Final = crowd(names.API_VERSION)
+CROWD_OF_LEASE: Final = crowd("coordination.k8s.io/v1")
 
 ALLOWED: Final = {
     "its Device": Attempt(D, "mine", {"spec": {"bootID": "b"}}),
@@ -139,6 +150,7 @@ REFUSED: Final = {
     ),
     "a label": Attempt(D, "mine", {"metadata": {"labels": {"team": "b"}}}, words=LABELS),
     "a finalizer": Attempt(D, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=LABELS),
+    "a crowd of managers of its Device": Attempt(D, "mine", CROWD, words=MANAGERS),
     "a long field of its Device": Attempt(D, "mine", LONG, words=LABELS),
     "another owner": Attempt(
         D,
@@ -177,6 +189,8 @@ REFUSED: Final = {
     "an annotation of its Lease": Attempt(
         L, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=ON_LEASE
     ),
+    "a crowd of managers of its Lease": Attempt(L, "mine", CROWD_OF_LEASE, words=MANAGERS),
+    "a long word in its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "x" * 300}}, words="253"),
     "a long field of its Lease": Attempt(L, "mine", LONG, words=ON_LEASE),
     "a label of its Lease": Attempt(L, "mine", {"metadata": {"labels": {"note": "x"}}}, words=ON_LEASE),
     "a Lease that cannot go": Attempt(
@@ -214,6 +228,7 @@ REFUSED: Final = {
     "an annotation of its GpuPod": Attempt(
         G, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=WORDS
     ),
+    "a crowd of managers of its GpuPod": Attempt(G, "mine", CROWD, words=MANAGERS),
     "a long field of its GpuPod": Attempt(G, "mine", LONG, words=WORDS),
     "a label of its GpuPod": Attempt(G, "mine", {"metadata": {"labels": {"note": "x"}}}, words=WORDS),
     "a new GpuPod with an annotation": Attempt(
