@@ -52,7 +52,7 @@ from berth_operator.kube import (
     reconciler,
     reviews,
     snapshots,
-    teller,
+    summary_reporter,
     touches,
     writer,
 )
@@ -263,7 +263,9 @@ class Operator:
         await self._first_binds()
         await asyncio.to_thread(self._reconciler.start)
         news = node_news.NodeNews(self._events.tell, self._feeds.uid_of_device)
-        await teller.Teller(self._book, self._reconciler.want, news, clock=self._clock).run()
+        await summary_reporter.SummaryReporter(
+            self._book, self._reconciler.want, news, clock=self._clock
+        ).run()
 
     async def _attend_kopf(self) -> None:
         while True:

@@ -43,7 +43,7 @@ class NodeNews:
             sum(bool(one.cordoned) for one in nodes),
         )
         for one in nodes:
-            self._tell_of_astray(one)
+            self._report_unknown(one)
 
     def hear(self, found: Iterable[summaries.Summary]) -> None:
         """Write what has changed on these nodes."""
@@ -51,12 +51,12 @@ class NodeNews:
             before = self._known.get(one.node)
             self._known[one.node] = one
             if before is not None:
-                _tell_of_agent(before, one)
-                _tell_of_cordon(before, one)
+                _report_agent(before, one)
+                _report_cordon(before, one)
             if one.astray and (before is None or before.astray != one.astray):
-                self._tell_of_astray(one)
+                self._report_unknown(one)
 
-    def _tell_of_astray(self, one: summaries.Summary) -> None:
+    def _report_unknown(self, one: summaries.Summary) -> None:
         if one.astray:
             subject = events.Subject("", one.node, self._uid_of(one.node), resources.DEVICES)
             self._tell(events.Note(subject, NO_SUCH_DEVICE, _sentence(one), warning=True))
@@ -68,7 +68,7 @@ def _sentence(one: summaries.Summary) -> str:
     return f"The {summaries.nameless(one.astray)}. Write the uuid of a device, the minor of a GPU, or all."
 
 
-def _tell_of_agent(before: summaries.Summary, now: summaries.Summary) -> None:
+def _report_agent(before: summaries.Summary, now: summaries.Summary) -> None:
     if before.silent != now.silent:
         said = "its agent is silent; no card of it is given out" if now.silent else "its agent is heard again"
         log.info("node %s: %s", now.node, said, extra=logs.about(now.node))
@@ -77,7 +77,7 @@ def _tell_of_agent(before: summaries.Summary, now: summaries.Summary) -> None:
         log.info("node %s: %s", now.node, said, extra=logs.about(now.node))
 
 
-def _tell_of_cordon(before: summaries.Summary, now: summaries.Summary) -> None:
+def _report_cordon(before: summaries.Summary, now: summaries.Summary) -> None:
     for verb, uuids in (
         ("cordoned", set(now.cordoned) - set(before.cordoned)),
         ("cordoned no more", set(before.cordoned) - set(now.cordoned)),

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from berth_operator.engine import ledger, summaries
-from berth_operator.kube import node_news, teller
+from berth_operator.kube import node_news, summary_reporter
 from engine import books
 from support import clock, timeless
 
@@ -19,7 +19,7 @@ class Scene:
         self.shown: list[list[str]] = []
         news = node_news.NodeNews(lambda _: None, str)
         ticking = clock.Ticking(0.001)
-        self.teller = teller.Teller(self.book, self.show, news, clock=ticking)
+        self.reporter = summary_reporter.SummaryReporter(self.book, self.show, news, clock=ticking)
 
     def show(self, found: list[summaries.Summary]) -> None:
         """Note which nodes were shown together."""
@@ -42,7 +42,7 @@ async def test_others_have_their_turn_between_portions() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async with timeless.beside(scene.teller.run()):
+    async with timeless.beside(scene.reporter.run()):
         await other()
 
     assert sorted(scene.names) == sorted(row.name for row in scene.book.picture.each())
@@ -58,7 +58,7 @@ def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureF
 
     @timeless.scenario
     async def tell() -> None:
-        async with timeless.beside(scene.teller.run()):
+        async with timeless.beside(scene.reporter.run()):
             await timeless.at(1.1)
             silence(scene.book)
             await timeless.at(2.1)
@@ -83,7 +83,7 @@ async def test_only_what_was_touched_is_summed_up_again() -> None:
     """What is touched while others are summed up is summed up with the next."""
     scene = Scene(20)
 
-    async with timeless.beside(scene.teller.run()):
+    async with timeless.beside(scene.reporter.run()):
         await timeless.until(lambda: scene.shown)
         scene.book.agent_silent("n1", silent=True)
         await timeless.at(2.1)

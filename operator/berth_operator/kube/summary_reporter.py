@@ -14,7 +14,7 @@ from berth_operator.kube import node_news
 PERIOD_SECONDS: Final = 0.5
 
 
-class Teller:
+class SummaryReporter:
     """Sums nodes up, and has that shown and told."""
 
     def __init__(
