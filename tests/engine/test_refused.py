@@ -46,22 +46,28 @@ async def test_a_refused_pod_keeps_its_card_from_nobody() -> None:
     assert bound_at(stage, "good") - asked < 0.1
 
 
-@timeless.scenario
-async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
-    """More important pods that were never tried are not bound on trial once several were refused."""
+async def a_card_is_freed(*, takes: float, important: int) -> Stage:
+    """Free the only card at 5 s: a crowd waits for it whose binds are refused, and a good pod behind it."""
     stage = Stage(cards=1)
     stage.wait("holder")
     await stage.run(until=lambda: stage.status_writer.of("holder"))
     stage.confirm("holder")
     for number in range(CROWD):
-        stage.writer.when_bound(f"bad{number}", Reply(NO, takes=0.02))
-        stage.wait(f"bad{number}", priority=5)
+        stage.writer.when_bound(f"bad{number}", Reply(NO, takes=takes))
+        stage.wait(f"bad{number}", priority=important)
     stage.wait("good")
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(5.0)
         stage.book.pod_over("uid-holder")
         await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+    return stage
+
+
+@timeless.scenario
+async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
+    """More important pods that were never tried are not bound on trial once several were refused."""
+    stage = await a_card_is_freed(takes=0.02, important=5)
 
     assert bound_at(stage, "good") < 5.5
     assert len(stage.writer.binds) <= 2 + refusals.SEVERAL
@@ -71,19 +77,7 @@ async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
 @timeless.scenario
 async def test_a_slow_server_is_asked_early_about_the_one_that_it_accepts(important: int) -> None:
     """Whether the crowd before it is more important, or only older."""
-    stage = Stage(cards=1)
-    stage.wait("holder")
-    await stage.run(until=lambda: stage.status_writer.of("holder"))
-    stage.confirm("holder")
-    for number in range(CROWD):
-        stage.writer.when_bound(f"bad{number}", Reply(NO, takes=0.2))
-        stage.wait(f"bad{number}", priority=important)
-    stage.wait("good")
-
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(5.0)
-        stage.book.pod_over("uid-holder")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+    stage = await a_card_is_freed(takes=0.2, important=important)
 
     assert bound_at(stage, "good") < 6.5
     assert len(stage.writer.dry_runs) < CROWD / 2

@@ -338,7 +338,7 @@ class Keeper:
             self._writer.forget(key)
 
     def _report(self, key: mirror.Key, pod: record.Pod | None, told: Told) -> None:
-        """Tell of an allocation that cannot be read, once for each pod."""
+        """Log an allocation that cannot be read, once for each pod."""
         if pod is None or not isinstance(told, record.Unclear):
             self._unclear.pop(key, None)
         elif self._unclear.get(key) != pod.metadata.uid:

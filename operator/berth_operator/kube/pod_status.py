@@ -250,7 +250,7 @@ class PodStatusWriter:
         self._due.pop(uid, None)
 
     def _drop(self, uid: str, verdict: Verdict) -> None:
-        """Take a written verdict off the list, unless a newer one came meanwhile."""
+        """Remove a written verdict from the list, unless a newer one came meanwhile."""
         if self._due.get(uid, (None, None))[1] == verdict:
             del self._due[uid]
 

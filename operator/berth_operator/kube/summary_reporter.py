@@ -31,7 +31,7 @@ class SummaryReporter:
         self._clock = clock
 
     async def run(self) -> None:
-        """Tell how all nodes stand, and for ever what becomes of them."""
+        """Report how all nodes stand, and for ever what becomes of them."""
         self._book.touched.update(row.name for row in self._book.picture.each())
         self._news.begin([one async for portion in self._portions() for one in portion])
         while True:

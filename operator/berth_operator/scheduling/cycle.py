@@ -160,7 +160,7 @@ class Purse:
         return allocator.Effort(self._given, self._time.expired() if self._time is not None else None)
 
     def close(self, effort: allocator.Effort) -> None:
-        """Take back what a pod has left over."""
+        """Return to the purse what a pod has left over."""
         self._left -= self._given - effort.left
 
 

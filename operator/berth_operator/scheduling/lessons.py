@@ -121,7 +121,7 @@ def learn(known: workload.Workload, nodes: Supply) -> Lesson:
 
 
 def _ratio(asked: int, had: int, percent: int, cards: int, step: float) -> float:
-    """Say what goes with a percent of a card, in steps from what the nodes have: that itself without pods."""
+    """Return what goes with a percent of a card, in steps from what nodes have: that itself without pods."""
     usual = had * PRIOR_PERCENT / max(cards, 1)
     value, base = (asked + usual) / (percent + PRIOR_PERCENT), usual / PRIOR_PERCENT or 1.0
     return base * math.exp(round(math.log(value / base) / step) * step) if value > 0 else TINY

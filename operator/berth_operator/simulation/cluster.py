@@ -106,7 +106,7 @@ class Cluster:
     # ------------------------------------------------------------ the life of agents
 
     def _judge(self) -> None:
-        """Tell the ledger which agents are silent, if anything changed that bears on it."""
+        """Record in the ledger which agents are silent, if anything changed that bears on it."""
         if self._judged:
             return
         self._judged = True

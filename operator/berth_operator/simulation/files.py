@@ -47,7 +47,7 @@ def read(names: Sequence[str]) -> Iterator[Document]:
 
 
 def expand(name: str) -> list[str]:
-    """Give the manifests of a folder and of its folders, by name; a file stands for itself."""
+    """Return the manifests of a folder and of its folders, by name; a file stands for itself."""
     if name == STDIN or not Path(name).is_dir():
         return [name]
     walk = os.walk(name, onerror=_unreadable)

@@ -87,14 +87,14 @@ def place(
 
 
 def set_up(given: scenario.Scenario, paper: cluster.Cluster) -> None:
-    """Take all that is not a pod."""
+    """Apply all that is not a pod."""
     for thing in given.things.values():
         if thing.kind != "Pod":
             paper.apply(thing)
 
 
 def ours(pod: raw.Pod) -> raw.Pod:
-    """Give a pod that asks for another scheduler to us."""
+    """Return a pod that asks for another scheduler as one that asks for ours."""
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, scheduler_name=names.SCHEDULER_NAME)
     )
@@ -132,7 +132,7 @@ def take(
 
 
 def _meanwhile(paper: cluster.Cluster, hold: holds.Hold) -> str:
-    """Say what counts for a pod of whose record something is wrong."""
+    """Return what counts for a pod of whose record something is wrong."""
     held = paper.picture.hold(hold.uid)
     if held is not None and not hold.shares and held.shares and not held.withheld:
         return f"holds on {hold.node} what its GpuPod names"
@@ -153,7 +153,7 @@ def _missing(paper: cluster.Cluster, hold: holds.Hold) -> list[str]:
 
 
 def _left_alone(thing: manifests.Thing, pod: raw.Pod) -> Aside | None:
-    """Say why a pod that is neither bound nor finished is not ours to place."""
+    """Return why a pod that is neither bound nor finished is not ours to place."""
     if pod.status.phase in pods.FINISHED:
         return None
     if pod.spec.scheduler_name != names.SCHEDULER_NAME:

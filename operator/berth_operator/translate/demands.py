@@ -94,7 +94,7 @@ def plus(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Take the larger of two sets of amounts, name by name."""
+    """Return the larger of two sets of amounts, name by name."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 

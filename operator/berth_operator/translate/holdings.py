@@ -74,7 +74,7 @@ class Asked:
 
 
 def anything(spec: raw.PodSpec) -> Asked:
-    """Take a bound pod that says too much to be added up for one that may have all cards of its node.
+    """Treat a bound pod that says too much to be added up as one that may have all cards of its node.
 
     Without a word on how its containers start, all that its record names counts as held at one time.
     """

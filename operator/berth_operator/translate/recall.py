@@ -54,7 +54,7 @@ class Recall(Generic[T]):
         self._usual, self._long = Shelf[T](), Shelf[T]()
 
     def __call__(self, pod: raw.Pod, key: bytes) -> T:
-        """Give the reading of a pod that has this key."""
+        """Return the reading of a pod that has this key."""
         shelf = self._usual
         if len(key) > LONGEST_KEY:
             key, shelf = hashlib.blake2b(key).digest(), self._long

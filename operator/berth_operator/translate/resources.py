@@ -42,7 +42,7 @@ class Figure:
     slices: str = ""
 
     def __str__(self) -> str:
-        """Say it as it is written."""
+        """Return it as it is written."""
         return f"{self.key}: {self.text}"
 
 
@@ -122,7 +122,7 @@ def _of_container(container: raw.Container) -> Iterator[Figure]:
 
 
 def _meaning(place: str, name: str) -> aliases.Amount:
-    """Say what a resource name means; Berth's own and NVIDIA's mean themselves."""
+    """Return what a resource name means; Berth's own and NVIDIA's mean themselves."""
     if name.startswith(names.NVIDIA_MIG_PREFIX):
         name = names.NVIDIA_MIG_PREFIX + mig_profile(place, name)
     return aliases.RESOURCES.get(name) or aliases.Amount("", name, name)
@@ -297,7 +297,7 @@ def json_object(place: str, text: str) -> Mapping[str, object]:
 
 
 def as_mapping(place: str, value: Any) -> Mapping[str, object]:
-    """Take a value of JSON for an object; what is absent is empty."""
+    """Return a value of JSON as an object; what is absent is empty."""
     if value is not None and not isinstance(value, dict):
         refusals.refuse(f"{place}: expected an object in JSON, found {refusals.shown(value)}")
     return value or {}
@@ -325,7 +325,7 @@ def unfolded(container: str, figures: Sequence[Figure]) -> Sequence[Figure]:
 
 
 def _lone(container: str, way: aliases.Slices, each: Sequence[Figure]) -> Figure:
-    """Take one card for granted where the project does; people are told of the key that they wrote."""
+    """Assume one card where the project does; people are told of the key that they wrote."""
     if not any(one.means in way.lone for one in each):
         refusals.refuse(f"container {container}: {each[0].key} needs {way.count} beside it")
     return dataclasses.replace(each[0], means=names.GPU_SHARED, value=fractions.Fraction(1), slices="")
