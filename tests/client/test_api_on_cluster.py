@@ -1,6 +1,8 @@
 """What the client writes, a real API server keeps: whole objects, preconditions, and fields by manager."""
 
+import asyncio
 import dataclasses
+import itertools
 import time
 
 import msgspec
@@ -123,6 +125,31 @@ async def test_the_status_is_written_apart(admin: api.Api, namespace: str, clust
         "get", "pod", "p", "-n", namespace, "-o", "jsonpath={.status.phase} {.status.conditions[*].type}"
     )
     assert found == "Pending Told"
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+async def test_who_gives_up_at_any_turn_of_the_loop_leaves_no_socket_behind(
+    cluster: clusters.Cluster, method: str
+) -> None:
+    """Amid the greeting too, which the transport of asyncio goes on with otherwise."""
+    link = connection.load(cluster.admin_kubeconfig)
+    left: list[int] = []
+    for turns in itertools.count():
+        async with api.Api(link, agent="test") as session:
+            task = asyncio.create_task(
+                session.send(method, MAPS.path(), body=b"{}" if method == "POST" else None)
+            )
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            done = task.done()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        left += [turns for each in session._sockets if each.fileno() >= 0]
+        if done:
+            break
+
+    assert turns > 5
+    assert left == []
 
 
 async def test_a_session_ends_at_once_amid_a_stream(cluster: clusters.Cluster) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Self
 
+import aiohttp
 import pytest
 
 from berth_crds.client import errors, exchange, parser
@@ -202,6 +204,31 @@ async def test_who_is_not_waited_for_any_more_leaves_no_connection_behind() -> N
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not way._open
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_who_gives_up_at_any_step_leaves_no_connection_behind(host: str) -> None:
+    """Whether the address is looked up, the connection made or the answer read: the socket is closed."""
+    made: list[socket.socket] = []
+
+    def make(address: aiohttp.AddrInfoType) -> socket.socket:
+        made.append(exchange.new_socket(address))
+        return made[-1]
+
+    async with Server(HEAD) as server:
+        url = server.url.replace("127.0.0.1", host)
+        for turns in range(12):
+            way = exchange.Exchange(url, None, server_name=None, make_socket=make)
+            task = asyncio.create_task(said(way))
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            way.close()
+        await asyncio.sleep(0.05)
+
+    assert made
+    assert [each.fileno() for each in made if each.fileno() >= 0] == []
 
 
 async def test_exchanges_at_one_time_have_a_connection_each() -> None:

@@ -66,7 +66,10 @@ class Api:
         )
         if not self.link.proxy:
             self._exchange = exchange.Exchange(
-                self.link.server, self.link.trust, server_name=self.link.server_name
+                self.link.server,
+                self.link.trust,
+                server_name=self.link.server_name,
+                make_socket=self._socket,
             )
         return self
 
@@ -82,17 +85,17 @@ class Api:
         self._exchange = self._session = None
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        """Make a socket for a connection of the pool, and remember it."""
-        family, kind, proto, *_ = address
-        made = socket.socket(family, kind, proto)
+        """Make a socket for a connection, and remember it."""
+        made = exchange.new_socket(address)
         self._sockets.add(made)
         return made
 
     async def _closed(self) -> None:
-        """Wait until all connections are closed, those too that were only being made; not for ever."""
+        """Close all connections, those too that were only being made, and wait for it; not for ever."""
+        for each in self._sockets:
+            exchange.hang_up(each)
         for turn in range(int(LINGER_SECONDS / TURN_SECONDS)):
-            living = self._exchange is not None and bool(self._exchange.living)
-            if turn >= FEWEST_TURNS and not living and all(each.fileno() < 0 for each in self._sockets):
+            if turn >= FEWEST_TURNS and all(each.fileno() < 0 for each in self._sockets):
                 return
             await asyncio.sleep(TURN_SECONDS)
 

@@ -8,13 +8,18 @@ aiohttp. Nothing is ever sent twice.
 """
 
 import asyncio
+import contextlib
 import functools
 import re
+import socket
 import ssl
 import time
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
+import aiohappyeyeballs
+import aiohttp
 
 from berth_crds.client import errors, parser
 
@@ -26,11 +31,19 @@ PLAIN: Final = re.compile("[A-Za-z0-9/._~-]*")  # A path that can be sent as it 
 KNOWN: Final = 64  # Headers and queries: most requests differ in their paths and bodies alone.
 
 
-class Line(asyncio.Protocol):
-    """One connection, among the `living` while it is open, and the exchange that is under way on it."""
+MakeSocket = Callable[[aiohttp.AddrInfoType], socket.socket]
 
-    def __init__(self, living: "set[Line]") -> None:
-        self._living = living
+
+def new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket that is not connected yet."""
+    family, kind, proto, *_ = address
+    return socket.socket(family, kind, proto)
+
+
+class Line(asyncio.Protocol):
+    """One connection, and the exchange that is under way on it."""
+
+    def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[parser.Answer] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -65,7 +78,6 @@ class Line(asyncio.Protocol):
         """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
-        self._living.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Read bytes, and hand the answer over once it is whole."""
@@ -90,7 +102,6 @@ class Line(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let whoever waits know that no answer will come."""
         self.usable = False
-        self._living.discard(self)
         self._fail(exc or ConnectionResetError("the server hung up without an answer"))
 
     def _fail(self, error: Exception) -> None:
@@ -102,7 +113,14 @@ class Line(asyncio.Protocol):
 class Exchange:
     """All connections to one server that are open for exchanges."""
 
-    def __init__(self, server: str, trust: ssl.SSLContext | None, *, server_name: str | None) -> None:
+    def __init__(
+        self,
+        server: str,
+        trust: ssl.SSLContext | None,
+        *,
+        server_name: str | None,
+        make_socket: MakeSocket = new_socket,
+    ) -> None:
         parts = urllib.parse.urlsplit(server)
         secure = parts.scheme == "https"
         self._host = parts.hostname or ""
@@ -111,9 +129,9 @@ class Exchange:
         self._named = parts.netloc.rpartition("@")[2]
         self._tls = (trust or ssl.create_default_context()) if secure else None
         self._server_name = (server_name or self._host) if secure else None
+        self._make_socket = make_socket
         self._idle: list[Line] = []
         self._open: set[Line] = set()
-        self.living: set[Line] = set()  # Those that are being closed included.
 
     def request(
         self,
@@ -171,23 +189,47 @@ class Exchange:
     async def _connected(self, patience: float) -> Line:
         try:
             async with asyncio.timeout(patience):
-                _, line = await asyncio.get_running_loop().create_connection(
-                    lambda: Line(self.living),
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                    server_hostname=self._server_name,
+                reached = await aiohappyeyeballs.start_connection(
+                    await _addresses(self._host, self._port),
                     happy_eyeballs_delay=SECOND_ADDRESS_SECONDS,
+                    socket_factory=self._make_socket,
                 )
+                line = await self._greeted(reached)
         except OSError as error:
             what = str(error) or f"no connection within {patience:g} s"
             raise errors.Unreachable(what, ambiguous=False) from error
         self._open.add(line)
         return line
 
+    async def _greeted(self, reached: socket.socket) -> Line:
+        """Return the connection over a socket once the server has greeted us."""
+        try:
+            _, line = await asyncio.get_running_loop().create_connection(
+                Line, sock=reached, ssl=self._tls, server_hostname=self._server_name
+            )
+        except BaseException:
+            hang_up(
+                reached
+            )  # Who gives up amid a greeting leaves it to the transport, which may go on with it.
+            raise
+        return line
+
     def _drop(self, line: Line) -> None:
         line.close()
         self._open.discard(line)
+
+
+async def _addresses(host: str, port: int) -> Sequence[aiohttp.AddrInfoType]:
+    """Return where a host is; only names have to be looked up, which needs a thread."""
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def hang_up(connected: socket.socket) -> None:
+    """End a connection for both sides; whoever holds the socket learns of it and closes it."""
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 # ---------------------------------------------------------------- writing a request
