@@ -76,6 +76,19 @@ def counts(book: ledger.Ledger, *names_: str) -> list[str]:
             foreign(cards=2, nodeSelector={f"label-{number}": "a" for number in range(100)}),
             id="it says more than is read",
         ),
+        pytest.param(
+            plugged(),
+            foreign(
+                containers=[
+                    {
+                        "name": "main",
+                        "ports": [{"containerPort": 1, "hostPort": number} for number in range(1, 66)],
+                        "resources": {"limits": {names.NVIDIA_GPU: 2}},
+                    }
+                ]
+            ),
+            id="it asks for more host ports than are read",
+        ),
     ],
 )
 @pytest.mark.parametrize("late", [False, True], ids=["the node first", "the pod first"])
@@ -145,6 +158,70 @@ def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
 
     assert gone[1] == 2
     assert charged(book) == NOTHING
+
+
+# ---------------------------------------------------------------- host ports and operating systems
+
+
+def porting(name: str, number: int = 80, address: str = "", protocol: str = "TCP", cards: int = 0) -> raw.Pod:
+    """Return a pod of another scheduler that asks for a port of its node."""
+    port = {"containerPort": 1, "hostPort": number, "hostIP": address, "protocol": protocol}
+    asked = {"limits": {names.NVIDIA_GPU: cards}} if cards else {}
+    return foreign(name, containers=[{"name": "main", "ports": [port], "resources": asked}])
+
+
+@pytest.mark.parametrize(
+    ("pod", "stays"),
+    [
+        pytest.param(porting("p", cards=2), False, id="the very port"),
+        pytest.param(porting("p", address="10.0.0.2", cards=2), True, id="another address"),
+        pytest.param(porting("p", address="10.0.0.1", cards=2), False, id="the very address"),
+        pytest.param(porting("p", address="0.0.0.0", cards=2), False, id="every address"),
+        pytest.param(porting("p", protocol="UDP", cards=2), True, id="another protocol"),
+        pytest.param(porting("p", 81, cards=2), True, id="another port"),
+    ],
+)
+def test_a_port_that_is_taken_keeps_it_out(pod: raw.Pod, *, stays: bool) -> None:
+    """Two pods of one node cannot have one port, and the kubelet refuses the second."""
+    book = shop()
+    books.saw(book, pod)
+    before = counts(book, "p")
+
+    books.saw(book, builders.admitted(porting("rival", address="10.0.0.1")))
+    beside = counts(book, "p")
+    book.pod_over("uid-rival")
+
+    assert (before, beside, counts(book, "p")) == (["p"], ["p"] if stays else [], ["p"])
+
+
+def test_a_port_of_every_address_takes_that_of_each() -> None:
+    """Who has the port of all addresses leaves none of it."""
+    book = shop()
+    books.saw(book, builders.admitted(porting("rival")))
+
+    books.saw(book, porting("p", address="10.0.0.1", cards=2))
+
+    assert counts(book, "p") == []
+
+
+def test_who_may_be_refused_itself_takes_no_port() -> None:
+    """Either of two that ask for one port may be the one that is admitted."""
+    book = shop()
+
+    books.saw(book, porting("a", cards=1))
+    books.saw(book, porting("b", cards=1))
+
+    assert counts(book, "a", "b") == ["a", "b"]
+
+
+@pytest.mark.parametrize(("system", "stays"), [("linux", ["p"]), ("windows", [])], ids=["its own", "another"])
+def test_a_kubelet_admits_no_pod_of_another_operating_system(system: str, stays: list[str]) -> None:
+    """Schedulers do not look at `spec.os`, kubelets do."""
+    book = shop(plugged(labels={"kubernetes.io/os": "linux"}))
+
+    books.saw(book, foreign(cards=2, os={"name": system}))
+
+    assert counts(book, "p") == stays
 
 
 # ---------------------------------------------------------------- what is left

@@ -2,8 +2,8 @@
 
 Whoever creates a pod may name a node in it, and a kubelet refuses what its node has no room for. Such a
 pod must not keep anything from others until then, so it is charged only where its kubelet could admit it:
-where the node's labels and taints allow it, and where there is as much of each resource as it asks for.
-A resource that the node does not know keeps no pod away.
+where the node's labels and taints allow it, where nobody has its host ports, and where there is as much
+of each resource as it asks for. A resource that the node does not know keeps no pod away.
 
 What is left is judged by the pods that are there for certain: not by other pods of this kind, of which the
 kubelet may admit any one first, nor by binds under way, which may reach it later. So what is charged
@@ -14,6 +14,7 @@ can be told, and all that is on it is charged.
 import collections
 import dataclasses
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from berth_operator.scheduling import rows
 from berth_operator.scheduling.holds import Hold
@@ -36,6 +37,22 @@ class _Pod:
         if self.asked is not node:
             self.asked, self.welcome = node, suits(node, self.where)
         return self.welcome
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Left:
+    """What is left of a node's resources, and which of its ports are taken."""
+
+    amounts: Mapping[str, int]
+    taken: Mapping[tuple[int, str], set[str]]  # The addresses, by number and protocol.
+
+    def free(self, port: facts.HostPort) -> bool:
+        """Return whether nobody has a port; who asks for no address of it asks for all."""
+        addresses = self.taken.get((port.number, port.protocol))
+        return not addresses or bool(port.address and addresses.isdisjoint({"", port.address}))
+
+
+NOTHING_KNOWN: Final = _Left({}, {})
 
 
 class Unadmitted:
@@ -108,16 +125,22 @@ class Unadmitted:
         left = self._left(row, assumed)
         return [uid for uid, pod in pods.items() if _fits(pod, row, left) is pod.out]
 
-    def _left(self, row: rows.Row | None, assumed: Collection[str]) -> dict[str, int]:
-        """Return what those leave of a node's resources who are there for certain."""
+    def _left(self, row: rows.Row | None, assumed: Collection[str]) -> _Left:
+        """Return what those leave of a node who are there for certain."""
         if row is None or row.node is None:
-            return {}
+            return NOTHING_KNOWN
         uncertain = self._charged[row.name].copy()
         for uid in row.holds.keys() & assumed:
             if uid not in self._pods:
                 uncertain.update(dict(row.holds[uid].amounts))
         used = row.amounts
-        return {name: most - used.get(name, 0) + uncertain[name] for name, most in row.node.allocatable}
+        amounts = {name: most - used.get(name, 0) + uncertain[name] for name, most in row.node.allocatable}
+        taken = collections.defaultdict[tuple[int, str], set[str]](set)
+        for uid, hold in row.holds.items():
+            if hold.host_ports and uid not in self._pods and uid not in assumed:
+                for port in hold.host_ports:
+                    taken[port.number, port.protocol].add(port.address)
+        return _Left(amounts, taken)
 
     def _note(self, pod: _Pod, charged: facts.Amounts) -> None:
         if pod.charged == charged:
@@ -128,14 +151,14 @@ class Unadmitted:
         pod.charged = charged
 
 
-def _fits(pod: _Pod, row: rows.Row | None, left: Mapping[str, int]) -> bool:
+def _fits(pod: _Pod, row: rows.Row | None, left: _Left) -> bool:
     """Return whether the kubelet of a node could admit a pod."""
     if row is None or row.node is None:
         return True
     for name, amount in pod.hold.amounts:
-        if amount > left.get(name, amount):
+        if amount > left.amounts.get(name, amount):
             return False
-    return pod.suits(row.node)
+    return pod.suits(row.node) and all(map(left.free, pod.hold.host_ports))
 
 
 def suits(node: facts.Node, where: facts.Where) -> bool:

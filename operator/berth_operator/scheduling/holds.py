@@ -29,6 +29,7 @@ class Hold:
     shares: tuple[decisions.Share, ...] = ()
     withheld: int = 0
     marked: frozenset[str | int] = frozenset()
+    host_ports: tuple[facts.HostPort, ...] = ()
 
     @property
     def devices(self) -> bool:

@@ -19,7 +19,16 @@ from berth_crds import aliases, names
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from berth_operator.translate import annotations, converters, grammar, limits, raw, refusals, resources
+from berth_operator.translate import (
+    annotations,
+    converters,
+    demands,
+    grammar,
+    limits,
+    raw,
+    refusals,
+    resources,
+)
 from berth_operator.translate.refusals import Refused
 
 
@@ -240,12 +249,7 @@ UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
     "a topology spread constraint with whenUnsatisfiable: DoNotSchedule": lambda spec: any(
         one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints or ()
     ),
-    "host ports": lambda spec: any(
-        port.host_port
-        for container, runs in resources.each_container(spec)
-        if runs
-        for port in container.ports or ()
-    ),
+    "host ports": lambda spec: bool(demands.host_ports(spec)),
     "persistent volume claims": lambda spec: any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None
         for volume in spec.volumes or ()

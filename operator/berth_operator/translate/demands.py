@@ -9,6 +9,7 @@ Names that Berth serves, its own and those of other projects, are kept apart: th
 answers for them, and the node only where it advertises the same name.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -18,6 +19,8 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import limits, quantities, raw, resources
 
 HUGE_PAGES: Final = "hugepages-"
+OS_LABEL: Final = "kubernetes.io/os"  # Each kubelet writes it on its node.
+EVERY_ADDRESS: Final = frozenset({None, "", "0.0.0.0"})
 
 
 def demand(spec: raw.PodSpec) -> facts.Demand:
@@ -107,6 +110,30 @@ def where(spec: raw.PodSpec) -> facts.Where:
             facts.Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()
         ),
     )
+
+
+def where_admitted(spec: raw.PodSpec) -> facts.Where:
+    """Return where a kubelet admits a pod: it looks at the pod's operating system too, schedulers do not."""
+    asked = where(spec)
+    if spec.os is None:
+        return asked
+    return dataclasses.replace(asked, selector=(*asked.selector, (OS_LABEL, spec.os.name)))
+
+
+def host_ports(spec: raw.PodSpec) -> tuple[facts.HostPort, ...]:
+    """Return the ports of its node that a pod asks for as long as it runs; of very many the first."""
+    asked = (
+        facts.HostPort(port.host_port, port.protocol or "TCP", _address(port.host_ip))
+        for container, runs in resources.each_container(spec)
+        if runs
+        for port in container.ports or ()
+        if port.host_port
+    )
+    return tuple(itertools.islice(asked, limits.PORTS))
+
+
+def _address(text: str | None) -> str:
+    return "" if text in EVERY_ADDRESS else text or ""
 
 
 def _affinity(affinity: raw.Affinity | None) -> tuple[facts.Term, ...] | None:

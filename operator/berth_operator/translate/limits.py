@@ -30,6 +30,7 @@ RESOURCES: Final = 64  # Different names.
 SHARES: Final = 1024  # Of all containers that a GpuPod tells of: as many as its schema takes.
 NAMES: Final = 256  # Of a bound pod, which cannot be refused.
 CONTAINERS: Final = 4096
+PORTS: Final = 64  # Of its node.
 AMOUNTS: Final = 4096  # Requests and limits of all containers.
 SELECTOR: Final = 64
 TOLERATIONS: Final = 128
@@ -85,7 +86,7 @@ def too_long(length: int) -> Refusal | None:
 
 def exceeded(spec: raw.PodSpec) -> Refusal | None:
     """Return what of a pod's spec is more than is read; it is only counted here."""
-    counted = (_of_containers(spec), _of_names(spec), _of_devices(spec), _of_place(spec))
+    counted = (_of_containers(spec), _of_names(spec), _of_devices(spec), _of_place(spec), _of_ports(spec))
     return _first(itertools.chain.from_iterable(counted))
 
 
@@ -155,6 +156,12 @@ def _of_place(spec: raw.PodSpec) -> Counted:
     yield "expressions in its node affinity", EXPRESSIONS, len(conditions)
     yield "values in its node affinity", VALUES, sum(len(one.values or ()) for one in conditions)
     yield "characters in its node selector, affinity and tolerations", WHERE, sum(map(len, _texts(spec)))
+
+
+def _of_ports(spec: raw.PodSpec) -> Counted:
+    found = (one.ports for one in (*(spec.init_containers or ()), *spec.containers) if one.ports)
+    asked = sum(1 for port in itertools.chain.from_iterable(found) if port.host_port)
+    yield "host ports", PORTS, asked
 
 
 def _affinity(spec: raw.PodSpec) -> tuple[int, list[raw.Expression]]:

@@ -127,11 +127,13 @@ class Taken:
     asked: holdings.Asked
     amounts: facts.Amounts
     teaches: workload.Sample | None
+    host_ports: tuple[facts.HostPort, ...] = ()
 
     @property
     def size(self) -> int:
         """How many things are named."""
-        return len(self.amounts) + len(self.asked.starts) + len(self.asked.plugged)
+        asked = self.asked
+        return len(self.amounts) + len(asked.starts) + len(asked.plugged) + len(self.host_ports)
 
 
 def taken(pod: raw.Pod) -> Taken:
@@ -140,7 +142,7 @@ def taken(pod: raw.Pod) -> Taken:
         return Taken(holdings.anything(pod.spec), demands.everything(pod.spec), None)
     whole, amounts = asked_of(pod), demands.amounts(pod.spec)
     teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
-    return Taken(holdings.asked(pod, whole), amounts, teaches)
+    return Taken(holdings.asked(pod, whole), amounts, teaches, demands.host_ports(pod.spec))
 
 
 def bound(pod: raw.Pod) -> Bound:
@@ -156,6 +158,7 @@ def bound(pod: raw.Pod) -> Bound:
             shares=found.shares,
             withheld=found.withheld,
             marked=found.marked,
+            host_ports=takes.host_ports,
         ),
         found.fault,
         takes.teaches,
@@ -173,7 +176,7 @@ def _unadmitted(pod: raw.Pod) -> facts.Where | None:
     status = pod.status
     if status.start_time or status.phase not in NOT_STARTED or holdings.answered(pod.metadata.annotations):
         return None
-    return facts.NOWHERE if limits.exceeded(pod.spec) is not None else demands.where(pod.spec)
+    return facts.NOWHERE if limits.exceeded(pod.spec) is not None else demands.where_admitted(pod.spec)
 
 
 _wanted: Final = recall.Recall(wanted, lambda found: found.weight)

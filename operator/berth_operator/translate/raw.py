@@ -28,6 +28,14 @@ class Port(wire.Struct, frozen=True):
     """One port of a container."""
 
     host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    protocol: str | None = None
+
+
+class System(wire.Struct, frozen=True):
+    """The operating system that a pod is written for."""
+
+    name: str = ""
 
 
 class Container(wire.Struct, frozen=True):
@@ -130,6 +138,7 @@ class PodSpec(wire.Struct, frozen=True):
     volumes: tuple[Volume, ...] | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
     resource_claims: tuple[Something, ...] | None = None
+    os: System | None = None
 
 
 class PodCondition(wire.Struct, frozen=True):

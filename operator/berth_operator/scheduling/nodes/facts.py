@@ -93,6 +93,15 @@ NOWHERE: Final = Where(affinity=())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of a node that a pod asks for; without an address it is that port of all of them."""
+
+    number: int
+    protocol: str = "TCP"
+    address: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """What a pod asks of a node apart from cards.
 
