@@ -20,17 +20,16 @@ import re
 import socket
 import ssl
 import time
-import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import aiohttp
 import yarl
 from aiohttp import web
 
-from testbed import calls, cluster, ports, proxy
+from testbed import calls, cluster, doors, ports, proxy
 
 # Headers that belong to one connection, not to the request; lengths are counted anew, and we want to read.
 PER_HOP: Final = {
@@ -45,7 +44,6 @@ PER_HOP: Final = {
 }
 VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
 VERSIONED: Final = re.compile(r"list .*|get pods|patch pods/status")
-LINGER_SECONDS: Final = 10.0
 ENOUGH: Final = 4096  # A list says its revision at its beginning.
 
 
@@ -118,33 +116,6 @@ class _Asked:
     fault: Fault
 
 
-class _Door(socket.socket):
-    """A socket that listens, and remembers who came in: who is still greeting when it closes is nobody's."""
-
-    def __init__(self) -> None:
-        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
-        self._guests: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Let somebody in."""
-        guest, address = super().accept()
-        self._guests.add(guest)
-        return guest, address
-
-    async def empty(self) -> None:
-        """Hang up on whoever is left, and wait until that is done."""
-        for guest in list(self._guests):
-            with contextlib.suppress(OSError):
-                guest.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_SECONDS):
-                await self._emptied()
-
-    async def _emptied(self) -> None:
-        while any(guest.fileno() >= 0 for guest in list(self._guests)):  # noqa: ASYNC110  no event tells it
-            await asyncio.sleep(0.005)
-
-
 class Interceptor:
     """Forwards requests on `port` to the API server of a cluster, with faults."""
 
@@ -184,11 +155,14 @@ class Interceptor:
         )
         shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         shown.load_cert_chain(self._target.serving.certificate, self._target.serving.key)
-        runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.2)
+        server = web.Server(self._serve, access_log=None)
+        runner = web.ServerRunner(server, shutdown_timeout=0.2)
         await runner.setup()
-        door = _Door()
+        door = doors.Door()
         self._close.push_async_callback(door.empty)
         self._close.push_async_callback(runner.cleanup)
+        self._close.callback(_abort, server)
+        self._close.push_async_callback(door.shut)
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         door.bind(("127.0.0.1", self._reservation.port))
         await web.SockSite(runner, door, ssl_context=shown).start()
@@ -372,6 +346,13 @@ def _passing(headers: object) -> list[tuple[str, str]]:
 def _status(code: http.HTTPStatus, headers: dict[str, str] | None = None) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": int(code)}
     return web.json_response({**body, "message": "a fault, on purpose"}, status=code, headers=headers)
+
+
+def _abort(server: web.Server) -> None:
+    """Close every connection at once: a polite end waits for a client that may be dead."""
+    for handler in server.connections:
+        if handler.transport is not None:
+            handler.transport.abort()
 
 
 def _reset(request: web.BaseRequest) -> None:

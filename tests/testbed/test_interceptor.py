@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -173,3 +175,18 @@ async def test_who_is_still_greeting_is_hung_up_on(cluster: clusters.Cluster) ->
     writer.close()
     await writer.wait_closed()
     gc.collect()  # A transport that nobody closed complains here, and that is an error in tests.
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_comes_in_while_it_ends_is_hung_up_on(cluster: clusters.Cluster, turns: int) -> None:
+    """A client that is being received at that moment leaves nothing behind either."""
+    with socket.socket() as client:
+        client.settimeout(5)
+        async with interceptor.Interceptor(cluster) as wire:
+            client.connect(("127.0.0.1", int(wire.server.rpartition(":")[2])))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+    gc.collect()
