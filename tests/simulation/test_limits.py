@@ -1,0 +1,229 @@
+"""The page of limits is true: each line of its tables is tried as it stands there."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from berth_agent import metrics
+from simulation import desk
+
+PAGE: Final = (desk.ROOT / "manifests" / "limits.md").read_text()
+Body = dict[str, Any]
+
+
+def lines(section: str) -> list[list[str]]:
+    """Return the cells of a section's table, without its head."""
+    found = re.findall(r"^\| (.*) \|$", PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0], re.MULTILINE)
+    return [[cell.strip() for cell in one.split(" | ")] for one in found[1:]]
+
+
+def pod_of(cell: str, name: str = "p") -> Body:
+    """Return a pod of ours with what a cell says in it."""
+    said: Body = yaml.safe_load(cell.strip("`"))
+    assert said.keys() <= {"spec", "container", "limits", "annotations", "labels"}
+    made = desk.pod(
+        name,
+        said.get("limits", {"nvidia.com/gpu": 1}),
+        annotations=said.get("annotations", {}),
+        meta={"labels": said.get("labels", {})},
+        **said.get("spec", {}),
+    )
+    made["spec"]["containers"][0].update(said.get("container", {}))
+    return made
+
+
+REFUSED: Final = lines("Refused with a sentence")
+PASSED_OVER: Final = lines("Passed over")
+
+
+@pytest.mark.parametrize("line", REFUSED, ids=lambda line: line[0])
+def test_what_is_refused_is_told_in_these_words(line: list[str]) -> None:
+    """A pod with it, which would fit without it, waits, and its sentence is that of the page."""
+    cell, sentence = line
+
+    [told] = desk.place(*desk.both(), pod_of(cell))
+
+    assert told["node"] is None
+    assert any(sentence.strip("`") in one["message"] for one in told["refusals"])
+
+
+# Two nodes alike but for their zone; who asks for nothing more comes to the one in zone a.
+ZONES: Final = (
+    desk.node("n1", labels={"zone": "a"}),
+    desk.device("n1"),
+    desk.node("n2", labels={"zone": "b"}),
+    desk.device("n2"),
+    desk.pod("web", {}, meta={"uid": "u1", "labels": {"app": "web"}}, nodeName="n1", phase="Running"),
+    desk.pod("db", {}, meta={"uid": "u2", "labels": {"app": "db"}}, nodeName="n2", phase="Running"),
+)
+
+
+@pytest.mark.parametrize("line", PASSED_OVER, ids=lambda line: line[0])
+def test_what_is_passed_over_changes_nothing(line: list[str]) -> None:
+    """A pod with it is placed where it would be without it, though its wish points elsewhere."""
+    plain = desk.place(*ZONES, desk.pod("p"))
+    wishing = desk.place(*ZONES, pod_of(line[0]))
+
+    assert desk.went(plain) == {"ml/p": "n1"}
+    assert wishing == plain
+
+
+# ---------------------------------------------------------------- lines in words
+
+
+def shown(*objects: Body) -> dict[str, Body]:
+    """Place pods and return all as they would be, by name."""
+    answer = desk.run("place", "-", "-o", "yaml", stdin=desk.written(*objects))
+    assert answer.code == 0, answer.notes
+    return {one["metadata"]["name"]: one for one in yaml.safe_load_all(answer.out) if one}
+
+
+def preemption() -> None:
+    """The cards are full of what is least important, and the most important pod waits."""
+    low, high = desk.priority("low", -1), desk.priority("high", 1000)
+    full = shown(low, *desk.both(), desk.pod("small", {"nvidia.com/gpu": 4}, priorityClassName="low"))[
+        "small"
+    ]
+    told = desk.place(
+        low, high, *desk.both(), full, desk.pod("large", {"nvidia.com/gpu": 1}, priorityClassName="high")
+    )
+    assert full["spec"]["nodeName"] == "n1"
+    assert desk.went(told) == {"ml/large": None}
+
+
+def gangs() -> None:
+    """Of two pods that need each other one is placed, though the other does not fit."""
+    both = [desk.pod(name, {"nvidia.com/gpu": 3}) for name in ("a", "b")]
+    assert desk.went(desk.place(*desk.both(), *both)) == {"ml/a": "n1", "ml/b": None}
+
+
+def cutting() -> None:
+    """A card that could be cut is not."""
+    wanting = desk.pod("p", {"nvidia.com/mig-1g.10gb": 1})
+    assert desk.went(desk.place(*desk.both("n1", "1xA100-SXM4-80GB"), wanting)) == {"ml/p": None}
+
+
+def shares() -> None:
+    """What is promised stands in the annotations, and nothing else in the pod is changed."""
+    asked = [desk.pod(name, {"berth.dev/gpu": part}) for name, part in (("a", 40), ("b", 60), ("c", 1))]
+    found = shown(*desk.both("n1", "1xT4"), *asked)
+    parts = {
+        name: one["metadata"]["annotations"].get("main.devices.berth.dev/core") for name, one in found.items()
+    }
+    assert parts == {"a": "40", "b": "60", "c": None}
+    assert int(found["a"]["metadata"]["annotations"]["main.devices.berth.dev/memory"]) > 0
+    assert found["a"]["spec"] == {**asked[0]["spec"], "nodeName": "n1"}
+
+
+def seen() -> None:
+    """A container is what its pod says it is: no environment is added."""
+    found = shown(*desk.both(), desk.pod("p"))["p"]
+    assert found["metadata"]["annotations"]["main.devices.berth.dev/uuids"].startswith("GPU-")
+    assert "env" not in found["spec"]["containers"][0]
+
+
+def others() -> None:
+    """A pod that another scheduler bound keeps what it asks for, and the rest is given out."""
+    node, device = desk.both()
+    node["status"]["allocatable"]["nvidia.com/gpu"] = "4"
+    theirs = desk.pod(
+        "theirs", {"nvidia.com/gpu": 3}, meta={"uid": "u"}, schedulerName="other", nodeName="n1"
+    )
+    ours = [desk.pod("p1", {"nvidia.com/gpu": 1}), desk.pod("p2", {"nvidia.com/gpu": 1})]
+    told = desk.went(desk.place(node, device, theirs, *ours))
+    assert {name: told[name] for name in ("ml/p1", "ml/p2")} == {"ml/p1": "n1", "ml/p2": None}
+
+
+def driver() -> None:
+    """Without a driver's library the agent lives, and says so."""
+    script = (
+        "import ctypes, unittest.mock as mock\n"
+        "from berth_agent import sysfs; from berth_agent.nvml import source\n"
+        "with mock.patch.object(ctypes, 'CDLL', side_effect=OSError('no such file')): "
+        "print(source.NvmlProbe(sysfs.Kernel()).sample())"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "LibraryMissing" in said
+
+
+def toolkit() -> None:
+    """The annotation that the example feeds its environment from is there once the pod has a node."""
+    example = yaml.safe_load((desk.EXAMPLES / "pods" / "whole.yaml").read_text())
+    [fed] = [one["valueFrom"]["fieldRef"]["fieldPath"] for one in example["spec"]["containers"][0]["env"]]
+    [placed] = shown(*desk.both(), example).values()
+    assert placed["metadata"]["annotations"][re.fullmatch(r"metadata.annotations\['(.*)'\]", fed)[1]]  # type: ignore[index]
+
+
+def plugin() -> None:
+    """The node's own count of `nvidia.com/gpu` counts beside the Device; Berth's own name is not counted."""
+    node, device = desk.both()
+    node["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+    pods = [desk.pod("theirs", {"nvidia.com/gpu": 2}), desk.pod("ours", {"berth.dev/gpu": 200})]
+    assert desk.went(desk.place(node, device, *pods)) == {"ml/theirs": None, "ml/ours": "n1"}
+
+
+def discovery() -> None:
+    """A selector needs its label, and a model does not."""
+    choosy = desk.pod("selects", nodeSelector={"nvidia.com/gpu.product": "Tesla-T4"})
+    asking = desk.pod("asks", annotations={"berth.dev/model": "T4"})
+    assert desk.went(desk.place(*desk.both(), choosy, asking)) == {"ml/selects": None, "ml/asks": "n1"}
+
+
+def exporter() -> None:
+    """What both measure has one name."""
+    names = {f"{metrics.DCGM}{one.name}" for one in metrics.MEASURES}
+    assert names >= {"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"}
+
+
+def stock() -> None:
+    """A pod of another scheduler is left to it."""
+    told = desk.place(*desk.both(), desk.pod("p", schedulerName="default-scheduler"))
+    assert all(one["node"] is None for one in told)
+
+
+IN_WORDS: Final[dict[str, Callable[[], None]]] = {
+    "preemption": preemption,
+    "gangs": gangs,
+    "cutting cards": cutting,
+    "the memory and compute of a share": shares,
+    "which cards a container sees": seen,
+    "pods of other schedulers": others,
+    "the driver": driver,
+    "the container toolkit": toolkit,
+    "the device plugin": plugin,
+    "GPU feature discovery": discovery,
+    "the DCGM exporter": exporter,
+    "a scheduler of your own": stock,
+}
+
+
+@pytest.mark.parametrize("about", IN_WORDS)
+def test_a_line_in_words_holds(about: str) -> None:
+    """What it says happens."""
+    IN_WORDS[about]()
+
+
+def test_every_line_of_the_page_is_tried() -> None:
+    """A line that is added is tried, too, and what is tried stands there."""
+    tables = ("Not built yet", "Promised, not enforced", "What to keep beside Berth")
+    said = [cells[0].strip("*") for section in tables for cells in lines(section)]
+    assert said == list(IN_WORDS)
+    assert len(re.findall(r"^\| ", PAGE, re.MULTILINE)) == len(said) + len(REFUSED) + len(PASSED_OVER) + 5
+
+
+def test_the_page_is_linked_from_where_people_begin() -> None:
+    """The first screen of the README leads to it, and each of its own links leads somewhere."""
+    readme = (desk.ROOT / "README.md").read_text()
+    assert "manifests/limits.md" in readme.split("\n## ")[0]
+    for target, anchor in re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", PAGE):
+        page: Path = desk.ROOT / "manifests" / target
+        heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+        assert not anchor or anchor in {
+            re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in heads
+        }
