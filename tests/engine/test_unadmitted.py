@@ -35,6 +35,14 @@ def foreign(name: str = "p", cpu: str = "1", cards: int = 0, **spec: Any) -> raw
     return builders.pod(name, **plain | spec)
 
 
+def porting(name: str, *numbers: int, address: str = "", protocol: str = "TCP", cards: int = 0) -> raw.Pod:
+    """Return a pod of another scheduler that asks for ports of its node."""
+    where = {"containerPort": 1, "hostIP": address, "protocol": protocol}
+    ports = [where | {"hostPort": number} for number in numbers or (80,)]
+    asked = {"limits": {names.NVIDIA_GPU: cards}} if cards else {}
+    return foreign(name, containers=[{"name": "main", "ports": ports, "resources": asked}])
+
+
 def plugged(name: str = "n1", **fields: Any) -> facts.Node:
     """Return a node of eight cpus whose device plugin serves four cards."""
     return builders.node(name, extra={names.NVIDIA_GPU: 4}, **fields)
@@ -78,15 +86,12 @@ def counts(book: ledger.Ledger, *names_: str) -> list[str]:
         ),
         pytest.param(
             plugged(),
-            foreign(
-                containers=[
-                    {
-                        "name": "main",
-                        "ports": [{"containerPort": 1, "hostPort": number} for number in range(1, 66)],
-                        "resources": {"limits": {names.NVIDIA_GPU: 2}},
-                    }
-                ]
-            ),
+            foreign(cards=2, annotations={"kubernetes.io/config.mirror": "a"}),
+            id="it is said to mirror a file",
+        ),
+        pytest.param(
+            plugged(),
+            porting("p", *range(1, 66), cards=2),
             id="it asks for more host ports than are read",
         ),
     ],
@@ -161,13 +166,6 @@ def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
 
 
 # ---------------------------------------------------------------- host ports and operating systems
-
-
-def porting(name: str, number: int = 80, address: str = "", protocol: str = "TCP", cards: int = 0) -> raw.Pod:
-    """Return a pod of another scheduler that asks for a port of its node."""
-    port = {"containerPort": 1, "hostPort": number, "hostIP": address, "protocol": protocol}
-    asked = {"limits": {names.NVIDIA_GPU: cards}} if cards else {}
-    return foreign(name, containers=[{"name": "main", "ports": [port], "resources": asked}])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """The page of limits is true: each line of its tables is tried as it stands there."""
 
+import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -128,6 +130,20 @@ def seen() -> None:
     assert "env" not in found["spec"]["containers"][0]
 
 
+def forced() -> None:
+    """What was deleted is gone, and the next pod is placed in the same moment."""
+    trace = [
+        {"at": 0, "add": desk.pod("a", {"nvidia.com/gpu": 4})},
+        {"at": 1, "add": desk.pod("b", {"nvidia.com/gpu": 4})},
+        {"at": 2, "delete": "ml/a"},
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "trace.jsonl")
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in trace))
+        told = desk.run("replay", file, "-", "-o", "json", stdin=desk.written(*desk.both())).objects
+    assert [(one["at"], one["pod"]) for one in told if one["event"] == "placed"] == [(0, "ml/a"), (2, "ml/b")]
+
+
 def others() -> None:
     """A pod that another scheduler bound keeps what it asks for, and the rest is given out."""
     node, device = desk.both()
@@ -193,6 +209,7 @@ IN_WORDS: Final[dict[str, Callable[[], None]]] = {
     "cutting cards": cutting,
     "the memory and compute of a share": shares,
     "which cards a container sees": seen,
+    "a card whose pod was deleted by force": forced,
     "pods of other schedulers": others,
     "the driver": driver,
     "the container toolkit": toolkit,

@@ -20,6 +20,7 @@ from berth_operator.translate import asks, demands, holdings, limits, raw, recal
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_STARTED = frozenset({"", PodPhase.PENDING})
+MIRROR = "kubernetes.io/config.mirror"  # A kubelet shows by it a pod that a file on its node asks for.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,12 +172,15 @@ def bound(pod: raw.Pod) -> Bound:
 def _unadmitted(pod: raw.Pod) -> facts.Where | None:
     """Return where a pod may run that somebody else bound and whose kubelet has not admitted it yet.
 
-    Of one that says too much nothing is kept: it counts once it is admitted.
+    Of one that says too much nothing is kept, and one that is said to mirror a file on its node may mirror
+    nothing, which only its kubelet knows: both count once they are admitted.
     """
     status = pod.status
     if status.start_time or status.phase not in NOT_STARTED or holdings.answered(pod.metadata.annotations):
         return None
-    return facts.NOWHERE if limits.exceeded(pod.spec) is not None else demands.where_admitted(pod.spec)
+    if MIRROR in pod.metadata.annotations or limits.exceeded(pod.spec) is not None:
+        return facts.NOWHERE
+    return demands.where_admitted(pod.spec)
 
 
 _wanted: Final = recall.Recall(wanted, lambda found: found.weight)
