@@ -120,6 +120,19 @@ async def test_a_shared_card_is_given_to_so_many_pods_and_no_more(stage: Stage) 
     await stage.until_bound("c")
 
 
+async def test_who_wants_a_whole_card_reads_that_there_are_only_replicas(stage: Stage) -> None:
+    """An idle node that shares its cards does not say that it is full, and what a pod reads there helps."""
+    await stage.machines(kubelet.FakeNode("sliced"))
+    await stage.agent("--sharing", "time-slicing:4", sliced="1xT4")
+    await stage.until_ready("sliced")
+
+    await stage.create(pod("whole"))
+    await stage.until_told("whole", "cards that are given out only as time-sliced or MPS replicas")
+    await stage.until_told("whole", f"if it asked for 1 replica ({names.NVIDIA_GPU_SHARED})")
+    await stage.create(replica("helped"))
+    await stage.until_bound("helped")
+
+
 def replica(name: str) -> dict[str, Any]:
     """Describe a pod that asks for one replica of a shared card."""
     return pod(name, cards=0, limits={names.NVIDIA_GPU_SHARED: "1"})

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from berth_agent import settings as agent
-from berth_crds import http_server, logs
+from berth_crds import http_server, logs, names, schema, vocabulary
 from berth_operator import app, metrics, settings
 from berth_operator.engine import budget, loop, pace, reasons, refusals, register, stock
 from berth_operator.http_api import auth, views
@@ -73,6 +73,19 @@ def test_its_figures_are_those_of_the_code() -> None:
     quiet, behind = lag.QUIET_LOOKS * lag.LOOK_SECONDS, lag.BEHIND_LOOKS * lag.LOOK_SECONDS
     assert f"did not deliver for {quiet:g} s" in PAGE
     assert f"that come: {behind:g} s" in PAGE
+
+
+def test_its_columns_are_those_of_devices() -> None:
+    """It explains columns that `kubectl get devices` has, and reasons that its condition may give."""
+    table = PAGE.split("## What a Device shows")[1].split("\n## ")[0]
+    named = re.findall(r"^\| `([A-Z-]+)`( \(`-o wide`\))?", table, re.MULTILINE)
+    (kind,) = (kind for kind in schema.KINDS if kind.plural == names.DEVICES)
+    shown = {column.name.upper(): column.wide for column in kind.columns}
+
+    assert len(named) == table.count("\n| `")
+    assert {name: bool(wide) for name, wide in named}.items() <= shown.items()
+    for reason in (vocabulary.ReadyReason.AGENT_SILENT, vocabulary.ReadyReason.SOURCE_FAILED):
+        assert f"`{reason}`" in table
 
 
 LIMITS: Final = {

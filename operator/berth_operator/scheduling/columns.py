@@ -51,7 +51,10 @@ TROUBLES: Final = (
     Reason.DUPLICATE_UUID,
     Reason.WRONG_RECORD,
     Reason.MIG_MODE,
+    Reason.SHARING_MODE,
 )
+# Of these, the modes in which a card is given out neither whole nor by shares, however little it is used.
+MODES: Final = (Reason.MIG_MODE, Reason.SHARING_MODE)
 
 
 class Names:

@@ -167,5 +167,12 @@ def _state(row: Row) -> int:
 
 
 def _trouble(card: facts.Card) -> int:
-    trouble = card.trouble or (Reason.MIG_MODE if card.mig else None)
+    trouble = card.trouble or _mode(card)
     return columns.TROUBLES.index(trouble) if trouble in columns.TROUBLES else 0
+
+
+def _mode(card: facts.Card) -> Reason | None:
+    """Return the mode in which a card is given out neither whole nor by shares, if it is in one."""
+    if card.mig:
+        return Reason.MIG_MODE
+    return Reason.SHARING_MODE if card.replicas > 1 else None

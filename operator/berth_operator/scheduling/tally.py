@@ -247,10 +247,21 @@ def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) 
 def _about_kinds_of_cards(
     reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, need: requests.Need, fitting: Fitting
 ) -> None:
-    for reason, right in fitting:
+    for reason, right in (*fitting, *undivided_cards(table, rows, fitting[-1][1])):
         reasons.mark(columns.count(right) < need.least, (reason, ""))
     for short in too_small(table, rows, need, fitting[-1][1]):
         reasons.mark(short, (Reason.TOO_SMALL, ""))
+
+
+def undivided_cards(
+    table: columns.Columns, rows: columns.Rows, right: columns.Mask
+) -> Iterator[tuple[Reason, columns.Mask]]:
+    """Yield which of these cards are left without those of one mode after the other."""
+    trouble = table.trouble[rows]
+    if trouble.any():
+        for mode in columns.MODES:
+            right = right & (trouble != columns.TROUBLES.index(mode))
+            yield mode, right
 
 
 def too_small(

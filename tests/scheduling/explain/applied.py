@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Final, assert_never
 
 from berth_operator.scheduling import backlog, explain, inventory
 from berth_operator.scheduling.decisions import Reason
@@ -11,11 +11,13 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters, spoken
 
+EDITS: Final = findings.Drop | findings.AskLess | findings.AskReplicas
+
 
 def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Change) -> bool:
     """Return whether the pod fits after a change."""
     match change:
-        case findings.Drop() | findings.AskLess():
+        case findings.Drop() | findings.AskLess() | findings.AskReplicas():
             able = clusters.takers(picture, edited(pod, change.edit))
             counted = len(able) == change.edit.nodes if change.edit.exact else len(able) >= change.edit.nodes
             return counted and change.edit.example in able
@@ -37,7 +39,7 @@ def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings
 
 def _both(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Pair) -> bool:
     """Return whether the pod fits after both changes."""
-    edits = [one.edit for one in change.changes if isinstance(one, findings.Drop | findings.AskLess)]
+    edits = [one.edit for one in change.changes if isinstance(one, EDITS)]
     assert len(set(map(id, edits))) <= 1
     done = clusters.alone(picture, change.node)
     for one in change.changes:
@@ -55,7 +57,7 @@ def _done(picture: inventory.Inventory, change: findings.Single) -> inventory.In
             return _with_resource(picture, change)
         case findings.Mend():
             return _mended(picture, change)
-        case findings.Drop() | findings.AskLess():
+        case findings.Drop() | findings.AskLess() | findings.AskReplicas():
             return picture
     assert_never(change)
 

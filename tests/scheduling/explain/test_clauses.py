@@ -76,6 +76,28 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
         findings.AskLess("", Measure("cpu", Unit.THOUSANDTHS, 8000, 6000), EDIT, 0.25),
         "would fit on 4 nodes if it asked for 6 instead of 8 cpu",
     ),
+    "a replica": (
+        findings.AskReplicas(1, whole=True, edit=EDIT, size=1.0),
+        "would fit on 4 nodes if it asked for 1 replica (nvidia.com/gpu.shared) instead of 1 whole card",
+    ),
+    "replicas": (
+        findings.AskReplicas(2, whole=True, edit=FEW, size=1.0),
+        (
+            "would fit on at least 1 node if it asked for 2 replicas (nvidia.com/gpu.shared) "
+            "instead of 2 whole cards"
+        ),
+    ),
+    "a replica in place of a share": (
+        findings.AskReplicas(1, whole=False, edit=EDIT, size=1.0),
+        "would fit on 4 nodes if it asked for 1 replica (nvidia.com/gpu.shared) instead of a part of a card",
+    ),
+    "replicas in place of shares": (
+        findings.AskReplicas(2, whole=False, edit=EDIT, size=1.0),
+        (
+            "would fit on 4 nodes if it asked for 2 replicas (nvidia.com/gpu.shared) "
+            "instead of parts of 2 cards"
+        ),
+    ),
     **{
         f"without {condition}": (
             findings.Drop(condition, value, EDIT, 1.0),

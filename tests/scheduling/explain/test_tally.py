@@ -152,6 +152,33 @@ CASES: dict[str, tuple[inventory.Inventory, backlog.Candidate, tuple[Count, ...]
         scenes.pod(requests.Replicas(2)),
         (Count(Reason.TOO_FEW_CARDS, "replicas", 1),),
     ),
+    "whole cards where all are given out as replicas": (
+        scenes.picture(scenes.node(), scenes.device(cards=[scenes.card(replicas=4)])),
+        scenes.cards(),
+        (Count(Reason.SHARING_MODE, "", 1),),
+    ),
+    "a share where all cards are given out as replicas": (
+        scenes.picture(scenes.node(), scenes.device(cards=[scenes.card(replicas=4)])),
+        scenes.part(),
+        (Count(Reason.SHARING_MODE, "", 1),),
+    ),
+    "the mode of one card before the trouble of another": (
+        scenes.picture(
+            scenes.node(),
+            scenes.device(cards=[scenes.card(replicas=4), scenes.card(1, trouble=Reason.UNHEALTHY)]),
+        ),
+        scenes.cards(2),
+        (Count(Reason.SHARING_MODE, "", 1),),
+    ),
+    "a full card beside one that is given out as replicas": (
+        scenes.picture(
+            scenes.node(),
+            scenes.device(cards=[scenes.card(replicas=4), scenes.card(1)]),
+            scenes.hold("a", scenes.share(1)),
+        ),
+        scenes.cards(),
+        (Count(Reason.FULL, "", 1),),
+    ),
     "what is not there before what is full": (
         scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0))),
         scenes.pod(requests.cards(1), requests.Parts("fpga", 1)),

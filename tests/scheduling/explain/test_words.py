@@ -86,8 +86,8 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.SHARING_MODE: (
         "",
-        "1 has cards that are shared in another way",
-        "2 have cards that are shared in another way",
+        "1 has cards that are given out only as time-sliced or MPS replicas",
+        "2 have cards that are given out only as time-sliced or MPS replicas",
     ),
     Reason.PROFILE_MISMATCH: (
         "1g.10gb",

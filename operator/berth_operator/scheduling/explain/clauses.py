@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
+from berth_crds import names
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.explain import diagnosis, findings, words
 from berth_operator.scheduling.explain.findings import Condition, Unit
@@ -51,10 +52,8 @@ def clause(change: findings.Change) -> str:
             return _ended(change)
         case findings.FreeResource(node, measure):
             return _resource(measure, words.short(node))
-        case findings.AskLess():
-            return _less(change)
-        case findings.Drop(condition, value):
-            return " ".join(DROPPED[condition].format(value=words.short(value)).split())
+        case findings.AskLess() | findings.AskReplicas() | findings.Drop():
+            return _edited(change)
         case findings.Mend(node, reason, devices):
             name = words.short(node)
             return MENDED[reason].format(node=name, devices=_named(devices, name))
@@ -63,12 +62,23 @@ def clause(change: findings.Change) -> str:
     assert_never(change)
 
 
+def _edited(change: findings.AskLess | findings.AskReplicas | findings.Drop) -> str:
+    match change:
+        case findings.AskLess():
+            return _less(change)
+        case findings.AskReplicas():
+            return _in_replicas(change)
+        case findings.Drop(condition, value):
+            return " ".join(DROPPED[condition].format(value=words.short(value)).split())
+    assert_never(change)
+
+
 def reach(change: findings.Change) -> str:
     """Return how many nodes would then fit; nothing where it is about one node."""
     if isinstance(change, findings.Pair):
         # A node's own change says which node it is.
         return min(map(reach, change.changes))
-    if not isinstance(change, findings.AskLess | findings.Drop):
+    if not isinstance(change, findings.AskLess | findings.AskReplicas | findings.Drop):
         return ""
     nodes = "1 node" if change.edit.nodes == 1 else f"{change.edit.nodes} nodes"
     return nodes if change.edit.exact else f"at least {nodes}"
@@ -122,3 +132,12 @@ def _less(change: findings.AskLess) -> str:
         of = PARTS.get((measure.name, measure.unit), f" {words.short(measure.name)}")
     where = f" in container {change.container}" if len(change.edit.request.containers) > 1 else ""
     return f"it asked for {now} instead of {was}{of}{where if change.container else ''}"
+
+
+def _in_replicas(change: findings.AskReplicas) -> str:
+    now = f"{change.count} {words.noun(diagnosis.REPLICAS, change.count)} ({names.NVIDIA_GPU_SHARED})"
+    cards = words.noun(diagnosis.CARDS, change.count)
+    if change.whole:
+        return f"it asked for {now} instead of {change.count} whole {cards}"
+    was = "a part of a card" if change.count == 1 else f"parts of {change.count} cards"
+    return f"it asked for {now} instead of {was}"

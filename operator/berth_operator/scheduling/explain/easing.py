@@ -10,10 +10,20 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from berth_crds import names
 from berth_operator.scheduling import columns, resources
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, reach
-from berth_operator.scheduling.explain.findings import AskLess, Condition, Drop, Edit, Measure, Unit
+from berth_operator.scheduling.explain.findings import (
+    AskLess,
+    AskReplicas,
+    Condition,
+    Drop,
+    Edit,
+    Measure,
+    Unit,
+)
 from berth_operator.scheduling.nodes import facts
 
 # Which field of the request each condition is.
@@ -34,6 +44,7 @@ OF_SETS: Final = (
 )
 FEWER_TRIED: Final = 16
 AMOUNTS_TRIED: Final = 3
+SHARED: Final = frozenset({Reason.SHARING_MODE})
 # Resources of which asking for less means nothing.
 FIXED: Final = frozenset({facts.PODS})
 
@@ -62,6 +73,7 @@ def edits(easing: Easing) -> Iterator[findings.Change]:
     if easing.survey.request:
         yield from _fewer(easing)
         yield from _less_of_cards(easing)
+        yield from _in_replicas(easing)
     yield from _less_of_resources(easing)
 
 
@@ -256,6 +268,26 @@ def _with_share(
     )
     changed = next(one for one in measures if one.missing)
     return AskLess(survey.request.containers[at].name, changed, edit, changed.lack)
+
+
+# ---------------------------------------------------------------- replicas in place of cards
+
+
+def _in_replicas(easing: Easing) -> Iterator[AskReplicas]:
+    """Ask for replicas where nodes give out nothing else; a scope or joint devices are about whole cards."""
+    survey = easing.survey
+    asks, manner = list(each_ask(survey.request)), survey.request.manner
+    if len(asks) != 1 or manner.scope or manner.joint or not survey.saying(SHARED).any():
+        return
+    ((at, number, ask),) = asks
+    if not isinstance(ask, requests.Gpus):
+        return
+    request = with_ask(survey.request, at, number, requests.Replicas(ask.count))
+    demand = dataclasses.replace(survey.demand, served=((names.NVIDIA_GPU_SHARED, ask.count),))
+    among = survey.place & resources.room(survey.picture, survey.picture.everything, demand)
+    edit = easing.edit(request, demand, among)
+    if edit is not None:
+        yield AskReplicas(ask.count, ask.whole, edit, findings.WHOLE_SIZE)
 
 
 # ---------------------------------------------------------------- less of other resources

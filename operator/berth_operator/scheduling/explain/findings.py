@@ -183,6 +183,16 @@ class AskLess:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class AskReplicas:
+    """The pod asks for so many replicas of shared cards in place of cards: of whole ones, or of parts."""
+
+    count: int
+    whole: bool
+    edit: Edit
+    size: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Drop:
     """The pod gives up one condition; `value` says which where it has several of the kind."""
 
@@ -202,7 +212,7 @@ class Mend:
     size: float
 
 
-Single = MakeRoom | EndPods | FreeResource | AskLess | Drop | Mend
+Single = MakeRoom | EndPods | FreeResource | AskLess | AskReplicas | Drop | Mend
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,7 +227,7 @@ class Pair:
 Change = Single | Pair
 
 # Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
-ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, Drop, Pair)
+ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, AskReplicas, Drop, Pair)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
 WISH_SIZE: Final = (
     0.5  # The size of giving up a wish: which devices rather than others, or how near each other.

@@ -207,7 +207,8 @@ def never(picture: inventory.Inventory, at: columns.Rows, question: search.Quest
         hopeless |= table.state[at] == columns.STATES.index(Reason.NO_DEVICE)
     if tally.counted_asks(need):
         *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
-        hopeless |= columns.count(right) < need.least
+        for _, undivided in (("", right), *tally.undivided_cards(table, at, right)):
+            hopeless |= columns.count(undivided) < need.least
         for short in tally.too_small(table, at, need, right):
             hopeless |= short
     return hopeless

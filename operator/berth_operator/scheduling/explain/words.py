@@ -179,6 +179,12 @@ def _lacking(n: int, _candidate: backlog.Candidate, detail: str) -> str:
     return f"{n} {'lacks' if n == 1 else 'lack'} {short(detail)}"
 
 
+def _in_replicas(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+    need = candidate.request.need
+    given = "given out only as time-sliced or MPS replicas"
+    return f"{_have(n)} cards that are {given if need.whole or need.shares else 'shared in another way'}"
+
+
 def _unread(n: int, _candidate: backlog.Candidate, detail: str) -> str:
     cards = "its cards" if n == 1 else "their cards"
     return f"{n} cannot read {cards}" + (f" ({short(detail)})" if detail else "")
@@ -226,7 +232,7 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.EXCLUDED: _has("too few cards that are not excluded"),
     Reason.NOT_INCLUDED: _has("too few of the listed cards"),
     Reason.TOO_SMALL: _small,
-    Reason.SHARING_MODE: _has("cards that are shared in another way"),
+    Reason.SHARING_MODE: _in_replicas,
     Reason.PROFILE_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(f'MIG {d}'.strip(), 2)}",
     Reason.LABEL_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(d, 2)} with the labels asked for",
     Reason.IN_USE: lambda n, _c, d: f"{_have(n)} too few {noun(d or diagnosis.CARDS, 2)} that nobody uses",
