@@ -48,11 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = settings.parse(
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
         )
-        logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(message)s")
+        logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(message)s", chosen.log_format)
         subjects = tuple(_subject(node, chosen) for node in chosen.nodes)
         asyncio.run(_serve(_links(chosen), subjects, chosen))
     except (settings.Refused, simulated.BadShape, errors.Unusable) as refusal:
-        print(f"{settings.PROGRAM}: {refusal}", file=sys.stderr)
+        logs.last_word(settings.PROGRAM, refusal)
         return EXIT_UNUSABLE
     return 0
 

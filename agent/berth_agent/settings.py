@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from berth_agent import choices, words
-from berth_crds import names, wire
+from berth_crds import logs, names, wire
 
 PROGRAM: Final = "berth-agent"
 
@@ -99,6 +99,7 @@ class Settings:
     lease_seconds: int = LEASE_SECONDS
     deadline: float = DEADLINE_SECONDS
     log_level: str = "info"
+    log_format: str = logs.PLAIN
     pod_resources: Path | None = None
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
     sharing: wire.Sharing | None = None
@@ -121,6 +122,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         lease_seconds=given["lease_duration"],
         deadline=given["sample_deadline"],
         log_level=given["log_level"],
+        log_format=given["log_format"],
         pod_resources=given["pod_resources"],
         gpu_resources=given["gpu_resources"],
         sharing=given["sharing"],
@@ -318,13 +320,17 @@ def _add_pace(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -
         default=environment.get("BERTH_SAMPLE_DEADLINE") or DEADLINE_SECONDS,
         help="how long one look may take before its source counts as hung (default: %(default)s)",
     )
-    group.add_argument(
-        "--log-level",
-        metavar="LEVEL",
-        type=words.level,
-        default=environment.get("BERTH_LOG_LEVEL") or "info",
-        help=f"how much to say on stderr: {', '.join(words.LEVELS)} (default: %(default)s)",
-    )
+    for flag, kind, usual, what in (
+        ("log-level", words.level, "info", f"how much to say on stderr: {', '.join(words.LEVELS)}"),
+        ("log-format", words.log_format, logs.PLAIN, "text, or json: one object a line, with fields"),
+    ):
+        group.add_argument(
+            f"--{flag}",
+            metavar=flag.rpartition("-")[2].upper(),
+            type=kind,
+            default=environment.get(f"BERTH_{flag.upper().replace('-', '_')}") or usual,
+            help=f"{what} (default: %(default)s)",
+        )
 
 
 def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:

@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 from berth_agent import choices
-from berth_crds import vocabulary, wire
+from berth_crds import logs, vocabulary, wire
 
 DAY_SECONDS: Final = 86400
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -85,4 +85,11 @@ def level(text: str) -> str:
     # Not `choices`: argparse does not hold a default, and so the environment, against those.
     if text.lower() not in LEVELS:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(LEVELS)}")
+    return text.lower()
+
+
+def log_format(text: str) -> str:
+    """Read what a line of the log looks like."""
+    if text.lower() not in logs.FORMATS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(logs.FORMATS)}")
     return text.lower()

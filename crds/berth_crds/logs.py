@@ -6,24 +6,34 @@ their number is bounded: whoever may write pods, GpuPods or a Device can make a 
 mistakes a second. In each minute there is a limit for all records, a lower one for records of
 one kind, and the lowest for those of one kind about one object, which `extra=logs.about(name)`
 names. Of what exceeds them only the number is written. Records of level DEBUG have no limit.
+
+A log is made of plain lines, or of lines of JSON. What no logger writes, as a program's last
+words and warnings of Python, comes in the same form.
 """
 
 import collections
 import logging
+import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
-from berth_crds import text
+from berth_crds import json_lines, text
 
-LONGEST: Final = 8000
+PLAIN: Final = "text"
+JSON: Final = "json"
+FORMATS: Final = (PLAIN, JSON)
+LONGEST: Final = json_lines.LONGEST_MESSAGE
 WINDOW_SECONDS: Final = 60.0
 MOST_OF_ALL: Final = 600  # In a window.
 KEPT_FOR_ERRORS: Final = 100  # Of these: why a program ends must be told, whatever else is.
 MOST_OF_A_KIND: Final = 60
 MOST_ABOUT_ONE: Final = 4
-ABOUT: Final = "about"
+ABOUT: Final = json_lines.ABOUT
+
+log = logging.getLogger(__name__)
 
 Fault = tuple[type[BaseException], BaseException, types.TracebackType | None] | tuple[None, None, None]
 
@@ -80,9 +90,25 @@ class Limiter:
             yield _told(kind, count)
 
 
-def about(name: str) -> dict[str, str]:
-    """Return what a record carries, as its `extra`, to say which object it is about."""
-    return {ABOUT: name}
+def about(name: str, **of: object) -> dict[str, object]:
+    """Return what a record carries, as its `extra`, to say which object it is about, with more fields."""
+    return {ABOUT: name, **fields(**of)}
+
+
+def fields(**of: object) -> dict[str, object]:
+    """Return what a record carries, as its `extra`, for its line of JSON to have these fields."""
+    return {json_lines.FIELDS: of}
+
+
+def pod(title: str, **of: object) -> dict[str, object]:
+    """Return what a record about a pod, or about its GpuPod, carries as its `extra`."""
+    namespace, _, name = title.partition("/")
+    return about(title, namespace=namespace, pod=name, **of)
+
+
+def node(name: str, **of: object) -> dict[str, object]:
+    """Return what a record about a node, or about its Device, carries as its `extra`."""
+    return about(name, node=name, **of)
 
 
 def _told(kind: str, count: int) -> logging.LogRecord:
@@ -103,8 +129,43 @@ class Handler(logging.StreamHandler[TextIO]):
             super().emit(one)
 
 
-def start(level: str, form: str) -> None:
-    """Write records of this level and above to stderr from now on."""
+def start(level: str, form: str, style: str = PLAIN) -> None:
+    """Write records of this level and above to stderr from now on, as plain lines of this form or as JSON."""
     handler = Handler(Limiter())
-    handler.setFormatter(Formatter(form))
+    handler.setFormatter(json_lines.Formatter() if style == JSON else Formatter(form))
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    if style == JSON:
+        _take_over()
+
+
+def last_word(program: str, why: object) -> None:
+    """Write why a program ends: a sentence for people, or one more line where the log is JSON."""
+    if any(isinstance(one.formatter, json_lines.Formatter) for one in logging.getLogger().handlers):
+        logging.getLogger(program).critical("%s", why)
+    else:
+        sys.stderr.write(f"{program}: {text.line(str(why), most=LONGEST)}\n")
+
+
+def _take_over() -> None:
+    """Have that written by this log which Python would write to stderr by itself."""
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _uncaught
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _uncaught_in_thread
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+    log.critical("the program failed", exc_info=(kind, error, trace))
+
+
+def _uncaught_in_thread(fault: threading.ExceptHookArgs) -> None:
+    name = fault.thread.name if fault.thread is not None else "unknown"
+    log.critical("the thread %s failed", name, exc_info=_fault(fault))
+
+
+def _unraisable(fault: Any) -> None:
+    log.error("%s", fault.err_msg or "an exception was ignored", exc_info=_fault(fault))
+
+
+def _fault(found: Any) -> Fault:
+    return found.exc_type, found.exc_value or found.exc_type(), found.exc_traceback

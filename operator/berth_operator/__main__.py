@@ -13,17 +13,16 @@ def main() -> None:
     """Run the operator."""
     depth.allow()
     chosen = settings.parse()
-    logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(name)s: %(message)s", chosen.log_format)
     # Kopf and its helpers narrate every object they see.
     logging.getLogger("kopf").setLevel(max(logging.ERROR, logging.getLogger().level))
     # This library logs what it also raises; one line for one fault is enough.
     logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL)
     try:
         asyncio.run(app.main(chosen))
-    except errors.Unusable as error:
-        sys.exit(f"berth-operator: {error}")
-    except OSError as error:
-        sys.exit(f"berth-operator: {error}")
+    except (errors.Unusable, OSError) as error:
+        logs.last_word("berth-operator", error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

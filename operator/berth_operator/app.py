@@ -40,6 +40,7 @@ from berth_operator.engine import (
 from berth_operator.http_api import auth, pages, server
 from berth_operator.kube import (
     auditor,
+    bind_log,
     elector,
     events,
     feeds,
@@ -98,10 +99,8 @@ class Operator:
             instance=identity,
             on_drop=measured.event_dropped,
         )
-        verdicts = pace.Pace(clock, pace.behind(self._binding, **VERDICTS))
-        self._status_writer = pod_status.PodStatusWriter(
-            session, self._events, verdicts, wall=wall, revised=self._book.revised
-        )
+        self._bind_log = bind_log.BindLog(clock)
+        self._status_writer = self._pod_status_writer(session)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer)
         self._lead = leadership(session, identity, chosen, measured)
         self._declarer = declarer.Declarer(self._book, self._lead.declare, clock=clock)
@@ -131,6 +130,17 @@ class Operator:
         measured.watch(lambda: stock.take(self._book, clock()))
         self._leading = False
         self._settled = False  # Whether surely no bind of any term is under way.
+
+    def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
+        """Make what writes why pods wait, and where they went: as Events, and into the log."""
+        return pod_status.PodStatusWriter(
+            session,
+            self._events,
+            pace.Pace(self._clock, pace.behind(self._binding, **VERDICTS)),
+            wall=wall,
+            revised=self._book.revised,
+            bound=self._bind_log.bound,
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Live until stopped."""
@@ -225,7 +235,12 @@ class Operator:
         self._leading, self._settled = True, False
         self._measured.leadership.leads(now=True)
         async with tasks(
-            rounds.run(), self._summarise(), self._attend_kopf(), self._declarer.run(), self._cleaner.run()
+            rounds.run(),
+            self._summarise(),
+            self._attend_kopf(),
+            self._declarer.run(),
+            self._cleaner.run(),
+            self._bind_log.run(),
         ) as deciding:
             log.info("deciding: %r", self._book)
             await until(stop, *deciding, *others)
@@ -289,6 +304,7 @@ class Operator:
     async def _step_down(self) -> None:
         self._leading = False
         self._measured.leadership.leads(now=False)
+        self._bind_log.sum_up()
         await self._events.drain(1.0)
         await asyncio.to_thread(self._reconciler.stop)
         if self._settled:

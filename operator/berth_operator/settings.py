@@ -11,6 +11,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from berth_crds import logs
+
 METRICS_AUTH: Final = ("open", "token")
 # Nobody waits longer for a Lease to lapse, whatever somebody wrote there.
 LONGEST_LEASE_SECONDS: Final = 60.0
@@ -34,6 +36,7 @@ class Settings:
     binds_per_second: float = 0.0
     audit_period: float = 600.0
     log_level: str = "info"
+    log_format: str = logs.PLAIN
 
 
 def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -183,4 +186,13 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
         "seconds between two comparisons of the ledger with the API (metric berth_ledger_drift, always 0)",
     ),
     ("log-level", _one_of(LEVELS), "info", "debug, info, warning or error"),
+    (
+        "log-format",
+        _one_of(logs.FORMATS),
+        logs.PLAIN,
+        (
+            "text, or json: then each line of the log is an object with time, level, logger, message, what "
+            "the line is about (such as pod, namespace, node and cards), and the traceback of an error"
+        ),
+    ),
 )

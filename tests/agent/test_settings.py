@@ -52,6 +52,7 @@ def test_everything_can_stand_in_the_environment() -> None:
         BERTH_LEASE_DURATION="7",
         BERTH_SAMPLE_DEADLINE="2",
         BERTH_LOG_LEVEL="DEBUG",
+        BERTH_LOG_FORMAT="JSON",
     )
 
     assert chosen == settings.Settings(
@@ -63,6 +64,7 @@ def test_everything_can_stand_in_the_environment() -> None:
         lease_seconds=7,
         deadline=2.0,
         log_level="debug",
+        log_format="json",
     )
 
 
@@ -113,6 +115,9 @@ def test_one_process_may_speak_for_several_nodes() -> None:
         ),
         pytest.param(
             ["--simulate", "1xT4", "--log-level", "loud"], "'loud' is none of debug", id="log level"
+        ),
+        pytest.param(
+            ["--simulate", "1xT4", "--log-format", "xml"], "'xml' is none of text, json", id="log format"
         ),
         pytest.param(
             ["--simulated-node", "a=1xT4", "--simulated-node", "b=1xT4", "--pod-resources", "s"],

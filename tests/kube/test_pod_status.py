@@ -254,9 +254,9 @@ def test_where_a_pod_went_tells_how_much_of_each_card(
     """A part is not called a card."""
     placement = decisions.Placement("n1", (decisions.Grant("main", shares),))
 
-    found = pod_status.placed_sentence(candidate, placement)
+    found = pod_status.placed(candidate, placement)
 
-    assert found == f"Assigned {candidate.title} to n1{said}"
+    assert found == f"{candidate.title} to n1{said}"
 
 
 async def test_a_bind_that_fails_is_a_condition_too(desk: Desk, candidate: backlog.Candidate) -> None:

@@ -16,18 +16,20 @@ def test_defaults_are_those_of_the_contract() -> None:
 
     assert (found.lease_duration, found.renew_deadline, found.retry_period) == (6.0, 4.0, 1.0)
     assert (found.listen, found.listen_probes, found.kubeconfig) == ("", "", None)
-    assert found.log_level == "info"
+    assert (found.log_level, found.log_format) == ("info", "text")
     assert found.name
 
 
 def test_a_flag_wins_over_its_variable() -> None:
     """Every flag has a variable behind it, which counts where the flag is not given."""
     by_variable = parse(BERTH_LEASE_DURATION="9", BERTH_LOG_LEVEL="DEBUG", BERTH_LISTEN=":8080")
+    in_json = parse("--log-format", "JSON"), parse(BERTH_LOG_FORMAT="json")
     by_flag = parse("--lease-duration", "8", BERTH_LEASE_DURATION="9")
 
     assert (by_variable.lease_duration, by_variable.log_level) == (9.0, "debug")
     assert by_variable.listen == "0.0.0.0:8080"
     assert by_flag.lease_duration == 8.0
+    assert [one.log_format for one in in_json] == ["json", "json"]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,7 @@ def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
         pytest.param(["--binds-per-second", "nan"], "'nan' is not a number a second", id="no rate"),
         pytest.param(["--binds-per-second", "inf"], "'inf' is not a number a second", id="for ever a second"),
         pytest.param(["--log-level", "loud"], "'loud' is not one of debug, info, warning, error", id="level"),
+        pytest.param(["--log-format", "xml"], "'xml' is not one of text, json", id="format"),
         pytest.param(["--listen", "8080"], "'8080' is not HOST:PORT", id="a port alone"),
         pytest.param(["--listen", "a:b"], "'a:b' is not HOST:PORT", id="no port"),
         pytest.param(["--listen", ":65536"], "':65536' is not HOST:PORT", id="a port too high"),

@@ -343,7 +343,7 @@ class Keeper:
             self._unclear.pop(key, None)
         elif self._unclear.get(key) != pod.metadata.uid:
             self._unclear[key] = pod.metadata.uid
-            about = logs.about("/".join(key))
+            about = logs.pod("/".join(key))
             log.error(
                 "pod %s/%s: its allocation cannot be used for a GpuPod: %s", *key, told.detail, extra=about
             )

@@ -15,6 +15,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from berth_crds import logs
 from berth_operator.engine import ledger, pace, ports, records, slots
 from berth_operator.scheduling import backlog, cycle, decisions
 
@@ -169,7 +170,10 @@ class Binds:
             self._make_room()
         if isinstance(outcome, ports.Unknown):
             level = logging.WARNING if outcome.open else logging.DEBUG
-            log.log(level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message)
+            fields = logs.fields(namespace=candidate.namespace, pod=candidate.name, node=placement.node)
+            log.log(
+                level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message, extra=fields
+            )
             outcome = await self._follow(candidate, placement, outcome)
         self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
         self.concluded(candidate, placement, outcome)

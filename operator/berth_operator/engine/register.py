@@ -125,7 +125,7 @@ class Register:
         if news != before:
             level = logging.INFO if found.shares else logging.WARNING
             told = news or f"no GpuPod names the devices of {hold.title} now"
-            self._voice.log(level, "%s", told, extra=logs.about(hold.title))
+            self._voice.log(level, "%s", told, extra=logs.pod(hold.title))
 
 
 def _spoken(found: Hold) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, informer, lease, resources, watch
 from berth_operator.engine import budget, drift, ledger, watchdog
-from berth_operator.kube import lag, misplaced
+from berth_operator.kube import lag, misplaced, policy_news
 from berth_operator.scheduling import naming
 from berth_operator.translate import devices, excess, gpupods, nodes, pods, policies, raw
 
@@ -86,7 +86,7 @@ class PodSink:
 
     def _report(self, uid: str, title: str, fault: str) -> None:
         if fault and self._faulty.get(uid) != fault:
-            self._voice.warning("%s withholds cards of its node: %s", title, fault, extra=logs.about(title))
+            self._voice.warning("%s withholds cards of its node: %s", title, fault, extra=logs.pod(title))
             self._faulty[uid] = fault
 
 
@@ -113,7 +113,7 @@ class GpuPodSink:
 
     def _report(self, title: str, fault: str) -> None:
         if self._faulty.get(title) != fault:
-            self._voice.warning("GpuPod %s names nothing: %s", title, fault, extra=logs.about(title))
+            self._voice.warning("GpuPod %s names nothing: %s", title, fault, extra=logs.pod(title))
             self._faulty[title] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
@@ -146,7 +146,7 @@ class NodeSink:
             self._book.node_seen(nodes.node(thing))
             return
         if self._faulty.get(name) != fault:
-            self._voice.warning("node %s takes no pod: %s", name, fault, extra=logs.about(name))
+            self._voice.warning("node %s takes no pod: %s", name, fault, extra=logs.node(name))
             self._faulty[name] = fault
         self._book.node_gone(name)
 
@@ -184,7 +184,7 @@ class DeviceSink:
         if not fault:
             self._faulty.pop(name, None)
         elif self._faulty.get(name) != fault:
-            self._voice.warning("Device %s gets no pod: it has %s", name, fault, extra=logs.about(name))
+            self._voice.warning("Device %s gets no pod: it has %s", name, fault, extra=logs.node(name))
             self._faulty[name] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
@@ -226,6 +226,7 @@ class PolicySink:
     def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
         self._book = book
         self._voice = voice
+        self._news = policy_news.PolicyNews(voice)
 
     def upserted(self, thing: wire.PlacementPolicy) -> None:
         """Apply a policy's new state."""
@@ -237,11 +238,13 @@ class PolicySink:
                 "the default policy is not taken: %s; the last good one stays in force", rules
             )
         else:
+            self._news.in_force(thing.spec)
             self._book.policy_seen(rules)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Fall back to the built-in rules when the default policy is gone."""
         if meta.name == names.DEFAULT_POLICY:
+            self._news.gone()
             self._book.policy_seen(policies.BUILT_IN)
 
 

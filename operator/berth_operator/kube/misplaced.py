@@ -274,7 +274,7 @@ class Cleaner:
         """Remember that a node has too many GpuPods, and say so once."""
         if node not in self._crowds:
             said = "node %s has more than %d GpuPods: of the others the names are kept until each is judged"
-            log.warning(said, node, MOST_OF_A_NODE, extra=logs.about(node))
+            log.warning(said, node, MOST_OF_A_NODE, extra=logs.node(node))
             self._crowds[node] = self._clock() + HISTORY_SECONDS
 
     def _press(self, title: str) -> None:
@@ -354,7 +354,7 @@ class Cleaner:
         self._history[one.node] = self._clock() + HISTORY_SECONDS
         level = logging.WARNING if found.why is metrics.Removal.OTHER_NODE else logging.INFO
         said = "GpuPod %s, which was written for node %s, is removed: %s"
-        log.log(level, said, title, one.node, found.text, extra=logs.about(one.node))
+        log.log(level, said, title, one.node, found.text, extra=logs.node(one.node))
 
     async def _gpupod(self, namespace: str, name: str) -> Record | None:
         """Read a GpuPod; None where there is none, or where it is about to go."""

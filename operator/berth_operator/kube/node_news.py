@@ -60,7 +60,7 @@ class NodeNews:
         if one.astray:
             subject = events.Subject("", one.node, self._uid_of(one.node), resources.DEVICES)
             self._tell(events.Note(subject, NO_SUCH_DEVICE, _sentence(one), warning=True))
-            log.warning("node %s: %s", one.node, summaries.nameless(one.astray), extra=logs.about(one.node))
+            log.warning("node %s: %s", one.node, summaries.nameless(one.astray), extra=logs.node(one.node))
 
 
 def _sentence(one: summaries.Summary) -> str:
@@ -71,10 +71,10 @@ def _sentence(one: summaries.Summary) -> str:
 def _report_agent(before: summaries.Summary, now: summaries.Summary) -> None:
     if before.silent != now.silent:
         said = "its agent is silent; no card of it is given out" if now.silent else "its agent is heard again"
-        log.info("node %s: %s", now.node, said, extra=logs.about(now.node))
+        log.info("node %s: %s", now.node, said, extra=logs.node(now.node))
     if before.failed != now.failed:
         said = f"no card is given out: {now.failed}" if now.failed else "the sources of its agent are well"
-        log.info("node %s: %s", now.node, said, extra=logs.about(now.node))
+        log.info("node %s: %s", now.node, said, extra=logs.node(now.node))
 
 
 def _report_cordon(before: summaries.Summary, now: summaries.Summary) -> None:
@@ -83,4 +83,5 @@ def _report_cordon(before: summaries.Summary, now: summaries.Summary) -> None:
         ("cordoned no more", set(before.cordoned) - set(now.cordoned)),
     ):
         if uuids:
-            log.info("node %s: %s: %s", now.node, verb, ", ".join(sorted(uuids)), extra=logs.about(now.node))
+            extra = logs.node(now.node, devices=sorted(uuids))
+            log.info("node %s: %s: %s", now.node, verb, ", ".join(sorted(uuids)), extra=extra)

@@ -41,6 +41,8 @@ KEPT_FOR_KNOWN: Final = 8  # Of a batch, for pods that show a verdict already.
 LONGEST_MESSAGE: Final = 4096
 LATER: Final = errors.Conflict | errors.Unavailable | errors.AmbiguousNotFound
 
+Bound = Callable[[backlog.Candidate, decisions.Placement, str], None]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
@@ -75,9 +77,11 @@ class PodStatusWriter:
         *,
         wall: Callable[[], dt.datetime],
         revised: Callable[[str, str], None] = lambda _uid, _version: None,
+        bound: Bound = lambda _candidate, _placement, _where: None,
     ) -> None:
-        """Remember who is told, by uid, in which revision a pod is that was written: `revised`."""
+        """Remember who is told of revisions that were written, by uid, and where pods went, in words."""
         self._revised = revised
+        self._bound = bound
         self._session = session
         self._notes = notes
         self._rhythm = rhythm
@@ -114,7 +118,9 @@ class PodStatusWriter:
     def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
         self._due.pop(candidate.uid, None)
-        self._note(candidate, "Scheduled", placed_sentence(candidate, placement), warning=False)
+        where = placed(candidate, placement)
+        self._note(candidate, "Scheduled", f"Assigned {where}", warning=False)
+        self._bound(candidate, placement, where)
 
     def refused(
         self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
@@ -265,14 +271,14 @@ def shown_verdict(pod: raw.Pod) -> Verdict | None:
     return None
 
 
-def placed_sentence(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
+def placed(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
     """Return where a pod went, and which cards or parts of them it was given."""
     held = [one for one in allocator.held(placement.grants) if one.type == DeviceType.GPU]
     whole = sorted(one.minor for one in held if not _part(one))
     parts = [f"{_part(one)} of card {one.minor}" for one in sorted(held, key=_by_minor) if _part(one)]
     cards = [f"cards {','.join(map(str, whole))}"] if whole else []
     given = f" with {words.listed([*cards, *parts])}" if held else ""
-    return f"Assigned {candidate.title} to {placement.node}{given}"
+    return f"{candidate.title} to {placement.node}{given}"
 
 
 def _by_minor(share: decisions.Share) -> tuple[int, str]:
