@@ -183,6 +183,7 @@ KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
 # ---------------------------------------------------------------- what says which, and how
 
 GENIUS_PRIORITY: Final = "genius/priority"
+GENIUS_MEMORY: Final = "genius/gpu-memory-each"
 
 WISHES: Final = (
     Wish(
@@ -222,7 +223,7 @@ WISHES: Final = (
     Wish(CADEN, "nvidia.com/gpu.model", (names.MODEL,), "as it is", note="before version 0.2.0"),
     Wish(
         GENIUS,
-        "genius/gpu-memory-each",
+        GENIUS_MEMORY,
         (names.MEMORY_AT_LEAST,),
         "more MiB than",
         Where.LABEL,

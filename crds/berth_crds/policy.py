@@ -94,6 +94,12 @@ class SharingRules(shapes.Model):
     """Whether cards that their node shares by time-slicing or MPS are given to several pods. False:
     such a card is given to one pod at a time."""
 
+    min_memory: Annotated[int, shapes.whole(0, 65536)] = pydantic.Field(default=64, alias="minMemoryMiB")
+    """The least amount of a card's memory, in MiB, that a pod may ask for (berth.dev/gpu-memory and so
+    on, of each card) or make a condition (berth.dev/memory-at-least). A pod that asks for less has most
+    likely left out the unit: it is refused with the unit that it may have meant; those that run are left
+    alone. 0: any amount will do."""
+
 
 class PolicySpec(shapes.Model):
     """The rules. Everything is optional; what is left out has the default shown."""

@@ -330,6 +330,7 @@ class SharingRules(Struct, frozen=True):
 
     fractions: bool = True
     replicas: bool = True
+    min_memory: int = msgspec.field(default=64, name="minMemoryMiB")
 
 
 class PolicySpec(Struct, frozen=True):

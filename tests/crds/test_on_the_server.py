@@ -90,7 +90,7 @@ def test_a_policy_shows_every_rule_that_holds(shelf: shelves.Shelf) -> None:
         "agents": {"graceSeconds": 40},
         "priorities": {},
         "health": {"coolDownSeconds": 300, "cleanProbes": 3},
-        "sharing": {"fractions": True, "replicas": True},
+        "sharing": {"fractions": True, "replicas": True, "minMemoryMiB": 64},
     }
 
 

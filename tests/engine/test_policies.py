@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth_crds import names
 from berth_operator.engine import ledger
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.decisions import Bind, Reason, Reject, Wait
@@ -87,6 +88,22 @@ def test_who_was_refused_by_a_policy_is_asked_again_when_it_changes() -> None:
     assert decided(book, WHOLE) == [Reject]
     assert not books.awake(book)
     assert decided(book, policy.Policy()) == [Bind]
+
+
+def test_a_few_bytes_of_a_card_are_given_where_the_policy_allows_them() -> None:
+    """Who has left out the unit is told so, and asked again when the policy changes; who has it keeps it."""
+    book = books.of()
+    pod = builders.pod(containers=[builders.asking("main", {names.GPU_MEMORY: 8})])
+    books.saw(book, pod)
+
+    (refused,) = books.decide(book)
+    assert isinstance(refused, Reject)
+    assert "berth.dev/gpu-memory: 8 bytes; did you mean 8Gi?" in refused.refusals[0].detail
+    assert decided(book, policy.Policy(min_memory=16 * policy.MIB)) == [Reject]
+    assert decided(book, policy.Policy(min_memory=0)) == [Bind]
+    books.assume(book)
+    assert decided(book, policy.Policy()) == []
+    assert books.held(book)[0] == [0]
 
 
 # ---------------------------------------------------------------- cards that their node shares

@@ -98,6 +98,20 @@ def rules(**spec: Any) -> policy.Policy | str:
             {"weights": {"core": 3, "memory": 0}}, policy.Policy(weights=policy.Weights(3, 0)), id="weights"
         ),
         pytest.param(
+            {"sharing": {"minMemoryMiB": 512}}, policy.Policy(min_memory=512 * 2**20), id="the least memory"
+        ),
+        pytest.param({"sharing": {"minMemoryMiB": 0}}, policy.Policy(min_memory=0), id="any memory"),
+        pytest.param(
+            {"sharing": {"minMemoryMiB": 65537}},
+            "spec.sharing.minMemoryMiB must be from 0 to 65536, not 65537",
+            id="more memory than a policy may ask for",
+        ),
+        pytest.param(
+            {"sharing": {"minMemoryMiB": -1}},
+            "spec.sharing.minMemoryMiB must be from 0 to 65536, not -1",
+            id="less memory than nothing",
+        ),
+        pytest.param(
             {"weights": {"core": 0, "memory": 0}},
             "spec.weights must not be negative, and one of them must be above 0",
             id="weights of nothing",

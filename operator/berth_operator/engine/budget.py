@@ -107,5 +107,5 @@ def _sentence(who: str, most: int) -> str:
 def _without(candidate: backlog.Candidate, detail: str) -> backlog.Candidate:
     fault = decisions.Refusal(decisions.Reason.TOO_MUCH_TOGETHER, detail=detail)
     return dataclasses.replace(
-        candidate, request=requests.NO_DEVICES, demand=facts.NO_DEMAND, faults=(fault,)
+        candidate, request=requests.NO_DEVICES, demand=facts.NO_DEMAND, faults=(fault,), small=()
     )

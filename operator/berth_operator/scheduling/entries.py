@@ -26,6 +26,7 @@ class Candidate:
     """A pod that asks to be placed; `faults` say why its request cannot be served at all.
 
     `label` is the priority that its author has written on it, where no PriorityClass gives one.
+    `small` are amounts of memory that a policy may find too small.
     """
 
     uid: str
@@ -37,6 +38,7 @@ class Candidate:
     label: int = 0
     created: str = ""
     faults: tuple[decisions.Refusal, ...] = ()
+    small: tuple[requests.SmallAmount, ...] = ()
 
     @property
     def asks(self) -> tuple[requests.Request, facts.Demand]:

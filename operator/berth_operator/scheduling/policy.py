@@ -4,10 +4,14 @@ The strategies themselves stand in `strategies`.
 """
 
 import dataclasses
+from typing import Final
 
 from berth_crds import catalog
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import columns
+
+MIB: Final = 1 << 20
+MOST_MIN_MEMORY: Final = 65536 * MIB  # What a policy may ask for at least, at most.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class Policy:
     models: tuple[tuple[str, str], ...] = ()  # Keys of names that pods use, and what drivers report for them.
     fractions: bool = True  # Whether pods may have a part of a card.
     replicas: bool = True  # Whether a card that its node shares is given to several pods.
+    min_memory: int = 64 * MIB  # Bytes of a card; a pod that asks for less has most likely left out the unit.
 
     def known_as(self, name: str) -> str:
         """Return what drivers report for a model; empty where the policy knows no other name of it."""

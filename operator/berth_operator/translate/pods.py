@@ -16,7 +16,16 @@ from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import backlog, decisions, holds, naming, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import asks, demands, holdings, limits, raw, recall, weights
+from berth_operator.translate import (
+    asks,
+    demands,
+    holdings,
+    limits,
+    raw,
+    recall,
+    small_amounts,
+    weights,
+)
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_STARTED = frozenset({"", PodPhase.PENDING})
@@ -78,6 +87,7 @@ class Wanted:
     demand: facts.Demand
     priority: int
     label: int
+    small: tuple[requests.SmallAmount, ...] = ()
     weight: int = 0
 
 
@@ -88,8 +98,9 @@ def wanted(pod: raw.Pod) -> Wanted:
         return _nothing(pod, too_much)
     request, faults = asks.request(pod)
     demand = demands.demand(pod.spec)
-    weight = weights.of(request, demand)
-    return Wanted(request, faults, demand, asks.priority(pod), asks.label(pod), weight)
+    small = small_amounts.of(pod, request)
+    weight = weights.of(request, demand, small)
+    return Wanted(request, faults, demand, asks.priority(pod), asks.label(pod), small, weight)
 
 
 def _nothing(pod: raw.Pod, fault: decisions.Refusal) -> Wanted:
@@ -118,6 +129,7 @@ def _candidate(pod: raw.Pod, wants: Wanted) -> backlog.Candidate:
         label=wants.label,
         created=pod.metadata.creation_timestamp,
         faults=wants.faults,
+        small=wants.small,
     )
 
 

@@ -19,6 +19,10 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
     weights = policy.Weights(spec.weights.core, spec.weights.memory)
     if weights.core < 0 or weights.memory < 0 or not weights.core + weights.memory:
         return "spec.weights must not be negative, and one of them must be above 0"
+    min_memory = spec.sharing.min_memory * policy.MIB
+    if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
+        most = policy.MOST_MIN_MEMORY // policy.MIB
+        return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
     return policy.Policy(
         strategy=vocabulary.Strategy(spec.strategy),
         weights=weights,
@@ -27,4 +31,5 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,
         replicas=spec.sharing.replicas,
+        min_memory=min_memory,
     )

@@ -11,10 +11,11 @@ from berth_operator.scheduling.nodes import facts
 THING: Final = 80  # Bytes of what is named, and of its place in a set, apart from its words.
 
 
-def of(request: requests.Request, demand: facts.Demand) -> int:
+def of(request: requests.Request, demand: facts.Demand, small: tuple[requests.SmallAmount, ...] = ()) -> int:
     """Weigh what a pod asks of devices and of its node."""
-    words = itertools.chain(_of_devices(request), _of_node(demand), _of_place(demand.where))
-    return THING * (request.size + demand.size) + sum(map(sys.getsizeof, words))
+    written = itertools.chain.from_iterable((one.text, one.guess) for one in small)
+    words = itertools.chain(_of_devices(request), _of_node(demand), _of_place(demand.where), written)
+    return THING * (request.size + demand.size + len(small)) + sum(map(sys.getsizeof, words))
 
 
 def _of_devices(request: requests.Request) -> Iterator[str]:

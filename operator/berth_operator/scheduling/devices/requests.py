@@ -158,6 +158,16 @@ class Manner:
     function_labels: tuple[tuple[str, str], ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SmallAmount:
+    """A small amount of a card's memory as its author wrote it, in bytes, and what was meant perhaps."""
+
+    text: str
+    memory: int
+    guess: str = ""
+    guessed: int = 0
+
+
 ANY_CARD: Final = Conditions()
 ANY_MANNER: Final = Manner()
 

@@ -1,0 +1,90 @@
+"""Amounts of a card's memory so small that their author has most likely left out the unit.
+
+`berth.dev/gpu-memory: 8` are eight bytes, and hundreds of such pods go on one card. How small is
+too small the policy says when the pod is decided on, so here is only kept what was written,
+and which unit makes sense of it: the largest with which a card may have so much.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from berth_crds import aliases, names
+from berth_operator.scheduling import policy
+from berth_operator.scheduling.devices import requests
+from berth_operator.translate import limits, quantities, raw, refusals, resources
+
+LARGEST_CARD: Final = 288 * aliases.GIB
+LONGEST_NUMBER: Final = 20  # Characters; nobody writes more of them for want of a unit.
+STEP: Final = 1024  # From one unit to the next, where the unit is not written.
+UNITS: Final = (("Ki", "Mi", "Gi"), ("k", "M", "G"))  # Those of a family, the smallest first.
+UNIT_NAMES: Final = {1: "bytes", aliases.MIB: "MiB", aliases.GIB: "GiB"}
+SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.means == names.GPU_MEMORY}
+
+
+def of(pod: raw.Pod, request: requests.Request) -> tuple[requests.SmallAmount, ...]:
+    """Return the amounts of a pod that any policy could find too small; of very many the first."""
+    found = itertools.chain(_of_containers(pod, request), _of_each_card(pod, request.conditions))
+    return tuple(itertools.islice(found, limits.FAULTS))
+
+
+def _is_small(memory: int) -> bool:
+    return 0 < memory < policy.MOST_MIN_MEMORY
+
+
+def _of_containers(pod: raw.Pod, request: requests.Request) -> Iterator[requests.SmallAmount]:
+    asks = {
+        one.name: ask
+        for one in request.containers
+        for ask in one.asks
+        if isinstance(ask, requests.Gpus) and _is_small(ask.memory)
+    }
+    for one in resources.gather(pod)[0] if asks else ():
+        ask, figure = asks.get(one.name), one.figures.get(names.GPU_MEMORY)
+        if ask is not None and figure is not None:
+            place = f"{figure.place}: {figure.text}"
+            scale = SCALES.get(figure.key, 1)
+            cards = 1 if figure.slices else ask.count
+            yield _written(place, figure.text, scale, ask.memory, cards)
+
+
+def _of_each_card(pod: raw.Pod, asked: requests.Conditions) -> Iterator[requests.SmallAmount]:
+    """Find a condition on the memory of each card, which may stand in either key."""
+    if not _is_small(asked.memory_at_least):
+        return
+    meta = pod.metadata
+    if names.MEMORY_AT_LEAST in meta.annotations:
+        text, scale = meta.annotations[names.MEMORY_AT_LEAST].strip(), 1
+        place = f"annotation {names.MEMORY_AT_LEAST}: {refusals.shown(text)}"
+    else:
+        text, scale = meta.labels.get(aliases.GENIUS_MEMORY, ""), aliases.MIB
+        place = f"label {aliases.GENIUS_MEMORY}: {refusals.shown(text)}"
+    if text != "0":  # Genius' label asks for more than it says, and any card has more than nothing.
+        yield _written(place, text, scale, asked.memory_at_least)
+
+
+def _written(place: str, text: str, scale: int, memory: int, cards: int = 1) -> requests.SmallAmount:
+    unit = UNIT_NAMES[scale] if scale > 1 or text.isdecimal() else ""
+    among = f"over {cards} cards" if cards > 1 else ""
+    guess, guessed = _guess(text, scale, cards)
+    return requests.SmallAmount(" ".join(filter(None, (place, unit, among))), memory, guess, guessed // cards)
+
+
+def _guess(text: str, scale: int, cards: int) -> tuple[str, int]:
+    """Return what may have been meant, and how many bytes that is; nothing where no unit makes sense."""
+    largest = LARGEST_CARD * cards
+    if scale > 1:
+        number = int(text) if text.isdecimal() else 0
+        fits = 0 < number * STEP * scale <= largest
+        return (str(number * STEP), number * STEP * scale) if fits else ("", 0)
+    match = quantities.PATTERN.fullmatch(text) if len(text) <= LONGEST_NUMBER else None
+    if match is None or match["power"]:
+        return "", 0
+    suffix = match["suffix"] or ""
+    family = next((units for units in UNITS if suffix in units), UNITS[0])
+    for unit in reversed(family[family.index(suffix) + 1 if suffix in family else 0 :]):
+        meant = math.floor(quantities.exact(f"{match['number']}{unit}"))
+        if meant <= largest:
+            return f"{match['number']}{unit}", meant
+    return "", 0

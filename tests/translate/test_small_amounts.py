@@ -1,0 +1,154 @@
+"""A pod that asks for a few bytes of memory has left out the unit, and is asked whether it has."""
+
+import pathlib
+from typing import Any, Final
+
+import pytest
+
+from berth_crds import names, policy
+from berth_operator.scheduling import policy as rules
+from berth_operator.scheduling import ruling
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.translate import limits, pods, refusals
+from translate import manifests
+
+MIB: Final = rules.MIB
+REFUSES: Final = "policy refuses less than 64 MiB (spec.sharing.minMemoryMiB)"
+LONG: Final = f"0.{'0' * 60}1"
+EACH: Final = "genius/gpu-memory-each"
+
+
+def refused(pod: Any, **fields: Any) -> list[str]:
+    """List what a policy finds wrong with a pod that is well otherwise."""
+    candidate = pods.candidate(pod)
+    assert candidate.faults == ()
+    faults = ruling.under(rules.Policy(**fields), candidate).faults
+    assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST}
+    return [fault.detail for fault in faults]
+
+
+# What is asked of a container, how its sentence names it, and which unit was meant.
+RESOURCES: dict[str, tuple[dict[str, object], str, str]] = {
+    "no unit": ({names.GPU_MEMORY: 8}, "berth.dev/gpu-memory: 8 bytes", "8Gi"),
+    "as a text": ({names.GPU_MEMORY: "40"}, "berth.dev/gpu-memory: 40 bytes", "40Gi"),
+    "megabytes": ({names.GPU_MEMORY: 8192}, "berth.dev/gpu-memory: 8192 bytes", "8192Mi"),
+    "kilobytes": ({names.GPU_MEMORY: 8_388_608}, "berth.dev/gpu-memory: 8388608 bytes", "8388608Ki"),
+    "a small unit": ({names.GPU_MEMORY: "8Mi"}, "berth.dev/gpu-memory: 8Mi", "8Gi"),
+    "a decimal unit": ({names.GPU_MEMORY: "16k"}, "berth.dev/gpu-memory: 16k", "16G"),
+    "thousandths": ({names.GPU_MEMORY: "8m"}, "berth.dev/gpu-memory: 8m", "8Gi"),
+    "half of one": ({names.GPU_MEMORY: "0.5"}, "berth.dev/gpu-memory: 0.5", "0.5Gi"),
+    "several cards": (
+        {names.GPU_MEMORY: 320, names.GPU_SHARED: 4},
+        "berth.dev/gpu-memory: 320 bytes over 4 cards",
+        "320Gi",
+    ),
+    "beside compute": (
+        {names.GPU_MEMORY: 8, names.GPU_CORE: 50},
+        "berth.dev/gpu-memory: 8 bytes",
+        "8Gi",
+    ),
+    "Koordinator": ({"koordinator.sh/gpu-memory": 8}, "koordinator.sh/gpu-memory: 8 bytes", "8Gi"),
+    "its old name": ({"kubernetes.io/gpu-memory": 8}, "kubernetes.io/gpu-memory: 8 bytes", "8Gi"),
+    "HAMi": ({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 8}, "nvidia.com/gpumem: 8 MiB", "8192"),
+    "Volcano": ({"volcano.sh/vgpu-memory": 16}, "volcano.sh/vgpu-memory: 16 MiB", "16384"),
+    "Volcano's share": ({"volcano.sh/gpu-memory": 1}, "volcano.sh/gpu-memory: 1 MiB", "1024"),
+}
+
+
+@pytest.mark.parametrize(("resources", "asked", "meant"), RESOURCES.values(), ids=RESOURCES.keys())
+def test_a_container_that_leaves_out_the_unit(resources: dict[str, object], asked: str, meant: str) -> None:
+    """The sentence shows what was written, how much that is, and the unit that makes sense of it."""
+    found = refused(manifests.one(resources))
+
+    assert found == [f"container main: {asked}; did you mean {meant}? The {REFUSES}"]
+
+
+# The same on the pod itself.
+ON_THE_POD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "KAI": ({"annotations": {"gpu-memory": "8"}}, "annotation gpu-memory: 8 MiB", "8192"),
+    "a condition": (
+        {"gpus": 1, "annotations": {names.MEMORY_AT_LEAST: " 40 "}},
+        "annotation berth.dev/memory-at-least: 40 bytes",
+        "40Gi",
+    ),
+    "Genius' condition": ({"gpus": 1, "labels": {EACH: "40"}}, f"label {EACH}: 40 MiB", "40960"),
+}
+
+
+@pytest.mark.parametrize(("about", "asked", "meant"), ON_THE_POD.values(), ids=ON_THE_POD.keys())
+def test_a_key_on_the_pod_that_leaves_out_the_unit(about: dict[str, Any], asked: str, meant: str) -> None:
+    """Amounts and conditions of annotations and labels are treated alike."""
+    assert refused(manifests.pod(**about)) == [f"{asked}; did you mean {meant}? The {REFUSES}"]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(manifests.one({names.GPU_MEMORY: "64Mi"}), id="the least"),
+        pytest.param(manifests.one({names.GPU_MEMORY: "80Gi"}), id="much"),
+        pytest.param(manifests.one({names.GPU_MEMORY: 0, names.GPU: 50}), id="nothing"),
+        pytest.param(manifests.one({names.GPU_MEMORY_RATIO: 1}), id="a percentage"),
+        pytest.param(manifests.one({names.GPU: 1}), id="a part of a card"),
+        pytest.param(manifests.one({"aliyun.com/gpu-mem": 1}), id="GiB by itself"),
+        pytest.param(manifests.one({"memory": 8, names.NVIDIA_GPU: 1}), id="memory of the node"),
+        pytest.param(manifests.pod(gpus=1, labels={EACH: "0"}), id="any card"),
+    ],
+)
+def test_an_amount_that_may_be_meant_is_let_through(pod: Any) -> None:
+    """Nobody is asked who wrote what a card can give."""
+    assert refused(pod) == []
+
+
+def test_the_policy_says_what_is_too_small() -> None:
+    """Its own figure counts, and is in the sentence; 0 lets any amount pass."""
+    tiny = manifests.one({names.GPU_MEMORY: 8})
+
+    (sentence,) = refused(tiny, min_memory=2048 * MIB)
+    assert sentence.endswith("8 bytes; did you mean 8Gi? The " + REFUSES.replace("64", "2048"))
+    assert refused(tiny, min_memory=8) == []
+    assert refused(tiny, min_memory=0) == []
+
+
+@pytest.mark.parametrize(
+    ("amount", "asked"),
+    [
+        pytest.param("8Gi", "8Gi", id="a unit that is there"),
+        pytest.param("9G", "9G", id="a decimal one"),
+        pytest.param("8e9", "8e9", id="an exponent"),
+        pytest.param(LONG, refusals.shown(LONG), id="a very long number"),
+        pytest.param(8_000_000_000, "8000000000 bytes", id="nothing larger makes sense"),
+    ],
+)
+def test_nothing_is_guessed_where_no_other_unit_makes_sense(amount: object, asked: str) -> None:
+    """What is suggested fits on a card, and the policy takes it."""
+    found = refused(manifests.one({names.GPU_MEMORY: amount}), min_memory=16384 * MIB)
+
+    least = REFUSES.replace("64", "16384")
+    assert found == [f"container main: berth.dev/gpu-memory: {asked}, and the {least}"]
+
+
+def test_each_container_is_told_and_very_many_are_not() -> None:
+    """Every figure has a sentence, up to the number that people read at once."""
+    containers = [manifests.asking(f"c{at}", {names.GPU_MEMORY: 8}) for at in range(40)]
+
+    found = refused(manifests.pod(containers=containers))
+
+    assert len(found) == limits.FAULTS
+    assert [sentence.split(":")[0] for sentence in found[:2]] == ["container c0", "container c1"]
+
+
+def test_the_readme_shows_the_sentence() -> None:
+    """What a user is told there is what the operator says."""
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    (sentence,) = refused(manifests.one({names.GPU_MEMORY: 8}))
+
+    assert f"`{sentence.split('? ')[0]}?`" in readme
+    assert "`spec.sharing.minMemoryMiB`" in readme
+
+
+def test_no_policy_can_refuse_more_than_is_kept() -> None:
+    """The schema's bound is the one up to which amounts are remembered; both defaults are the same."""
+    sharing = policy.SharingRules.model_json_schema()["properties"]["minMemoryMiB"]
+
+    assert sharing["maximum"] * MIB == rules.MOST_MIN_MEMORY
+    assert sharing["default"] * MIB == rules.Policy().min_memory
