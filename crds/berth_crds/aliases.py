@@ -267,6 +267,11 @@ def unserved_kind(name: str) -> bool:
     return name.startswith(KINDS)
 
 
+def unknown(name: str) -> bool:
+    """Return whether a resource name stands under Berth's group and is none of its names."""
+    return name.startswith(f"{names.GROUP}/") and name not in _SERVED
+
+
 def served(name: str) -> bool:
     """Return whether a resource name is one that Berth answers for by the Device."""
     return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX)

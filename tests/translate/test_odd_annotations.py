@@ -14,7 +14,9 @@ from berth_operator.translate import asks, raw
             {"other.devices.berth.dev/uuids": "GPU-1"}, 1, "is Berth's answer", id="of no container"
         ),
         pytest.param({"berth.dev/modle": "T4"}, 1, "is it misspelt?", id="a misspelt key"),
+        pytest.param({"berth.dev/modle": "T4"}, 1, " Did you mean berth.dev/model?", id="what was meant"),
         pytest.param({"berth.dev/weather": "fine"}, 0, "is it misspelt?", id="an invented key"),
+        pytest.param({"berth.dev/gpu": "50"}, 1, "is a resource of containers", id="a resource"),
     ],
 )
 def test_annotations_that_would_be_believed_or_ignored_are_refused(

@@ -28,6 +28,7 @@ from berth_operator.translate import (
     raw,
     refusals,
     resources,
+    spelling,
 )
 from berth_operator.translate.refusals import Refused
 
@@ -39,13 +40,24 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     wrong += limits.told(resources.of_nothing(pod))
     faults += _odd_annotations(pod, frozenset(one.name for one in containers))
     if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
-        kinds = resources.unserved_kinds(pod.spec)
-        return requests.NO_DEVICES, limits.told(itertools.chain(kinds, _constraints(pod.spec)))
+        odd_names = _odd_names(pod.spec)
+        return requests.NO_DEVICES, limits.told(itertools.chain(odd_names, _constraints(pod.spec)))
     whole = requests.Request(tuple(containers), wishes.conditions, _fitted(wishes.manner, containers))
     # A container that could not be read may be the one that a wish was meant for.
     odd = () if wrong else (*_idle(wishes, containers), *_impossible(wishes, whole))
-    kinds = resources.unserved_kinds(pod.spec)
-    return _normal(whole), limits.told(itertools.chain(faults, wrong, kinds, odd, _constraints(pod.spec)))
+    odd_names = _odd_names(pod.spec)
+    return _normal(whole), limits.told(itertools.chain(faults, wrong, odd_names, odd, _constraints(pod.spec)))
+
+
+def _odd_names(spec: raw.PodSpec) -> Iterator[Refusal]:
+    """Find resources that Berth does not serve; they are no reason to misread what else is asked for."""
+    for container, name in resources.unserved(spec):
+        if aliases.unserved_kind(name):
+            yield refusals.unsupported(
+                f"container {container} asks for {name}, a kind of device that Berth does not serve"
+            )
+        else:
+            yield refusals.invalid(f"container {container}: {name} {spelling.of_resource(name)}")
 
 
 def _odd_annotations(pod: raw.Pod, asking: frozenset[str]) -> list[Refusal]:
@@ -63,7 +75,7 @@ def _oddity(key: str, asking: frozenset[str]) -> str:
     if (found and container not in asking) or (key in ANSWERS and not asking):
         return "is Berth's answer, not a request; remove it"
     known = key in annotations.KEYS or key in ANSWERS or key == names.TERM
-    return "is not known; is it misspelt?" if key.startswith(f"{names.GROUP}/") and not known else ""
+    return spelling.of_annotation(key) if key.startswith(spelling.PREFIX) and not known else ""
 
 
 def containers_of(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:

@@ -151,14 +151,13 @@ def _figure(place: str, key: str, quantity: raw.Quantity, row: aliases.Amount) -
     return Figure(place, key, text, row.means, value, row.project if row.each else "")
 
 
-def unserved_kinds(spec: raw.PodSpec) -> Iterator[Refusal]:
-    """Find devices of other kinds; they are no reason to misread what else a container asks for."""
+def unserved(spec: raw.PodSpec) -> Iterator[tuple[str, str]]:
+    """Name each container with each resource that it asks for and that no node can give it."""
     for container, _ in each_asking(spec):
         for name, quantity in sorted(asked(container.resources).items()):
-            if aliases.unserved_kind(name) and not _is_zero(quantity):
-                yield refusals.unsupported(
-                    f"container {container.name} asks for {name}, a kind of device that Berth does not serve"
-                )
+            odd = aliases.unserved_kind(name) or aliases.unknown(name)
+            if odd and not _is_zero(quantity):
+                yield container.name, name
 
 
 def of_nothing(pod: raw.Pod) -> Iterator[Refusal]:
