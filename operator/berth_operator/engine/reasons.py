@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog, decisions, explain, ruling
+from berth_operator.scheduling import backlog, decisions, explain, known_models, ruling
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 
@@ -204,7 +204,11 @@ class Reasons:
         """Keep what a pod shows while the counts say the same: it may well be right, and its look comes."""
         before = self._before(candidate.uid, matter)
         agrees = explain.agrees(before, matter.counts, candidate)
-        return before if agrees else explain.brief(matter.counts, candidate)
+        if agrees:
+            return before
+        return explain.brief(
+            matter.counts, candidate, known_models.instead(matter.counts, self._book.picture)
+        )
 
     def _before(self, uid: str, matter: Matter) -> str:
         said = self._said.get(uid)

@@ -91,6 +91,10 @@ class Names:
             self._listed = tuple(names)
         return self._listed
 
+    def users(self) -> Iterable[tuple[str, int]]:
+        """Return each name with the number of rows that have it."""
+        return self._users.items()
+
     def use(self, row: int, names: Iterable[str]) -> bool:
         """Record all names that a row has now, instead of those it had; return whether that is any news.
 

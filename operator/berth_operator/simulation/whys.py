@@ -48,7 +48,7 @@ class Why:
         """Say in a sentence why."""
         if self.told is None:
             return explain.sentence(decisions.Reject(self.candidate.uid, self.faults), self.candidate)
-        return explain.brief(self.told.counts, self.candidate)
+        return explain.brief(self.told.counts, self.candidate, self.told.models)
 
     @property
     def refusals(self) -> tuple[decisions.Refusal, ...]:

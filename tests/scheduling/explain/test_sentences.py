@@ -66,8 +66,9 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         mixed(),
         scenes.part(20, 8, models=frozenset({scenes.MODEL})),
         (
-            "0/12 nodes fit: 8 have too few cards of model A100-SXM4-80GB; "
-            "3 are full (nearest: GPU 2 of n10 has 6 of 8 GiB free); 1 has a silent agent. "
+            "0/12 nodes fit: 8 have too few cards of model A100-SXM4-80GB "
+            "(there are Tesla-T4 and A100-SXM4-80GB); 3 are full "
+            "(nearest: GPU 2 of n10 has 6 of 8 GiB free); 1 has a silent agent. "
             "Would fit if 2 GiB were freed on GPU-n10-2 of n10."
         ),
     ),
@@ -195,7 +196,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(2)),
         scenes.cards(models=frozenset({"T4"})),
         (
-            f"0/2 nodes fit: 2 have too few cards of model T4. {NEVER} "
+            f"0/2 nodes fit: 2 have too few cards of model T4 (there is A100-SXM4-80GB). {NEVER} "
             "Would fit on 2 nodes if the condition on models were dropped."
         ),
     ),
@@ -211,8 +212,9 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(1)),
         scenes.cards(models=frozenset({"T4"}), memory_at_least=80 * scenes.GIB),
         (
-            f"0/1 nodes fit: 1 has too few cards of model T4. {NEVER} Would fit on at least 1 node "
-            "if the condition on models were dropped and the condition on memory were dropped."
+            f"0/1 nodes fit: 1 has too few cards of model T4 (there is A100-SXM4-80GB). {NEVER} "
+            "Would fit on at least 1 node if the condition on models were dropped and "
+            "the condition on memory were dropped."
         ),
     ),
     "a cordoned node of another model": (

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.scheduling import backlog, policy, ruling, search
+from berth_operator.scheduling import backlog, known_models, policy, ruling, search
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import (
     diagnosis,
@@ -80,6 +80,7 @@ def explain(
         nearest=diagnosis.nearest(found),
         changes=() if fits else _changes(survey, found, whole=whole),
         whole=all(one.looked for one in found),
+        models=known_models.instead(survey.counts, survey.picture),
     )
     return told if fits or told.changes or not found else _missed(survey, told)
 

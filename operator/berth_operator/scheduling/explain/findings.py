@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterable
 from typing import Final
 
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, known_models
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
@@ -263,6 +263,7 @@ class Explanation:
 
     `counts` say how many nodes refuse for which reason, `nodes` has each of them by name.
     `total` is the number of all known nodes. `whole` tells that all were looked at closely.
+    `models` are those that there are, where the one that is asked for is lacking.
     """
 
     counts: tuple[decisions.Count, ...]
@@ -271,6 +272,7 @@ class Explanation:
     nearest: Nearest | None = None
     changes: tuple[Change, ...] = ()
     whole: bool = True
+    models: known_models.Models = known_models.UNTOLD
 
     @property
     def fits(self) -> int:

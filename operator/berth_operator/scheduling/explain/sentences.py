@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from berth_crds import text
-from berth_operator.scheduling import backlog, columns, decisions
+from berth_operator.scheduling import backlog, columns, decisions, known_models
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.explain import clauses, discretion, findings, words
 
@@ -52,10 +52,13 @@ def _sentence(
     return _cut(said)
 
 
-def brief(counts: Sequence[Count], candidate: backlog.Candidate) -> str:
-    """Return why a pod waits, from the counts alone."""
+def brief(
+    counts: Sequence[Count], candidate: backlog.Candidate, known: known_models.Models = known_models.UNTOLD
+) -> str:
+    """Return why a pod waits, from the counts and the models that there are alone."""
     total = sum(count.nodes for count in counts)
-    return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], {}))
+    extras = {key: f" ({said})" for key, said in _models_there(counts, known).items()}
+    return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
 
 
 def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> bool:
@@ -109,14 +112,17 @@ def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
     if not told.total:
         return (Refusal(Reason.NO_NODES, detail=words.REASONS[Reason.NO_NODES](0, candidate, "")),)
-    return tuple(refusal for finding in told.nodes for refusal in _refusals(finding, candidate))
+    there = words.there(told.models)
+    return tuple(refusal for finding in told.nodes for refusal in _refusals(finding, candidate, there))
 
 
-def _refusals(finding: findings.Finding, candidate: backlog.Candidate) -> list[Refusal]:
+def _refusals(finding: findings.Finding, candidate: backlog.Candidate, there: str) -> list[Refusal]:
     against = finding.shortfall.against if finding.shortfall else ()
     if not against:
         detail = finding.detail or words.listed(finding.holders)
         message = words.REASONS[finding.reason](1, candidate, detail).removeprefix("1 ")
+        if finding.reason is Reason.MODEL_MISMATCH and there:
+            message = f"{message} ({there})"
         figures = ", ".join(map(words.counted, finding.measures))
         return [
             Refusal(finding.reason, finding.node, detail=f"{message}: {figures} free" if figures else message)
@@ -159,8 +165,8 @@ def _examples(told: findings.Explanation) -> Examples:
 
 
 def _extras(told: findings.Explanation, examples: Examples, namespace: str) -> Extras:
-    """Name a card or a pod as an example of what is in the way, and what is nearest."""
-    extras = {
+    """Name an example of what is in the way, the models that there are, and what is nearest."""
+    extras = _models_there(told.counts, told.models) | {
         key: f"such as {_example(finding, namespace)} on {words.short(finding.node)}"
         for key, finding in examples.items()
     }
@@ -168,6 +174,13 @@ def _extras(told: findings.Explanation, examples: Examples, namespace: str) -> E
         key = told.nearest.reason, told.nearest.detail
         extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(told.nearest)}")))
     return {key: f" ({text})" for key, text in extras.items()}
+
+
+def _models_there(counts: Sequence[Count], known: known_models.Models) -> Extras:
+    """Name the models that there are beside the first reason that one is lacking."""
+    said = words.there(known)
+    lacking = ((one.reason, one.detail) for one in counts if one.reason is Reason.MODEL_MISMATCH)
+    return {key: said for key in itertools.islice(lacking, 1) if said}
 
 
 def _example(finding: findings.Finding, namespace: str) -> str:

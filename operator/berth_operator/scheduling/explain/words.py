@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
 from berth_crds import text
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import backlog, known_models
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.explain import diagnosis
@@ -139,6 +139,14 @@ def models(candidate: backlog.Candidate) -> str:
     if asked.avoid_pattern:
         parts.append(f"whose model does not match {short(asked.avoid_pattern)}")
     return " and ".join(parts) or "of the wanted model"
+
+
+def there(known: known_models.Models) -> str:
+    """Return which models there are; nothing where that is not told."""
+    others = [f"{known.others} {'other' if known.others == 1 else 'others'}"] if known.others else []
+    names = [*known.named, *others]
+    verb = "is" if len(names) == 1 else "are"
+    return f"there {verb} {listed(names, most=len(names))}" if names else ""
 
 
 def _small(n: int, candidate: backlog.Candidate, _detail: str) -> str:

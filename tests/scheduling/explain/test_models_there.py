@@ -1,0 +1,125 @@
+"""Whoever asks for a model that is lacking is told which models there are."""
+
+import pathlib
+from typing import Any, Final
+
+import pytest
+
+from berth_operator.scheduling import explain, inventory, known_models
+from berth_operator.scheduling.decisions import Count, Reason
+from scheduling.explain import scenes
+
+LACKING: Final = [Count(Reason.MODEL_MISMATCH, "", 2)]
+WANTED: Final = scenes.cards(models=frozenset({"h100"}))
+
+
+def of(*models: str) -> inventory.Inventory:
+    """Make a node for each of these models, which may be the same."""
+    names = [f"n{at:03}" for at in range(len(models))]
+    cards = zip(names, models, strict=True)
+    return scenes.picture(
+        *map(scenes.node, names),
+        *(scenes.device(name, [scenes.card(at=name, model=model)]) for name, model in cards),
+    )
+
+
+def brief(made: inventory.Inventory) -> str:
+    """Return what is said without a close look."""
+    return explain.brief(LACKING, WANTED, known_models.instead(LACKING, made))
+
+
+@pytest.mark.parametrize(
+    ("models", "there"),
+    [
+        pytest.param(["NVIDIA A100-SXM4-80GB"], "there is A100-SXM4-80GB", id="one"),
+        pytest.param(
+            ["NVIDIA L4", "Tesla T4", "T4"], "there are Tesla-T4 and L4", id="the most frequent first"
+        ),
+        pytest.param(
+            ["NVIDIA L4", "Tesla T4"], "there are L4 and Tesla-T4", id="by name where they are equal"
+        ),
+        pytest.param(["Odd  Card", "Even Card"], "there are Even-Card and Odd-Card", id="not in the catalog"),
+        pytest.param(list("abcde"), "there are a, b, c, d and 1 other", id="one more than is named"),
+        pytest.param(
+            [*"aabbccdd", *map(str, range(96))], "there are a, b, c, d and 96 others", id="very many"
+        ),
+    ],
+)
+def test_the_most_frequent_models_are_named(models: list[str], there: str) -> None:
+    """A few of them, as kubectl shows them, in the short sentence as in the one after a close look."""
+    made = of(*models)
+
+    assert f"too few cards of model h100 ({there})" in brief(made)
+    assert f"too few cards of model h100 ({there})" in scenes.said(made, WANTED)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"models": frozenset({"h100"})},
+        {"pattern": "^h"},
+        {"avoid_models": frozenset({"T4"})},
+        {"avoid_pattern": "t4"},
+    ],
+    ids=lambda condition: next(iter(condition)),
+)
+def test_every_condition_on_models_names_them(condition: dict[str, Any]) -> None:
+    """Whichever way the pod chooses its model, of whole cards or of a part."""
+    made = of("Tesla T4")
+
+    for asked in (scenes.cards(**condition), scenes.part(**condition)):
+        assert "(there is Tesla-T4)" in scenes.said(made, asked)
+
+
+def test_a_node_that_is_not_looked_at_closely_names_them_too() -> None:
+    """What is listed of single nodes says so where it says nothing of single cards."""
+    made = of(*["Tesla T4"] * 40)
+
+    said = {one.detail for one in explain.refusals(scenes.told(made, WANTED), WANTED) if not one.device}
+
+    assert said == {"has too few cards of model h100 (there is Tesla-T4)"}
+
+
+def test_a_model_that_is_gone_is_not_named() -> None:
+    """What a node no longer publishes counts no more."""
+    made = of("Tesla T4", "NVIDIA L4")
+    made.drop_device("n000")
+
+    assert "(there is L4)" in brief(made)
+
+
+def test_models_are_named_only_where_one_is_lacking() -> None:
+    """A pod that waits for another reason is spared them."""
+    made = of("Tesla T4")
+
+    assert known_models.instead([Count(Reason.FULL, "", 1)], made) == known_models.UNTOLD
+    assert "there" not in scenes.said(made, scenes.cards(2, models=frozenset({"T4"})))
+
+
+def test_nothing_is_named_where_there_is_nothing() -> None:
+    """Without any card there is no model."""
+    assert brief(scenes.picture(scenes.node())).endswith("of model h100")
+
+
+def test_the_words_of_an_agent_are_one_short_line() -> None:
+    """A name that is very long is cut, and the sentence is what the server takes."""
+    said = brief(of(*(f"{at}{'x' * 5000}" for at in range(5))))
+
+    assert len(said) < 500
+    assert said.endswith("and 1 other)")
+
+
+def test_what_a_pod_shows_agrees_whatever_models_it_names() -> None:
+    """The counts are the same, so the sentence is kept until its close look comes."""
+    said = brief(of("Tesla T4"))
+
+    assert explain.agrees(said, LACKING, WANTED)
+
+
+def test_the_readme_shows_the_sentence() -> None:
+    """What a user is told there is what the operator says."""
+    readme = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
+
+    said = brief(of("NVIDIA A100-SXM4-80GB", "Tesla T4"))
+
+    assert f"`{said.removeprefix('0/2 nodes fit: ')}`" in " ".join(readme.split())
