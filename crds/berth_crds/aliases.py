@@ -1,9 +1,9 @@
 """Other projects' names as data: what each key means in Berth's own words.
 
 Pods written for Koordinator, HAMi, Volcano, gpushare, KAI, the NVIDIA device plugin,
-caden2016's scheduler, Genius and KubeGPU run unchanged. Three tables say how: AMOUNTS are
-keys that ask for devices, WISHES are keys that say which devices and how, and KINDS are
-names of devices that Berth does not serve. `translate` walks the tables, `markdown` shows
+caden2016's scheduler, Genius and KubeGPU run unchanged. Some tables say how: AMOUNTS are
+keys that ask for devices, WISHES are keys that say which devices and how, and KINDS and GANGS
+are devices and groups of pods that Berth does not serve. `translate` walks the tables, `markdown` shows
 them to the readers of the manual; nothing else in Berth knows a foreign name.
 
 A figure is multiplied by `scale`, which turns MiB, GiB and fractions of a card into bytes
@@ -84,9 +84,28 @@ class Wish:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Keys, as annotation or label, each of which makes a pod one of a group that starts as a whole.
+
+    By the key `size` the pod itself may say how many of the group there must be: one is no group.
+    """
+
+    project: str
+    names: tuple[str, ...]
+    size: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of them, the size last."""
+        return (*self.names, self.size) if self.size else self.names
+
+
 KOORDINATOR: Final = "Koordinator"
 HAMI: Final = "HAMi"
 VOLCANO: Final = "Volcano vGPU"
+VOLCANO_GANGS: Final = "Volcano"
+COSCHEDULING: Final = "coscheduling"
 VOLCANO_SHARE: Final = "Volcano GPU share"
 GPUSHARE: Final = "gpushare"
 KAI: Final = "KAI"
@@ -243,6 +262,28 @@ WISHES: Final = (
 
 # ---------------------------------------------------------------- what is not served
 
+_KOORDINATOR_GANG: Final = "gang.scheduling.koordinator.sh/"
+_LIGHTWEIGHT: Final = "pod-group.scheduling.sigs.k8s.io"
+
+# Kueue's keys are left alone: it keeps the gates of a group shut until it admits all of it.
+GANGS: Final = (
+    Gang(
+        KOORDINATOR,
+        tuple(f"{_KOORDINATOR_GANG}{word}" for word in ("name", "total-number", "mode", "waiting-time")),
+        f"{_KOORDINATOR_GANG}min-available",
+    ),
+    Gang(KOORDINATOR, (f"{_KOORDINATOR_GANG}groups",)),
+    Gang(COSCHEDULING, ("scheduling.x-k8s.io/pod-group", _LIGHTWEIGHT)),
+    Gang(COSCHEDULING, (f"{_LIGHTWEIGHT}/name",), f"{_LIGHTWEIGHT}/min-available"),
+    Gang(
+        VOLCANO_GANGS,
+        ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
+        "scheduling.volcano.sh/group-min-member",
+    ),
+    Gang(KAI, ("pod-group-name", "kai.scheduler/subgroup-name"), "kai.scheduler/batch-min-member"),
+)
+GANG_KEYS: Final = frozenset(key for gang in GANGS for key in gang.keys)
+
 # Beginnings of names that ask for accelerators of other makers.
 KINDS: Final = (
     "amd.com/gpu",
@@ -291,12 +332,22 @@ _SERVED: Final = frozenset({*OWN, *RESOURCES})
 # ---------------------------------------------------------------- for the manual
 
 _HEAD: Final = ("Written for", "Key", "Where", "Stands for", "How it is read")
+_GANG_HEAD: Final = ("Written for", "Key", "Refused")
 
 
 def markdown() -> str:
     """Render all aliases as a table for the manual."""
     rows = [*map(_amount_row, AMOUNTS), *_record_rows(), *map(_wish_row, WISHES)]
-    lines = [_HEAD, ("---",) * len(_HEAD), *rows]
+    return _table(_HEAD, rows)
+
+
+def markdown_of_gangs() -> str:
+    """Render all keys that make a pod one of a group, and are refused, as a table for the manual."""
+    return _table(_GANG_HEAD, [row for gang in GANGS for row in _gang_rows(gang)])
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -313,6 +364,13 @@ def _record_rows() -> Iterator[tuple[str, ...]]:
     for key in KUBEGPU_RECORDS:
         note = f"JSON; {' or '.join(map(_code, KUBEGPU_COUNTS))} in the requests of each container"
         yield KUBEGPU, _code(key), Where.ANNOTATION, _code(names.NVIDIA_GPU), note
+
+
+def _gang_rows(gang: Gang) -> Iterator[tuple[str, ...]]:
+    for key in gang.names:
+        yield gang.project, _code(key), f"unless {_code(gang.size)} is 1" if gang.size else "always"
+    if gang.size:
+        yield gang.project, _code(gang.size), "if it is more than 1"
 
 
 def _how(one: Amount) -> str:

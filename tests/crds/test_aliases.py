@@ -102,6 +102,16 @@ def test_the_manual_page_shows_the_table() -> None:
     page = (Path(__file__).resolve().parents[2] / "manifests" / "aliases.md").read_text()
 
     assert aliases.markdown().strip() in page
+    assert aliases.markdown_of_gangs().strip() in page
+
+
+def test_a_key_of_a_group_stands_for_nothing_else() -> None:
+    """Each has one row, which says when it is refused, and no key means devices, too."""
+    keys = [key for gang in aliases.GANGS for key in gang.keys]
+    shown = aliases.markdown_of_gangs().splitlines()[2:]
+
+    assert len(keys) == len({*keys}) == len(shown)
+    assert not {row.key for row in (*aliases.AMOUNTS, *aliases.WISHES)} & {*keys}
 
 
 def test_what_is_served_of_many_names_is_what_is_served_of_each() -> None:

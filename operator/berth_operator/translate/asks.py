@@ -23,6 +23,7 @@ from berth_operator.translate import (
     annotations,
     converters,
     demands,
+    gangs,
     grammar,
     limits,
     raw,
@@ -39,6 +40,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     containers, wrong = _containers(pod, wishes)
     wrong += limits.told(resources.of_nothing(pod))
     faults += _odd_annotations(pod, frozenset(one.name for one in containers))
+    faults += gangs.of(pod)
     if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
         odd_names = _odd_names(pod.spec)
         return requests.NO_DEVICES, limits.told(itertools.chain(odd_names, _constraints(pod.spec)))

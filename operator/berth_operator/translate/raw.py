@@ -138,6 +138,8 @@ class PodSpec(wire.Struct, frozen=True):
     volumes: tuple[Volume, ...] | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
     resource_claims: tuple[Something, ...] | None = None
+    scheduling_group: Something | None = None
+    workload_ref: Something | None = None  # The name of the same in Kubernetes 1.35.
     os: System | None = None
 
 

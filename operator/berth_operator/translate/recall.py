@@ -21,8 +21,10 @@ LONGEST_KEY: Final = 1 << 14  # Of a longer one only a digest is kept.
 MOST_BYTES: Final = 8 << 20  # Of all usual pods together, and of all long ones; most have about a thousand.
 
 ON_POD: Final[tuple[aliases.Amount | aliases.Wish, ...]] = (*aliases.ON_PODS, *aliases.WISHES)
-LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL)
-ANNOTATIONS: Final = frozenset({*annotations.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER})
+LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL) | aliases.GANG_KEYS
+ANNOTATIONS: Final = (
+    frozenset({*annotations.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER}) | aliases.GANG_KEYS
+)
 
 T = TypeVar("T")
 
