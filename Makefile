@@ -79,7 +79,7 @@ types: $(READY) ## mypy, strict, on the programs and on the tests
 	@$(BIN)/mypy tests
 
 bench: $(READY) ## measure on a real API server; SCENARIO=fill, answers or restart; RUNS=3 ARGS=--help
-	@$(BIN)/python -m bench.$(or $(SCENARIO),fill) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
+	@$(BIN)/python -m bench $(or $(SCENARIO),fill) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
 bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9
 	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) \

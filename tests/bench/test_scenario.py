@@ -1,0 +1,38 @@
+"""`make bench` runs the scenarios that there are, and names them to somebody who asks for another."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench import __main__ as program
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def test_a_scenario_that_there_is_not_is_answered_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A wrong name gives one sentence, which lists the right ones."""
+    assert program.main(["foo"]) == program.UNKNOWN
+
+    said = capsys.readouterr().err
+    assert said == "bench: there is no scenario foo: it is one of fill, answers, restart.\n"
+
+
+def test_every_scenario_is_known() -> None:
+    """The names are those of the programs beside it that are scenarios."""
+    texts = {path.stem: path.read_text() for path in Path(__file__).parent.glob("*.py")}
+
+    assert set(program.SCENARIOS) == {
+        name for name, text in texts.items() if f'prog="make bench SCENARIO={name}"' in text
+    }
+
+
+def test_make_asks_for_scenarios_by_name() -> None:
+    """`make bench` hands the name on, and its help lists all of them."""
+    (target,) = re.findall(r"^bench: .*\n(?:\t.*\n)+", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    assert "python -m bench $(or $(SCENARIO),fill)" in target
+    assert all(name in target.splitlines()[0] for name in program.SCENARIOS)
