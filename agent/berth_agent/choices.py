@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from berth_crds.text import quoted
+
 EVERYTHING: Final = frozenset({"all", "xids"})
 LARGEST: Final = 4294967295
 
@@ -28,5 +30,5 @@ def xids(text: str) -> Xids:
     numbers = [word for word in words if word not in EVERYTHING]
     for word in numbers:
         if not (word.isascii() and word.isdecimal()) or int(word) > LARGEST:
-            raise ValueError(f"{word!r} is neither the number of an XID nor the word all")
+            raise ValueError(f"{quoted(word)} is neither the number of an XID nor the word all")
     return Xids(frozenset(map(int, numbers)), len(numbers) < len(words))

@@ -96,7 +96,7 @@ class Folder:
             file = _decoder.decode(sysfs.contents(path, most=MOST_BYTES))
             _check(file)
         except (OSError, ValueError) as error:
-            self._complain(path, f"the file {path} cannot be used: {error}")
+            self._complain(path, f"the file {path} cannot be used: {text.cause(error)}")
             return self._last.get(path)
         self._complaints.pop(path, None)
         return file

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 from berth_agent import choices, words
 from berth_crds import logs, names, wire
+from berth_crds.text import quoted
 
 PROGRAM: Final = "berth-agent"
 
@@ -370,13 +371,15 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
 def _simulated(text: str) -> SimulatedNode:
     name, separator, shape = text.strip().partition("=")
     if not separator or not shape:
-        raise Refused(f"--simulated-node takes NAME=SHAPE, such as gpu-1=8xA100-SXM4-80GB, not {text!r}.")
+        raise Refused(
+            f"--simulated-node takes NAME=SHAPE, such as gpu-1=8xA100-SXM4-80GB, not {quoted(text)}."
+        )
     return SimulatedNode(_node(name), shape)
 
 
 def _node(name: str) -> str:
     if not _NODE.fullmatch(name):
-        raise Refused(f"{name!r} is not the name of a node: lowercase letters, digits, '-' and '.'.")
+        raise Refused(f"{quoted(name)} is not the name of a node: lowercase letters, digits, '-' and '.'.")
     return name
 
 

@@ -20,7 +20,8 @@ from typing import Annotated, Final
 import msgspec
 
 from berth_agent import boards, probe, sysfs
-from berth_crds import catalog, names, vocabulary
+from berth_crds import catalog, names, text, vocabulary
+from berth_crds.text import quoted
 
 MOST_CARDS: Final = 64  # The schema takes no more.
 MOST_BYTES: Final = 1 << 20  # Of the file of faults.
@@ -60,19 +61,21 @@ def parse(shape: str) -> tuple[tuple[int, catalog.Model], ...]:
     parts = tuple(_part(text.strip(), shape) for text in shape.split("+"))
     total = sum(count for count, _ in parts)
     if not 1 <= total <= MOST_CARDS:
-        raise BadShape(f"The shape {shape!r} has {total} cards; a node may have 1 to {MOST_CARDS}.")
+        raise BadShape(f"The shape {quoted(shape)} has {total} cards; a node may have 1 to {MOST_CARDS}.")
     return parts
 
 
 def _part(text: str, shape: str) -> tuple[int, catalog.Model]:
     match = _PART.fullmatch(text)
     if not match:
-        raise BadShape(f"The shape {shape!r} is not COUNTxMODEL, such as 8xA100-SXM4-80GB or 2xT4+1xL4.")
+        raise BadShape(
+            f"The shape {quoted(shape)} is not COUNTxMODEL, such as 8xA100-SXM4-80GB or 2xT4+1xL4."
+        )
     count, name = match.groups()
     model = catalog.find(name)
     if model is None:
         known = ", ".join(each.normal_name for each in catalog.MODELS)
-        raise BadShape(f"There is no GPU model {name!r} in the catalogue; known are {known}.")
+        raise BadShape(f"There is no GPU model {quoted(name)} in the catalogue; known are {known}.")
     return int(count), model
 
 
@@ -196,7 +199,7 @@ class FaultFile:
             return WELL
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return probe.SourceFailed(
-                "FaultsUnreadable", f"The file of faults {self._path} cannot be used: {error}."
+                "FaultsUnreadable", f"The file of faults {self._path} cannot be used: {text.cause(error)}."
             )
 
 

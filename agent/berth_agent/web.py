@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from aiohttp import web
 
 from berth_agent import settings
-from berth_crds import http_server
+from berth_crds import http_server, text
 
 
 @contextlib.asynccontextmanager
@@ -26,7 +26,7 @@ async def serving(
             served = http_server.serving(address, [web.get("/healthz", _alive), *more], limits=limits)
             where = await stack.enter_async_context(served)
         except OSError as error:
-            raise settings.Refused(f"{flag} {address}: {error.strerror or error}") from error
+            raise settings.Refused(f"{flag} {address}: {text.cause(error)}") from error
         yield where
 
 

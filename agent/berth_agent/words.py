@@ -10,6 +10,7 @@ from typing import Final
 
 from berth_agent import choices
 from berth_crds import logs, vocabulary, wire
+from berth_crds.text import quoted
 
 DAY_SECONDS: Final = 86400
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -23,7 +24,7 @@ def patterns(text: str) -> tuple[str, ...]:
     """Read patterns of names, separated by commas."""
     patterns = tuple(part.strip() for part in text.split(",") if part.strip())
     if not patterns:
-        raise argparse.ArgumentTypeError(f"{text!r} names no resource")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} names no resource")
     return patterns
 
 
@@ -42,7 +43,7 @@ def sharing(text: str) -> wire.Sharing | None:
         return None
     if strategy not in STRATEGIES or not count.isdecimal() or not 1 < int(count) <= MOST_REPLICAS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not STRATEGY:REPLICAS, such as time-slicing:4 or mps:2 (2 to {MOST_REPLICAS})"
+            f"{quoted(text)} is not STRATEGY:REPLICAS, such as time-slicing:4 or mps:2 (2 to {MOST_REPLICAS})"
         )
     return wire.Sharing(strategy, int(count))
 
@@ -51,14 +52,14 @@ def address(text: str) -> str:
     """Read an address to listen at; empty is none."""
     host, colon, port = text.rpartition(":")
     if text and not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not HOST:PORT")
     return f"{host or '0.0.0.0'}:{port}" if text else ""
 
 
 def yes_or_no(text: str) -> bool:
     """Read a yes or a no."""
     if text.lower() not in YES | NO:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is neither true nor false")
     return text.lower() in YES
 
 
@@ -69,14 +70,16 @@ def seconds(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above zero")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number of seconds above zero")
     return value
 
 
 def whole_seconds(text: str) -> int:
     """Read a whole number of seconds above zero, up to a day."""
     if not text.isdecimal() or not 1 <= int(text) <= DAY_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds from 1 to {DAY_SECONDS}")
+        raise argparse.ArgumentTypeError(
+            f"{quoted(text)} is not a whole number of seconds from 1 to {DAY_SECONDS}"
+        )
     return int(text)
 
 
@@ -84,12 +87,12 @@ def level(text: str) -> str:
     """Read how much is to be logged."""
     # Not `choices`: argparse does not hold a default, and so the environment, against those.
     if text.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(LEVELS)}")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is none of {', '.join(LEVELS)}")
     return text.lower()
 
 
 def log_format(text: str) -> str:
     """Read what a line of the log looks like."""
     if text.lower() not in logs.FORMATS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(logs.FORMATS)}")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is none of {', '.join(logs.FORMATS)}")
     return text.lower()

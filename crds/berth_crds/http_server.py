@@ -24,6 +24,8 @@ from typing import Final
 
 from aiohttp import http_exceptions, typedefs, web
 
+from berth_crds import text
+
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
@@ -172,7 +174,7 @@ class Shortage:
     def met(self, error: OSError) -> None:
         """Record a connection that could not be accepted."""
         if self._last is None:
-            log.error("%s: no connection can be accepted: %s", self._address, error.strerror or error)
+            log.error("%s: no connection can be accepted: %s", self._address, text.cause(error))
         self._last = self._clock()
 
     def check(self) -> None:
@@ -294,7 +296,7 @@ async def listening_sockets(address: str) -> list[socket.socket]:
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except UnicodeError as error:
-        raise OSError(f"{host!r} is no name of a host: {error}") from error
+        raise OSError(f"{text.quoted(host)} is no name of a host") from error
     with contextlib.ExitStack() as made:
         sockets = []
         for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):

@@ -6,10 +6,17 @@ second message, a million characters. What Berth passes on of such a text goes t
 Words of many languages stay as they are.
 """
 
+import errno
+import os
+import re
+import ssl
 from typing import Final
 
 LONGEST: Final = 1000
 CUT: Final = "..."
+# Letters and marks by Unicode's book, which nobody sees: fillers of Hangul, a joiner, vowels of Khmer.
+UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+PLACE: Final = re.compile(r" \(_ssl\.c:\d+\)$")  # Where in Python an error was raised.
 
 
 def line(said: str, *, most: int = LONGEST) -> str:
@@ -18,11 +25,30 @@ def line(said: str, *, most: int = LONGEST) -> str:
     White space becomes single spaces, and other characters that print nothing or steer the
     output become escapes such as `\x1b`. A text that is such a line already is returned as it is.
     """
-    if len(said) <= most and said.isprintable():
+    if len(said) <= most and said.isprintable() and UNSEEN.isdisjoint(said):
         return said
     plain = "".join(map(_printed, " ".join(said[: most + 1].split())))
     return plain if max(len(said), len(plain)) <= most else plain[: most - len(CUT)] + CUT
 
 
+def quoted(said: str, *, most: int = LONGEST) -> str:
+    """Return a text in quotes, as one printable line."""
+    return f"'{line(said, most=most)}'"
+
+
+def cause(error: BaseException) -> str:
+    """Return what an error says, in words of the system rather than of Python; empty if it says nothing."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = getattr(error, "reason", None)
+        return reason.replace("_", " ").lower() if reason else PLACE.sub("", str(error))
+    if isinstance(error, OSError):
+        number = error.errno or 0
+        return os.strerror(number) if number in errno.errorcode else error.strerror or str(error)
+    return str(error)
+
+
 def _printed(character: str) -> str:
-    return character if character.isprintable() else ascii(character)[1:-1]
+    plain = character.isprintable() and character not in UNSEEN
+    return character if plain else ascii(character)[1:-1]

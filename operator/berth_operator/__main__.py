@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 
-from berth_crds import depth, logs
+from berth_crds import depth, logs, text
 from berth_crds.client import errors
 from berth_operator import app, settings
 
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         asyncio.run(app.main(chosen))
     except (errors.Unusable, OSError) as error:
-        logs.last_word("berth-operator", error)
+        logs.last_word("berth-operator", text.cause(error))
         sys.exit(1)
 
 

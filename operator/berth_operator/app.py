@@ -157,14 +157,14 @@ class Operator:
         ):
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
-                log.info("the picture is complete: %r", self._book)
+                log.info("the picture is complete: %s", stock.told(self._book))
                 async with tasks(self._auditor.run(self._chosen.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
         """Return the state in words."""
         role = "leading" if self._leading else "standing by"
-        return "; ".join(filter(None, (role, repr(self._book), self._reconciler.trouble)))
+        return "; ".join(filter(None, (role, stock.told(self._book), self._reconciler.trouble)))
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes at an address, if there is one."""
@@ -242,7 +242,7 @@ class Operator:
             self._cleaner.run(),
             self._bind_log.run(),
         ) as deciding:
-            log.info("deciding: %r", self._book)
+            log.info("deciding: %s", stock.told(self._book))
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):

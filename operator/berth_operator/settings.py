@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from berth_crds import logs
+from berth_crds.text import quoted
 
 METRICS_AUTH: Final = ("open", "token")
 # Nobody waits longer for a Lease to lapse, whatever somebody wrote there.
@@ -81,33 +82,33 @@ def _number(text: str) -> float:
 def _seconds(text: str) -> float:
     value = _number(text)
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a positive number of seconds")
     return value
 
 
 def _lease_seconds(text: str) -> float:
     if (value := _seconds(text)) > LONGEST_LEASE_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is more than {LONGEST_LEASE_SECONDS:g} seconds")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is more than {LONGEST_LEASE_SECONDS:g} seconds")
     return value
 
 
 def _rate(text: str) -> float:
     value = _number(text)
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number a second, nor 0 for no limit")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number a second, nor 0 for no limit")
     return value
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number above zero")
     return int(text)
 
 
 def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
     def chosen(text: str) -> str:
         if text.lower() not in words:
-            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(words)}")
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not one of {', '.join(words)}")
         return text.lower()
 
     return chosen
@@ -116,7 +117,7 @@ def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if text and not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not HOST:PORT")
     return f"{host or '0.0.0.0'}:{port}" if text else ""
 
 

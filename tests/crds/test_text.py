@@ -1,12 +1,20 @@
 """What others wrote becomes one printable line of bounded length, and stays what it was where it can."""
 
+import errno
 import logging
+import re
+import socket
+import ssl
+from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
 from hypothesis import strategies
 
 from berth_crds import logs, text
+
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +40,7 @@ def test_a_printable_line_stays_as_it_is(said: str) -> None:
         pytest.param("a\x00\x7f\x9bb", r"a\x00\x7f\x9bb", id="controls of old and new"),
         pytest.param("a\u202eb\u2066c\u200fd", r"a\u202eb\u2066c\u200fd", id="marks of direction"),
         pytest.param("a\u200bb\ufeffc\u2060d", r"a\u200bb\ufeffc\u2060d", id="marks without width"),
+        pytest.param("a\u3164b\u115fc\u034fd", r"a\u3164b\u115fc\u034fd", id="letters that nobody sees"),
         pytest.param("a\ud800b", r"a\ud800b", id="half of a pair"),
         pytest.param("a\xa0b\u3000c", "a b c", id="blanks of other kinds"),
     ],
@@ -57,6 +66,50 @@ def test_a_line_is_a_line(said: str, most: int) -> None:
     assert len(shown) <= most
     assert shown.encode().decode() == shown
     assert text.line(shown, most=most) == shown
+
+
+def test_no_sentence_is_written_as_python_writes_values() -> None:
+    """Values are shown in Python's own form only where a person debugs Python."""
+    programs = (path for folder in ("operator", "agent", "crds") for path in (ROOT / folder).rglob("*.py"))
+    lines = [line.strip() for path in programs for line in path.read_text().splitlines()]
+
+    # What begins so is the answer of a `__repr__`.
+    assert [line for line in lines if re.search("!r}|%r", line) and 'return f"<' not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        pytest.param("half", "'half'", id="a word"),
+        pytest.param("it's", "'it's'", id="an apostrophe"),
+        pytest.param("a\\b", "'a\\b'", id="a backslash"),
+        pytest.param("a\u202eb", r"'a\u202eb'", id="marks of direction"),
+    ],
+)
+def test_what_people_wrote_is_quoted_as_they_wrote_it(said: str, shown: str) -> None:
+    """Quotes are all that is added: no backslash is doubled, and no quote chosen by what stands inside."""
+    assert text.quoted(said) == shown
+
+
+ADDRESS: Final = "Connect call failed ('127.0.0.1', 1)"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        pytest.param(OSError(errno.ECONNREFUSED, ADDRESS), "Connection refused", id="refused"),
+        pytest.param(FileNotFoundError(errno.ENOENT, "-", "a"), "No such file or directory", id="a file"),
+        pytest.param(
+            socket.gaierror(-2, "Name or service not known"), "Name or service not known", id="a name"
+        ),
+        pytest.param(ssl.SSLError(1, "[SSL] x (_ssl.c:12)"), "[SSL] x", id="a handshake"),
+        pytest.param(ValueError("no number"), "no number", id="words of ours"),
+        pytest.param(TimeoutError(), "", id="nothing"),
+    ],
+)
+def test_an_error_is_told_in_words_of_the_system(error: Exception, told: str) -> None:
+    """No number, no pair of an address and no place in Python's own code is shown to people."""
+    assert text.cause(error) == told
 
 
 # ---------------------------------------------------------------- logs

@@ -171,6 +171,18 @@ def test_the_stock_is_read_when_asked() -> None:
     assert (read("berth_nodes"), read("berth_cards"), read("berth_cards_free")) == (2, 8, 7)
 
 
+def test_the_stock_is_told_in_words() -> None:
+    """What the probes and the log say of it is plain English."""
+    book = books.of(2)
+    for name in ("a", "waits"):
+        books.wait(book, name)
+    books.assume(book, "a")
+    book.pod_bound(builders.hold("b"))
+    book.pod_waiting(builders.candidate("gated"), gated=True)
+
+    assert stock.told(book) == "2 nodes, 1 pod placed, 1 bind under way, 2 pods waiting"
+
+
 def test_all_is_named_and_explained() -> None:
     """Every metric of ours has our prefix and a help text, and two operators share nothing."""
     measured, other = metrics.Metrics(), metrics.Metrics()

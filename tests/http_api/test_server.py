@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from berth_crds import http_server
+from berth_crds.client import errors
 from berth_operator.http_api import server
 
 
@@ -88,11 +89,13 @@ async def test_an_address_in_brackets() -> None:
 
 
 async def test_a_port_in_use_is_said() -> None:
-    """A port that somebody else listens on is an OSError, which the program turns into one line."""
+    """A port that somebody else listens on is told in one sentence, which ends the program."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = listening.getsockname()[1]
-        with pytest.raises(OSError, match=str(port)):
+        with pytest.raises(
+            errors.Unusable, match=f"127.0.0.1:{port} cannot be listened at: Address already in use."
+        ):
             async with server.serve(f"127.0.0.1:{port}", ready=lambda: True, state=str):
                 pass

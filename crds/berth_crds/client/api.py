@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 
+from berth_crds import text
 from berth_crds.client import connection, errors, exchange, history, parser, reading
 from berth_crds.client.resources import Resource
 
@@ -211,11 +212,11 @@ class Api:
                     _abandon(answer)
         except aiohttp.ClientConnectorError as error:
             self._tally(method, path, NO_ANSWER)
-            raise errors.Unreachable(f"{url}: {error}", ambiguous=False) from error
+            raise errors.Unreachable(f"{url}: {_unreached(error)}", ambiguous=False) from error
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             # A body may also break off after the answer was counted: that is both.
             self._tally(method, path, NO_ANSWER)
-            what = str(error) or type(error).__name__
+            what = text.cause(error) or "no answer in time"
             raise errors.Unreachable(f"{url}: {what}", ambiguous=True) from error
 
     # ------------------------------------------------------------ whole objects
@@ -303,6 +304,12 @@ async def beginning(content: aiohttp.StreamReader, most: int) -> bytes:
         if size > most:
             break
     return b"".join(pieces)
+
+
+def _unreached(error: aiohttp.ClientConnectorError) -> str:
+    """Return why no connection came about."""
+    why = getattr(error, "certificate_error", None) or error.os_error
+    return f"Cannot connect to host {error.host}:{error.port}: {text.cause(why)}"
 
 
 def _abandon(answer: aiohttp.ClientResponse) -> None:

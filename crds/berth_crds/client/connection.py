@@ -23,7 +23,9 @@ from typing import Any, Final
 
 import yaml
 
+from berth_crds import text
 from berth_crds.client import errors
+from berth_crds.text import quoted
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_REFRESH_SECONDS: Final = 60.0  # The kubelet rotates tokens well before they expire.
@@ -75,7 +77,9 @@ def from_pod(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.
         trust = ssl.create_default_context(cafile=str(directory / "ca.crt"))
         namespace = (directory / "namespace").read_text().strip()
     except (OSError, ssl.SSLError) as error:
-        raise errors.Unusable(f"The pod's service account in {directory} cannot be used: {error}.") from error
+        raise errors.Unusable(
+            f"The pod's service account in {directory} cannot be used: {text.cause(error)}."
+        ) from error
     return Connection(
         server=f"https://{host}:{port}",
         trust=trust,
@@ -182,12 +186,14 @@ def making_sense_of(origin: str) -> Iterator[None]:
     """Turn values of a kind that no kubeconfig has into one line; what exactly, only Python can say."""
     try:
         yield
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except ValueError as error:
         raise errors.Unusable(f"{origin}: it does not make sense: {_line(error)}.") from error
+    except (TypeError, AttributeError, KeyError) as error:
+        raise errors.Unusable(f"{origin}: something in it is of a kind that no kubeconfig has.") from error
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+    return " ".join(str(error).split())[:160].rstrip(".") or "a value has the wrong kind"
 
 
 def _from_kubeconfig(config: Kubeconfig, origin: str, context: str | None) -> Connection:
@@ -211,7 +217,7 @@ def text_of(entry: Mapping[str, Any], key: str) -> str | None:
     """Read an optional text; raise where it is something else."""
     value = entry.get(key)
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{key} must be text, not {value!r}")
+        raise ValueError(f"{key} must be text")
     if key == "proxy-url" and value is not None and not _reachable(value):
         raise ValueError(f"{key} is no URL: {value}")
     return value
@@ -275,7 +281,7 @@ def pick(entries: Mapping[str, Mapping[str, Any]], name: Any, *, what: str, orig
         raise errors.Unusable(f"{origin}: no {what} is chosen; set current-context or name one.")
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
-        raise errors.Unusable(f"{origin}: there is no {what} named {name!r} (there: {known}).")
+        raise errors.Unusable(f"{origin}: there is no {what} named {quoted(str(name))} (there: {known}).")
     return entries[name]
 
 
@@ -283,9 +289,11 @@ def server_of(cluster: Mapping[str, Any], *, name: Any, origin: str) -> str:
     """Return the URL of a cluster's server."""
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        raise errors.Unusable(f"{origin}: cluster {name!r} names no server URL.")
+        raise errors.Unusable(f"{origin}: cluster {quoted(str(name))} names no server URL.")
     if not _reachable(server):
-        raise errors.Unusable(f"{origin}: cluster {name!r} names a server that is no URL: {server}.")
+        raise errors.Unusable(
+            f"{origin}: cluster {quoted(str(name))} names a server that is no URL: {server}."
+        )
     return server.rstrip("/")
 
 
@@ -308,7 +316,9 @@ def _trust(cluster: Mapping[str, Any], user: Mapping[str, Any], *, origin: str) 
         if certificate or key:
             _load_pair(context, certificate, key)
     except (OSError, ValueError) as error:
-        raise errors.Unusable(f"{origin}: its certificates cannot be used: {error}.") from error
+        file = getattr(error, "filename", None)
+        what = f"{file}: {text.cause(error)}" if file else text.cause(error)
+        raise errors.Unusable(f"{origin}: its certificates cannot be used: {what}.") from error
     return context
 
 

@@ -21,6 +21,7 @@ from typing import Final
 import aiohappyeyeballs
 import aiohttp
 
+from berth_crds import text
 from berth_crds.client import errors, parser
 
 IDLE_SECONDS: Final = 60.0  # A connection that lay idle for longer is not trusted any more.
@@ -159,7 +160,7 @@ class Exchange:
             answer = await line.ask(request, patience=max(0.0, deadline - (time.monotonic() - started)))
         except (OSError, parser.Odd) as error:  # Of which TimeoutError is one.
             self._drop(line)
-            what = str(error) or f"no answer within {deadline:g} s"
+            what = text.cause(error) or f"no answer within {deadline:g} s"
             raise errors.Unreachable(what, ambiguous=True) from error
         except BaseException:
             self._drop(line)
@@ -196,7 +197,7 @@ class Exchange:
                 )
                 line = await self._greeted(reached)
         except OSError as error:
-            what = str(error) or f"no connection within {patience:g} s"
+            what = text.cause(error) or f"no connection within {patience:g} s"
             raise errors.Unreachable(what, ambiguous=False) from error
         self._open.add(line)
         return line

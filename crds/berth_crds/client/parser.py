@@ -12,12 +12,15 @@ import re
 from collections.abc import Generator, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from berth_crds.text import quoted
+
 LONGEST_HEAD: Final = 1 << 16  # All heads of an answer, its trailers and what is said beside chunks.
 LONGEST_BODY: Final = 1 << 28
 LONGEST_ERROR: Final = 1 << 16  # Of the body of an error, the rest of which is not waited for.
 FIRST_FINAL_CODE: Final = 200
 FIRST_ERROR_CODE: Final = 300  # A redirect is none of the API server's answers, and is not followed.
 BODILESS: Final = frozenset({204, 304})
+LONGEST_SHOWN: Final = 80
 KNOWN_LINES: Final = 64  # Most headers of a server are the same in each answer.
 
 # As RFC 9112 has them, except that what is folded, padded or has controls in it is no field.
@@ -83,7 +86,7 @@ class Parser:
         first, *lines = (yield from self._upto(b"\r\n\r\n")).split(b"\r\n")
         match = _STATUS.fullmatch(first)
         if match is None:
-            raise Odd(f"an answer begins with {first[:80]!r}")
+            raise Odd(f"an answer begins with {_shown(first)}")
         if match[1] == b"0":
             self._keep = False
         return int(match[2]), _fields(lines)
@@ -118,7 +121,7 @@ class Parser:
         if length is not None:
             raise Odd("an answer says in two ways where it ends")
         if coding.lower() != b"chunked":
-            raise Odd(f"an answer has the transfer encoding {coding[:80]!r}")
+            raise Odd(f"an answer has the transfer encoding {_shown(coding)}")
         return (yield from self._chunks())
 
     def _chunks(self) -> Read:
@@ -138,7 +141,7 @@ class Parser:
         line = yield from self._upto(b"\r\n")
         match = _CHUNK.fullmatch(line)
         if match is None:
-            raise Odd(f"an answer says {line[:80]!r} where the length of a chunk should be")
+            raise Odd(f"an answer says {_shown(line)} where the length of a chunk should be")
         # A body may have many chunks: what counts is only what is said beside their sizes.
         self._head_left += len(match[1])
         return int(match[1], 16)
@@ -172,11 +175,16 @@ def _fields(lines: Iterable[bytes]) -> Fields:
 def _field(line: bytes) -> tuple[bytes, bytes]:
     match = _FIELD.fullmatch(line)
     if match is None:
-        raise Odd(f"an answer has the header {line[:80]!r}")
+        raise Odd(f"an answer has the header {_shown(line)}")
     return match[1].lower(), match[2].strip(b" \t")
+
+
+def _shown(said: bytes) -> str:
+    """Return the beginning of what a server said, for a sentence."""
+    return quoted(said.decode("latin-1"), most=LONGEST_SHOWN)
 
 
 def _length(text: bytes) -> int:
     if not _LENGTH.fullmatch(text):
-        raise Odd(f"an answer says {text[:80]!r} where its length should be")
+        raise Odd(f"an answer says {_shown(text)} where its length should be")
     return int(text)

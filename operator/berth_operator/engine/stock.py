@@ -7,6 +7,16 @@ from berth_operator.engine import ledger
 from berth_operator.scheduling import backlog, columns
 
 
+def told(book: ledger.Ledger) -> str:
+    """Return how much is known and how it stands, in a few words."""
+    binding = len(book.assumed)
+    holds = sum(len(row.holds) for row in book.picture.rows if row) - binding
+    waiting = len(book.waiting) + len(book.gated)
+    counts = ((len(book.picture.index), "node"), (holds, "pod"), (binding, "bind"), (waiting, "pod"))
+    nodes, placed, binds, pods = (f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
+    return f"{nodes}, {placed} placed, {binds} under way, {pods} waiting"
+
+
 def take(book: ledger.Ledger, now: float) -> metrics.Stock:
     """Count nodes, cards, and pods that are not placed."""
     picture = book.picture

@@ -10,7 +10,8 @@ from typing import Final
 
 from aiohttp import web
 
-from berth_crds import http_server
+from berth_crds import http_server, text
+from berth_crds.client import errors
 from berth_operator import metrics
 from berth_operator.http_api import auth
 
@@ -30,7 +31,12 @@ async def serve(
     if not address:
         yield
         return
-    async with http_server.serving(address, [*probes(ready, state), *more], limits=limits):
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            served = http_server.serving(address, [*probes(ready, state), *more], limits=limits)
+            await stack.enter_async_context(served)
+        except OSError as error:
+            raise errors.Unusable(f"{address} cannot be listened at: {text.cause(error)}.") from error
         yield
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from berth_crds import names, text
+from berth_crds.text import quoted
 from berth_crds.vocabulary import Strategy
 from berth_operator.simulation import (
     cluster,
@@ -180,7 +181,7 @@ def _listed(text: str) -> list[str]:
 
 def _strategy(text: str) -> Strategy:
     if text not in set(Strategy):
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(Strategy)}")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not one of {', '.join(Strategy)}")
     return Strategy(text)
 
 

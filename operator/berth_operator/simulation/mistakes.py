@@ -44,7 +44,7 @@ def shown(value: object) -> str:
         return "an object" if isinstance(value, dict) else "a list"
     if value is None:
         return "nothing"
-    return text.line(repr(value) if isinstance(value, str) else str(value).lower(), most=LONGEST_SHOWN)
+    return text.line(text.quoted(value) if isinstance(value, str) else str(value).lower(), most=LONGEST_SHOWN)
 
 
 def of_shape(error: msgspec.ValidationError, body: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ def documents(text: str) -> Iterator[tuple[int, Any]]:
         raise Mistake(f"line {line}: not YAML: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise Mistake(f"line {line}: not YAML: {error.reason}: {error.character!r}") from None
+        raise Mistake(f"line {line}: not YAML: {error.reason}: U+{error.character:04X}") from None
 
 
 def plain(text: str) -> Any:

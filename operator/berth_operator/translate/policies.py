@@ -3,6 +3,7 @@
 from typing import Final
 
 from berth_crds import catalog, vocabulary, wire
+from berth_crds.text import quoted
 from berth_operator.scheduling import policy
 
 BUILT_IN: Final = policy.Policy()
@@ -13,7 +14,7 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
     spec = thing.spec
     if spec.strategy not in set(vocabulary.Strategy):
         known = ", ".join(vocabulary.Strategy)
-        return f"spec.strategy {spec.strategy!r} is not known (known: {known})"
+        return f"spec.strategy {quoted(spec.strategy)} is not known (known: {known})"
     if spec.agents.grace_seconds <= 0:
         return f"spec.agents.graceSeconds must be positive, not {spec.agents.grace_seconds}"
     weights = policy.Weights(spec.weights.core, spec.weights.memory)

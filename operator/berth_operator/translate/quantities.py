@@ -9,6 +9,7 @@ import functools
 import re
 from typing import Final
 
+from berth_crds.text import quoted
 from berth_operator.scheduling.nodes import facts
 
 SUFFIXES: Final[dict[str, fractions.Fraction]] = {
@@ -70,7 +71,7 @@ def _ratio(text: str) -> Ratio:
         return int(plain["number"]) * UNITS[plain["suffix"]], 1
     match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
-        raise ValueError(f"{text!r} is not a quantity")
+        raise ValueError(f"{quoted(text)} is not a quantity")
     whole, _, part = match["number"].partition(".")
     power = int(match["power"] or 0) - len(part)
     above, below = RATIOS[match["suffix"] or ""]
