@@ -48,7 +48,7 @@ class Folder:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": f"{context}-cluster", "cluster": server if cluster is None else cluster}],
-            "users": [{"name": f"{context}-user", "user": user or {}}],
+            "users": [{"name": f"{context}-user", "user": {"token": "t0ken"} if user is None else user}],
             "contexts": [
                 {"name": context, "context": {"cluster": f"{context}-cluster", "user": f"{context}-user"}}
             ],

@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import itertools
+import json
+import ssl
 import time
 
 import msgspec
@@ -167,3 +169,27 @@ async def test_a_session_ends_at_once_amid_a_stream(cluster: clusters.Cluster) -
         assert open_until_now
         assert [each.fileno() for each in open_until_now if each.fileno() >= 0] == []
         wire.resume()
+
+
+async def test_the_token_of_a_node_that_was_made_again_says_that_it_is_void(
+    cluster: clusters.Cluster, admin: api.Api, namespace: str
+) -> None:
+    """It names the uid of the former Node, and the error tells that rather than a bare 401."""
+    # Given a token that is bound to a Node
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"again-{namespace}"}}
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(node))
+    cluster.service_account(namespace, "agent")
+    token = cluster.token(namespace, "agent", node=f"again-{namespace}")
+
+    # When the Node is deleted and made again
+    cluster.kubectl("delete", "node", f"again-{namespace}")
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(node))
+
+    # Then who shows the token reads so, with what to do
+    link = dataclasses.replace(admin.link, authorization=connection.StaticToken(token))
+    bare = ssl.create_default_context(cafile=str(cluster.ca_file))
+    async with api.Api(dataclasses.replace(link, trust=bare), agent="test") as session:
+        with pytest.raises(errors.Unauthorized) as caught:
+            await session.get(resources.NODES, f"again-{namespace}", into=dict)
+    assert f"the token is void, for it is bound to a Node again-{namespace}" in str(caught.value)
+    assert f"--bound-object-kind Node --bound-object-name again-{namespace}" in str(caught.value)

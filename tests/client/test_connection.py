@@ -26,7 +26,6 @@ def embedded(path: Path) -> str:
 @pytest.mark.parametrize(
     ("user", "header"),
     [
-        pytest.param({}, "", id="nobody"),
         pytest.param({"token": "t0ken"}, "Bearer t0ken", id="token"),
         pytest.param({"tokenFile": "secrets/token"}, "Bearer filed", id="token in a file, path relative"),
         pytest.param(

@@ -124,6 +124,49 @@ def _bound(cluster: clusters.Cluster, namespace: str) -> Any:
     return bound
 
 
+KUBECTL: Final = """\
+#!/bin/sh
+echo "$@" >> calls
+case "$*" in
+*"create token"*) test -n "$TOKENS" && echo "$TOKENS" ;;
+*) echo here ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "made", "said"),
+    [
+        pytest.param({"TOKENS": "t"}, ["operator"], "NODE: must name the Node", id="no NODE"),
+        pytest.param({"NODE": NODE}, [], "", id="no token"),
+        pytest.param({"NODE": NODE, "TOKENS": "t"}, ["operator", "agent"], "", id="all is well"),
+    ],
+)
+def test_a_kubeconfig_without_a_token_is_never_written(
+    tmp_path: Path, variables: dict[str, str], made: list[str], said: str
+) -> None:
+    """Where the node is not named, or no token can be had, the commands end and write no empty user."""
+    # Given a kubectl that tells what it is asked, and the commands but for `make setup`
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    _, accounts, *_ = blocks("sh", after="On an existing cluster")
+    kept = {key: text for key, text in os.environ.items() if key not in {"NODE", "TOKENS"}}
+    shell = kept | {"PATH": f"{tmp_path}:{kept['PATH']}"} | variables
+
+    # When they run
+    script = accounts.replace("make setup\n", "")
+    words = ["bash", "-c", script]
+    ended = subprocess.run(words, cwd=tmp_path, env=shell, check=False, capture_output=True, text=True)
+
+    # Then users are written for those who have a token alone
+    calls = (tmp_path / "calls").read_text().splitlines()
+    written = [call.split("set-credentials ")[1] for call in calls if "set-credentials" in call]
+    assert written == [f"berth-{who} --token t" for who in made]
+    assert said in ended.stderr
+    assert bool(said) == bool(ended.returncode)
+
+
 def test_the_environment_snippet_is_accepted_by_the_server(
     base: clusters.Cluster,
 ) -> None:

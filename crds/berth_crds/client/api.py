@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from berth_crds import text
-from berth_crds.client import connection, errors, exchange, history, parser, reading
+from berth_crds.client import connection, credentials, errors, exchange, history, parser, reading
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
@@ -116,7 +116,10 @@ class Api:
             if header := await self.link.authorization():
                 headers["Authorization"] = header
             request = self._exchange.request(method, path, params, headers, body)
-            return await self._exchanged(self._exchange, request, method, path, deadline=deadline)
+            try:
+                return await self._exchanged(self._exchange, request, method, path, deadline=deadline)
+            except errors.Unauthorized as error:
+                raise credentials.explained(error, header) from error
         timeout = _timeout(deadline)
         async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
             return await _whole(answer, path, parser.LONGEST_BODY)
@@ -206,7 +209,7 @@ class Api:
             ) as answer:
                 try:
                     self._tally(method, path, answer.status)
-                    await _check(answer, path)
+                    await _check(answer, path, header)
                     yield answer
                 finally:
                     _abandon(answer)
@@ -270,12 +273,13 @@ async def _whole(answer: aiohttp.ClientResponse, path: str, most: int) -> bytes:
     return found
 
 
-async def _check(answer: aiohttp.ClientResponse, path: str) -> None:
+async def _check(answer: aiohttp.ClientResponse, path: str, header: str) -> None:
     """Raise what an answer says that is an error, or cannot be read as it is."""
     coding = answer.headers.get("Content-Encoding", "")
     if answer.status >= parser.FIRST_ERROR_CODE:
         body = await beginning(answer.content, parser.LONGEST_ERROR)
-        raise _error(answer.status, body, coding=coding, hint=answer.headers.get("Retry-After"))
+        error = _error(answer.status, body, coding=coding, hint=answer.headers.get("Retry-After"))
+        raise credentials.explained(error, header) if isinstance(error, errors.Unauthorized) else error
     _check_coding(coding, path)
 
 

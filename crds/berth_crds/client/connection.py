@@ -29,6 +29,10 @@ from berth_crds.text import quoted
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_REFRESH_SECONDS: Final = 60.0  # The kubelet rotates tokens well before they expire.
+CREDENTIALS: Final = (
+    *("token", "tokenFile", "username", "exec", "auth-provider"),
+    *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+)
 READ_SECONDS: Final = 5.0  # A file on a dead disk must not keep a request for ever.
 
 Authorization = Callable[[], Awaitable[str]]
@@ -202,6 +206,7 @@ def _from_kubeconfig(config: Kubeconfig, origin: str, context: str | None) -> Co
     cluster = pick(config.clusters, entry.get("cluster"), what="cluster", origin=origin)
     user = pick(config.users, entry["user"], what="user", origin=origin) if entry.get("user") else {}
     server = server_of(cluster, name=entry.get("cluster"), origin=origin)
+    check_credentials(user, server=server, name=entry.get("user"), origin=origin)
     return Connection(
         server=server,
         trust=_trust(cluster, user, origin=origin) if server.startswith("https://") else None,
@@ -295,6 +300,15 @@ def server_of(cluster: Mapping[str, Any], *, name: Any, origin: str) -> str:
             f"{origin}: cluster {quoted(str(name))} names a server that is no URL: {server}."
         )
     return server.rstrip("/")
+
+
+def check_credentials(user: Mapping[str, Any], *, server: str, name: Any, origin: str) -> None:
+    """Raise where a user has nothing to show; to a server in clear (kubectl proxy) others add it."""
+    if server.startswith("https://") and not any(user.get(form) for form in CREDENTIALS):
+        who = f"the user {quoted(str(name))}" if name else "the context names no user, so it"
+        raise errors.Unusable(
+            f"{origin}: no credentials: {who} has neither a token nor a client certificate nor a login."
+        )
 
 
 def _reachable(url: str) -> bool:

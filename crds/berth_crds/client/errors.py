@@ -136,6 +136,9 @@ class Status(msgspec.Struct, gc=False):
 
 
 NOT_FOUND: Final = 404
+FORBIDDEN: Final = 403
+ANONYMOUS: Final = '"system:anonymous"'  # Whom the server takes a request for that shows nothing.
+NO_CREDENTIALS: Final = "no credentials reached the API server, so it knows us only as system:anonymous"
 # Etcd's words, with which servers end the message of a 500 or a 409.
 OVERSIZED: Final = "etcdserver: request is too large"
 _decoder = msgspec.json.Decoder(Status)
@@ -155,6 +158,8 @@ def from_status(status: Status, *, code: int = 0, retry_after: float | None = No
     code = code or status.code
     if code == NOT_FOUND and status.reason != "NotFound":
         return AmbiguousNotFound(code, status.message or "no details given", reason=status.reason)
+    if code == FORBIDDEN and ANONYMOUS in status.message:
+        return Forbidden(code, f"{NO_CREDENTIALS} ({status.message})", reason=status.reason)
     if status.message.endswith(OVERSIZED):
         return Oversized(code, status.message, reason=status.reason)
     if retry_after is None and status.details is not None:

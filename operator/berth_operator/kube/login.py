@@ -53,6 +53,7 @@ async def _from_kubeconfig(
     user = (
         connection.pick(files.users, entry["user"], what="user", origin=origin) if entry.get("user") else {}
     )
+    connection.check_credentials(user, server=server, name=entry.get("user"), origin=origin)
     found = client.Configuration()
     try:
         loader = await _load(origin, chosen, found)
