@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m berth_crds", description="CRDs from the models of Berth."
+        prog=".venv/bin/python -m berth_crds", description="CRDs from the models of Berth."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, meaning in (

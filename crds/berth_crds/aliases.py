@@ -1,8 +1,8 @@
 """Other projects' names as data: what each key means in Berth's own words.
 
-Pods written for Koordinator, HAMi, Volcano, gpushare, KAI, the NVIDIA device plugin,
-caden2016's scheduler, Genius and KubeGPU run unchanged. Some tables say how: AMOUNTS are
-keys that ask for devices, WISHES are keys that say which devices and how, and KINDS and GANGS
+What pods written for Koordinator, HAMi, Volcano, gpushare, KAI, the NVIDIA device plugin,
+caden2016's scheduler, Genius and KubeGPU ask for is understood as it stands. Some tables say how:
+AMOUNTS are keys that ask for devices, WISHES are keys that say which devices and how, and KINDS and GANGS
 are devices and groups of pods that Berth does not serve. `translate` walks the tables, `markdown` shows
 them to the readers of the manual; nothing else in Berth knows a foreign name.
 

@@ -101,7 +101,9 @@ class Operator:
         )
         self._bind_log = bind_log.BindLog(clock)
         self._status_writer = self._pod_status_writer(session)
-        self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer)
+        self._feeds = feeds.Feeds(
+            session, self._book, self._dog, self._status_writer, schedulers=chosen.scheduler_names
+        )
         self._lead = leadership(session, identity, chosen, measured)
         self._declarer = declarer.Declarer(self._book, self._lead.declare, clock=clock)
         self._touches = touches.Touches(session, self._book, shown=self._status_writer.verdict, wall=wall)
@@ -122,6 +124,7 @@ class Operator:
             mend=self._feeds.mend,
             revisions=self._feeds.revisions_of,
         )
+        self._auditor.schedulers = chosen.scheduler_names
         self._cleaner = misplaced.Cleaner(
             session, self._book, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed
         )
@@ -381,6 +384,7 @@ async def main(chosen: settings_.Settings) -> None:
         running.add_signal_handler(number, stop.set)
     link = await login.connect(chosen.kubeconfig, context=chosen.context)
     log.info("talking to %s (%s)", link.server, link.origin)
+    log.info("binding pods whose schedulerName is %s", " or ".join(sorted(chosen.scheduler_names)))
     measured = metrics.Metrics()
     async with api.Api(link, agent=AGENT, tally=measured.writes) as session:
         await Operator(session, chosen, measured).run(stop)

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from berth_crds import logs
+from berth_crds import logs, names
 from berth_crds.text import quoted
 
 METRICS_AUTH: Final = ("open", "token")
@@ -27,6 +27,7 @@ class Settings:
     kubeconfig: str | None = None
     context: str | None = None
     name: str = "berth-operator"
+    scheduler_names: frozenset[str] = frozenset({names.SCHEDULER_NAME})
     listen: str = ""
     listen_probes: str = ""
     metrics_auth: str = "open"
@@ -55,7 +56,7 @@ def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.env
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="berth-operator",
-        description="Binds pods with schedulerName berth-scheduler to a node and to chosen cards, and marks "
+        description=f"Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen cards, and marks "
         "the Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -99,6 +100,13 @@ def _rate(text: str) -> float:
     return value
 
 
+def _names(text: str) -> frozenset[str]:
+    named = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if not named:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} names no scheduler")
+    return named
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number above zero")
@@ -134,6 +142,15 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
         str,
         socket.gethostname(),
         "this replica's name in the leader's Lease; in a pod, the pod's name",
+    ),
+    (
+        "scheduler-names",
+        _names,
+        names.SCHEDULER_NAME,
+        (
+            "bind the pods that have one of these in spec.schedulerName, separated by commas; see "
+            "manifests/migrating.md for what else to edit. A name of a scheduler that still runs is not for here"
+        ),
     ),
     (
         "listen",

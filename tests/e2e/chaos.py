@@ -123,7 +123,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m e2e.chaos", description="Break operators, in rounds.")
+    parser = argparse.ArgumentParser(prog="make chaos", description="Break operators, in rounds.")
     parser.add_argument("--rounds", type=int, default=len(scenarios.SCENARIOS), help="how many rounds")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the seed of the first")
     parser.add_argument("--scenario", choices=sorted(scenarios.SCENARIOS), help="only this one")

@@ -6,11 +6,14 @@ the files anew; what they say then is for a person to judge.
 
 import os
 import re
+import tomllib
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from berth_operator.simulation import __main__ as program
+from berth_operator.simulation import cli
 from simulation import desk
 
 GOLDEN: Final = desk.ROOT / "tests" / "golden" / "simulation"
@@ -70,11 +73,36 @@ def test_nothing_left_over() -> None:
 def test_command_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that the README gives places all examples."""
     text = (desk.ROOT / "README.md").read_text()
-    (command,) = re.findall(r"^\S+ -m berth_operator\.simulation (.*manifests.*)$", text, flags=re.MULTILINE)
+    (command,) = re.findall(r"^\S+/berth-simulation (.*manifests.*)$", text, flags=re.MULTILINE)
     monkeypatch.chdir(desk.ROOT)
 
     sums = (GOLDEN / "all.txt").read_text().splitlines()[-1]
     assert printed(*command.split()).splitlines()[-1] == sums
+
+
+PAGES: Final = (desk.ROOT / "README.md", *sorted((desk.ROOT / "manifests").rglob("*.md")))
+
+
+def test_the_program_of_the_pages_is_installed() -> None:
+    """What pages and help call is what `make setup` puts there, and nothing is called that needs more."""
+    scripts = tomllib.loads((desk.ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    programs = set(re.findall(r"\.venv/bin/(berth-\w+)", "".join(page.read_text() for page in PAGES)))
+
+    assert programs == scripts.keys()
+    assert f".venv/bin/{cli.PROGRAM}" == cli.CALLED
+    assert scripts[cli.PROGRAM] == f"{program.__name__}:{program.start.__name__}"
+    bare = re.compile(r"^python |`python ", re.MULTILINE)
+    assert [page.name for page in PAGES if bare.search(page.read_text())] == []
+
+
+@pytest.mark.parametrize("command", ["place", "replay"])
+def test_commands_of_the_examples(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page of examples says of files that are there works in the folder of the checkout."""
+    text = (desk.EXAMPLES / "README.md").read_text().replace("\\\n", "")
+    (words,) = re.findall(rf"^\S+/berth-simulation ({command} manifests.*)$", text, flags=re.MULTILINE)
+    monkeypatch.chdir(desk.ROOT)
+
+    assert printed(*words.split())
 
 
 def test_readme() -> None:

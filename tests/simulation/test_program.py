@@ -31,7 +31,7 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 
     text = capsys.readouterr().out
     assert end.value.code == 0
-    assert f"python -m berth_operator.simulation{' ' if words else ''}{' '.join(words)}" in text
+    assert f"usage: .venv/bin/berth-simulation{' ' if words else ''}{' '.join(words)}" in text
     assert not words or "examples:" in text
 
 

@@ -1,4 +1,4 @@
-"""The same cluster by hand: `PYTHONPATH=tests python -m testbed up`.
+"""The same cluster by hand: `PYTHONPATH=tests .venv/bin/python -m testbed up`.
 
 For a look at what tests see, and for trying a change with kubectl. Everything it starts ends with it.
 """
@@ -86,7 +86,7 @@ def _wait_for_interrupt() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m testbed",
+        prog="PYTHONPATH=tests .venv/bin/python -m testbed",
         description="A real Kubernetes control plane on this machine, with real nodes on request.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

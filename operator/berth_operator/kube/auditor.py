@@ -15,7 +15,7 @@ from typing import Final
 from berth_crds.client import api, errors
 from berth_operator.engine import drift, ledger, ports, watchdog
 from berth_operator.kube import feeds
-from berth_operator.translate import raw
+from berth_operator.translate import pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,12 @@ class Nobody:
 
 
 class Auditor:
-    """Compares the ledger with the API, again and again."""
+    """Compares the ledger with the API, again and again.
+
+    `schedulers` are the names to which Berth answers: the same as those of the feeds of the ledger.
+    """
+
+    schedulers: Collection[str] = pods.ANSWERING
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class Auditor:
     async def _look(self) -> tuple[drift.Difference, ...]:
         fresh = ledger.Ledger(self._clock, SILENCE)
         dog = watchdog.Watchdog(fresh, clock=self._clock)
-        reading = feeds.Feeds(self._session, fresh, dog, Nobody(), SILENCE)
+        reading = feeds.Feeds(self._session, fresh, dog, Nobody(), SILENCE, self.schedulers)
         await reading.read()
         found: list[drift.Difference] = []
         for differing in drift.portions(self._book, fresh):

@@ -38,16 +38,23 @@ class Onlooker(Protocol):
 class PodSink:
     """Pods: who waits and who holds."""
 
-    def __init__(self, book: ledger.Ledger, status_writer: Onlooker, voice: logging.Logger = log) -> None:
+    def __init__(
+        self,
+        book: ledger.Ledger,
+        status_writer: Onlooker,
+        voice: logging.Logger = log,
+        schedulers: Collection[str] = pods.ANSWERING,
+    ) -> None:
         self._book = book
         self._status_writer = status_writer
+        self._schedulers = schedulers
         self._voice = voice
         self._faulty: dict[str, str] = {}
         self.budget = budget.Budget()
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
-        match pods.view(thing):
+        match pods.view(pods.adopted(thing, self._schedulers)):
             case pods.Waiting(candidate, gated, weight):
                 candidate = self.budget.admitted(candidate, weight)
                 self._status_writer.saw(thing)
@@ -268,6 +275,7 @@ class Feeds:
         dog: watchdog.Watchdog,
         status_writer: Onlooker,
         voice: logging.Logger = log,
+        schedulers: Collection[str] = pods.ANSWERING,
     ) -> None:
         self._book = book
         self._wanted: tuple[int, ...] = ()  # After a restore, how many lists each informer had read before.
@@ -275,7 +283,7 @@ class Feeds:
         self._history.join(self)
         self._gpupods = GpuPodSink(book, voice)
         self._devices = DeviceSink(book, dog, voice)
-        self._pods = PodSink(book, status_writer, voice)
+        self._pods = PodSink(book, status_writer, voice, schedulers)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = informer.Informer

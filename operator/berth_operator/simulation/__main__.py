@@ -1,4 +1,4 @@
-"""`python -m berth_operator.simulation`; Ctrl-C ends it without a word, from the first moment on."""
+"""The program `berth-simulation`; Ctrl-C ends it without a word, from the first moment on."""
 
 import os
 import signal
@@ -23,6 +23,11 @@ def _end_at_interrupts() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
 
 
-if __name__ == "__main__":
+def start() -> int:
+    """Be the program."""
     _end_at_interrupts()
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(start())

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +23,10 @@ from berth_operator.simulation import (
     whys,
 )
 from berth_operator.simulation.mistakes import Mistake
+from berth_operator.translate import pods
 
 PROGRAM: Final = "berth-simulation"
-CALLED: Final = "python -m berth_operator.simulation"
+CALLED: Final = ".venv/bin/berth-simulation"  # From the checkout, where `make setup` puts it.
 
 ABOUT: Final = """\
 Show what Berth would do with these objects, without a cluster: which node and which
@@ -87,6 +89,7 @@ class Chosen:
     strategy: Strategy | None = None
     explain: bool = False
     all: bool = False
+    scheduler_names: Sequence[str] = (names.SCHEDULER_NAME,)
     quiet: bool = False
 
 
@@ -172,6 +175,13 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help=f"place pods whose schedulerName is not {names.SCHEDULER_NAME} too"
     )
+    parser.add_argument(
+        "--scheduler-names",
+        type=_listed,
+        default=[names.SCHEDULER_NAME],
+        metavar="NAMES",
+        help="place pods whose schedulerName is one of these, as an operator with this flag does",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no notes on what was passed over")
 
 
@@ -193,7 +203,7 @@ def place(chosen: Chosen) -> Iterator[str]:
     given = read(chosen)
     given.without(chosen.without)
     paper = cluster.Cluster(chosen.strategy, clock=time.monotonic)
-    outcomes, before, notes = placing.place(given, paper, every=chosen.all, whole=whole(chosen))
+    outcomes, before, notes = placing.place(given, paper, adopt=adopting(chosen), whole=whole(chosen))
     tell(chosen, [*scenario.notes(given), *notes])
     match chosen.output:
         case "json":
@@ -212,13 +222,20 @@ def replay(chosen: Chosen) -> Iterator[str]:
     events = traces.read(chosen.trace, given.reader)
     notes, as_json = scenario.notes(given), chosen.output == "json"
     paper = cluster.Cluster(chosen.strategy, clock=time.monotonic)
-    run = replaying.Replay(given, paper, every=chosen.all, whole=whole(chosen))
+    run = replaying.Replay(given, paper, adopt=adopting(chosen), whole=whole(chosen))
     write = reports.told_json if as_json else reports.told_text
     # All of it first: a trace that makes no sense halfway through prints nothing.
     told = list(run.run(events))
     tell(chosen, [*notes, *run.notes])
     yield from map(write, told)
     yield from reports.final_json(run.tally) if as_json else reports.final_text(run.tally)
+
+
+def adopting(chosen: Chosen) -> placing.Adopt:
+    """Return what makes those pods of other schedulers Berth's that are to be placed."""
+    if chosen.all:
+        return pods.ours
+    return functools.partial(pods.adopted, schedulers=chosen.scheduler_names)
 
 
 def whole(chosen: Chosen) -> int:

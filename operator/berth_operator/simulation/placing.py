@@ -6,7 +6,7 @@ left.  Time stands still: whoever does not fit now is asked no second time.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
 import msgspec
@@ -19,6 +19,8 @@ from berth_operator.translate import pods, raw
 GATED: Final = "Gated"
 FOREIGN: Final = "NotOurs"
 LEAVING: Final = "Deleting"
+
+Adopt = Callable[[raw.Pod], raw.Pod]  # Makes a pod of another scheduler Berth's, if it is to be placed.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class PutOff:
 
 
 def place(
-    given: scenario.Scenario, paper: cluster.Cluster, *, every: bool = False, whole: int = whys.NONE
+    given: scenario.Scenario, paper: cluster.Cluster, *, adopt: Adopt = pods.adopted, whole: int = whys.NONE
 ) -> tuple[list[Outcome], usage.Usage, list[str]]:
     """Place all pods that are not bound.
 
@@ -79,7 +81,7 @@ def place(
     asides: list[Outcome] = []
     notes: list[str] = []
     for at, (thing, pod) in enumerate(given.pods()):
-        aside = take(paper, thing, ours(pod) if every else pod, order=f"{at:09}", notes=notes)
+        aside = take(paper, thing, adopt(pod), order=f"{at:09}", notes=notes)
         if aside is not None:
             asides.append(aside)
     before = usage.of_all(paper.picture)
@@ -91,13 +93,6 @@ def set_up(given: scenario.Scenario, paper: cluster.Cluster) -> None:
     for thing in given.things.values():
         if thing.kind != "Pod":
             paper.apply(thing)
-
-
-def ours(pod: raw.Pod) -> raw.Pod:
-    """Return a pod that asks for another scheduler as one that asks for ours."""
-    return msgspec.structs.replace(
-        pod, spec=msgspec.structs.replace(pod.spec, scheduler_name=names.SCHEDULER_NAME)
-    )
 
 
 def take(

@@ -17,6 +17,7 @@ from typing import Final, assert_never
 from berth_operator.scheduling import decisions
 from berth_operator.simulation import cluster, defaults, manifests, placing, scenario, traces, usage, whys
 from berth_operator.simulation.mistakes import Mistake
+from berth_operator.translate import pods
 
 NEVER: Final = math.inf
 
@@ -78,14 +79,14 @@ class Replay:
         given: scenario.Scenario,
         paper: cluster.Cluster,
         *,
-        every: bool = False,
+        adopt: placing.Adopt = pods.adopted,
         whole: int = whys.NONE,
     ) -> None:
         self.tally = Tally()
         self.notes: list[str] = []
         self._given = given
         self._paper = paper
-        self._every = every
+        self._adopt = adopt
         self._explainer = whys.Explainer(paper, whole=whole)
         self._pods: dict[scenario.Key, _Pod] = {}
         self._keys: dict[str, scenario.Key] = {}  # By uid.
@@ -178,7 +179,7 @@ class Replay:
         now = self._paper.now
         fresh = _Pod(uid, now, f"{now:020.6f} {next(self._numbers):09}", lasts)
         pod = self._pods.setdefault(thing.key, fresh)
-        asked = placing.ours(given) if self._every else given
+        asked = self._adopt(given)
         aside = placing.take(self._paper, thing, asked, order=pod.order, notes=self.notes)
         self.tally.counts[CAME] += pod is fresh
         if aside is not None:

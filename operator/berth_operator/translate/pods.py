@@ -6,6 +6,7 @@ only its node counts: it withholds all that nobody else holds by name there.
 """
 
 import dataclasses
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from berth_operator.translate import (
     weights,
 )
 
+ANSWERING: Final = frozenset({names.SCHEDULER_NAME})  # To whose pods Berth answers, unless told otherwise.
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_STARTED = frozenset({"", PodPhase.PENDING})
 MIRROR = "kubernetes.io/config.mirror"  # A kubelet shows by it a pod that a file on its node asks for.
@@ -64,6 +66,18 @@ class Over:
 
 
 View = Waiting | Bound | Over
+
+
+def ours(pod: raw.Pod) -> raw.Pod:
+    """Return a pod as one that asks for Berth, whichever scheduler it names."""
+    spec = msgspec.structs.replace(pod.spec, scheduler_name=names.SCHEDULER_NAME)
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def adopted(pod: raw.Pod, schedulers: Collection[str] = ANSWERING) -> raw.Pod:
+    """Return a pod of one of the schedulers for which Berth answers as its own, and any other as it is."""
+    named = pod.spec.scheduler_name
+    return ours(pod) if named != names.SCHEDULER_NAME and named in schedulers else pod
 
 
 def view(pod: raw.Pod) -> View:

@@ -1,0 +1,132 @@
+"""Berth answers to the names of schedulers that it is told, and to no others."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+import yaml
+
+from berth_crds import names
+from berth_crds.client import api
+from berth_operator import settings
+from berth_operator.engine import ledger, watchdog
+from berth_operator.kube import auditor, feeds
+from berth_operator.translate import pods, raw
+from kube.auditing import NODE, Cluster
+from support import clock, stub, timeless
+from support import pods as manifests
+
+OTHER: Final = "koord-scheduler"
+BOTH: Final = frozenset({OTHER, names.SCHEDULER_NAME})
+MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
+
+
+def pod(scheduler: str, *, uid: str = "u-1", **spec: Any) -> dict[str, Any]:
+    """Make a pod of a scheduler, as the server shows it."""
+    made = manifests.manifest(uid, cards=1, schedulerName=scheduler, **spec)
+    made["metadata"] |= {"namespace": "ml", "uid": uid, "resourceVersion": "5"}
+    return made
+
+
+def read(body: dict[str, Any]) -> raw.Pod:
+    """Read a pod as the informer does."""
+    return msgspec.convert(body, raw.Pod)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "answering", "waits"),
+    [
+        pytest.param(names.SCHEDULER_NAME, pods.ANSWERING, True, id="Berth's by default"),
+        pytest.param(OTHER, pods.ANSWERING, False, id="another's by default"),
+        pytest.param(OTHER, BOTH, True, id="one that was named"),
+        pytest.param(names.SCHEDULER_NAME, BOTH, True, id="Berth's beside it"),
+        pytest.param("volcano", BOTH, False, id="one that was not named"),
+        pytest.param("", BOTH, False, id="none"),
+    ],
+)
+def test_pods_of_named_schedulers_wait_for_berth(
+    scheduler: str, answering: frozenset[str], waits: bool
+) -> None:
+    """A pod whose schedulerName is in the list is in the backlog, and no other is."""
+    book = ledger.Ledger(clock.Clock())
+    sink = feeds.PodSink(book, auditor.Nobody(), schedulers=answering)
+
+    sink.upserted(read(pod(scheduler)))
+
+    assert ("u-1" in book.waiting) == waits
+
+
+def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
+    """What it holds, and what is kept back for it, does not depend on how its scheduler is called."""
+    views = [
+        pods.view(pods.adopted(read(pod(scheduler, nodeName=NODE)), BOTH))
+        for scheduler in (OTHER, names.SCHEDULER_NAME)
+    ]
+
+    assert views[0] == views[1]
+    assert views[0] != pods.view(read(pod(OTHER, nodeName=NODE)))
+
+
+async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiting pod of a named scheduler is no drift: the second ledger has it, too."""
+    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
+    book = ledger.Ledger(time.monotonic)
+    dog = watchdog.Watchdog(book, clock=time.monotonic)
+
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        Cluster(server).pods[:] = [pod(OTHER)]
+        following = feeds.Feeds(session, book, dog, auditor.Nobody(), schedulers=BOTH)
+        audit = auditor.Auditor(
+            session,
+            book,
+            clock=time.monotonic,
+            report=lambda _: None,
+            mend=following.mend,
+            revisions=following.revisions_of,
+        )
+        audit.schedulers = BOTH
+        async with timeless.beside(following.run()):
+            await asyncio.wait_for(following.wait_synced(), 5)
+            found = await audit.audit()
+
+    assert "u-1" in book.waiting
+    assert found == ()
+
+
+def test_the_flag_is_a_list_of_names() -> None:
+    """Names are separated by commas; without the flag there is Berth's own."""
+    found = settings.parse(["--scheduler-names", " koord-scheduler,berth-scheduler, "], {})
+
+    assert found.scheduler_names == BOTH
+    assert settings.parse([], {}).scheduler_names == pods.ANSWERING
+    assert settings.parse([], {"BERTH_SCHEDULER_NAMES": "volcano"}).scheduler_names == {"volcano"}
+
+
+def test_a_list_without_names_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """An operator that answers to nobody would wait for ever."""
+    with pytest.raises(SystemExit):
+        settings.parse(["--scheduler-names", " , "], {})
+
+    assert "argument --scheduler-names: ' , ' names no scheduler" in capsys.readouterr().err
+
+
+def test_the_page_names_each_place_to_edit() -> None:
+    """Whoever follows the page finds its list, and no manifest with the name is left out."""
+    page = (MANIFESTS / "migrating.md").read_text()
+    mentioned = [
+        path.name
+        for path in sorted(MANIFESTS.glob("*.yaml"))
+        if any(names.SCHEDULER_NAME in str(part) for part in yaml.safe_load_all(path.read_text()))
+    ]
+
+    assert mentioned == ["admission.yaml"]
+    assert all(name in page for name in mentioned)
+    lists = re.findall(r"in \['berth-scheduler'\]", (MANIFESTS / "admission.yaml").read_text())
+    assert len(lists) == 1
+    assert "`in ['berth-scheduler']`" in page
+    assert "`berth-new-pods`" in page
+    assert "--scheduler-names" in page
