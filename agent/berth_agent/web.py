@@ -6,11 +6,14 @@ can do without. The metrics have a library of their own, and are handed in.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from aiohttp import web
 
 from berth_agent import settings
 from berth_crds import http_server, text
+
+ABOUT: Final = {"/healthz": "whether it is alive", "/metrics": "for Prometheus"}
 
 
 @contextlib.asynccontextmanager
@@ -23,7 +26,9 @@ async def serving(
     """Serve at HOST:PORT while the block runs, and tell where; an address that cannot be had is refused."""
     async with contextlib.AsyncExitStack() as stack:
         try:
-            served = http_server.serving(address, [web.get("/healthz", _alive), *more], limits=limits)
+            routes = [web.get("/healthz", _alive), *more]
+            index = http_server.listing("/", {route.path: ABOUT[route.path] for route in routes})
+            served = http_server.serving(address, [index, *routes], limits=limits)
             where = await stack.enter_async_context(served)
         except OSError as error:
             raise settings.Refused(f"{flag} {address}: {text.cause(error)}") from error

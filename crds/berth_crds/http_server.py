@@ -19,7 +19,7 @@ import logging
 import math
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from aiohttp import http_exceptions, typedefs, web
@@ -366,6 +366,17 @@ def cached(make: Callable[[], bytes], *, seconds: float = CACHED_SECONDS) -> Cal
         return made
 
     return latest
+
+
+def listing(path: str, pages: Mapping[str, str]) -> web.RouteDef:
+    """Return the route of a page that lists others, each with what it is."""
+    width = max(map(len, pages), default=0)
+    body = "".join(f"{page:{width}}  {what}".rstrip() + "\n" for page, what in pages.items())
+
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    return web.get(path, show)
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

@@ -56,8 +56,8 @@ def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.env
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="berth-operator",
-        description=f"Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen cards, and marks "
-        "the Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
+        description=f"Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen cards, "
+        "and marks the Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -149,7 +149,7 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
         names.SCHEDULER_NAME,
         (
             "bind the pods that have one of these in spec.schedulerName, separated by commas; see "
-            "manifests/migrating.md for what else to edit. A name of a scheduler that still runs is not for here"
+            "manifests/migrating.md for what else to edit; not for the name of a scheduler that still runs"
         ),
     ),
     (

@@ -228,6 +228,9 @@ async def test_metrics_are_served() -> None:
             assert await answer.read() == metrics.text(collector)
         async with session.get(f"http://{address}/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "alive\n")
+        async with session.get(f"http://{address}/") as answer:
+            told = "/healthz  whether it is alive\n/metrics  for Prometheus\n"
+            assert (answer.status, await answer.text()) == (200, told)
 
 
 async def test_address_that_is_taken_is_refused_in_a_sentence() -> None:

@@ -68,7 +68,7 @@ class Desk:
         shown = server.metrics_route(self.measured, guard if self.metrics_guarded else None)
         more = [shown, *pages.routes(sources, guard)]
         application = web.Application()
-        application.add_routes([*server.probes(lambda: self.ready, lambda: "leading"), *more])
+        application.add_routes(server.everything(lambda: self.ready, lambda: "leading", more))
         return application
 
     async def snapshot(self) -> AsyncGenerator[list[dict[str, Any]]]:

@@ -4,14 +4,14 @@ import asyncio
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import yaml
 
 from berth_crds.client import errors
-from berth_operator.http_api import views, writing
+from berth_operator.http_api import pages, server, views, writing
 from berth_operator.scheduling.decisions import Reason, Refusal
 from engine import books
 from http_api import desks
@@ -23,6 +23,30 @@ async def read(desk: desks.Desk, path: str) -> Any:
     status, text = await desk.ask(path)
     assert status == 200, text
     return json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "listed"),
+    [("/", server.ABOUT), ("/debug", pages.ABOUT), ("/debug/", pages.ABOUT)],
+    ids=["all", "debug", "debug with a slash"],
+)
+async def test_what_is_there_is_listed(path: str, listed: Mapping[str, str]) -> None:
+    """Nobody needs a token, nor the manual, to find the pages; reading them is another matter."""
+    desk = desks.desk(local=False)
+
+    status, shown = await desk.ask(path)
+
+    assert status == 200
+    assert [tuple(line.split(maxsplit=1)) for line in shown.splitlines()] == list(listed.items())
+
+
+async def test_every_page_is_listed() -> None:
+    """No route is served that the list leaves out."""
+    routes = {
+        route.resource.canonical for route in desks.desk().application().router.routes() if route.resource
+    }
+
+    assert routes - {"/", "/debug", "/debug/"} == server.ABOUT.keys()
 
 
 async def test_the_backlog_tells_why_and_for_what() -> None:

@@ -41,6 +41,18 @@ async def test_ready_when_complete(ready: Callable[[], bool], status: int) -> No
         assert (await ask(port, "/metrics"))[0] == 404
 
 
+async def test_its_first_page_lists_the_others() -> None:
+    """Whoever opens the address in a browser sees what is served there, and nothing that is not."""
+    port = free_port()
+    async with server.serve(f"127.0.0.1:{port}", ready=lambda: True, state=str):
+        status, listed = await ask(port, "/")
+
+    assert status == 200
+    assert [line.split(maxsplit=1) for line in listed.splitlines()] == [
+        [path, server.ABOUT[path]] for path in ("/healthz", "/readyz")
+    ]
+
+
 async def test_it_ends_with_the_block() -> None:
     """Afterwards the port is free again."""
     port = free_port()

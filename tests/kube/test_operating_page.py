@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from berth_agent import settings as agent
 from berth_crds import http_server, logs, names, schema, vocabulary
 from berth_operator import app, metrics, settings
 from berth_operator.engine import budget, loop, pace, reasons, refusals, register, stock
-from berth_operator.http_api import auth, views
+from berth_operator.http_api import auth, pages, server, views
 from berth_operator.kube import events, feeds, lag, misplaced, pod_status
 from berth_operator.scheduling import columns, entries, explain
 from berth_operator.scheduling.decisions import Count, Reason
@@ -20,7 +21,8 @@ from berth_operator.translate import excess, limits
 from engine import books
 from support import builders
 
-PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "operating.md").read_text()
+MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
+PAGE: Final = (MANIFESTS / "operating.md").read_text()
 
 
 def test_its_metrics_exist() -> None:
@@ -86,6 +88,20 @@ def test_its_columns_are_those_of_devices() -> None:
     assert {name: bool(wide) for name, wide in named}.items() <= shown.items()
     for reason in (vocabulary.ReadyReason.AGENT_SILENT, vocabulary.ReadyReason.SOURCE_FAILED):
         assert f"`{reason}`" in table
+
+
+def test_its_roles_have_the_pages_that_there_are() -> None:
+    """The roles for readers that it names are shipped, and have every page that takes a token."""
+    shipped = yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
+    rights = {
+        role["metadata"]["name"]: set(role["rules"][0].get("nonResourceURLs", ()))
+        for role in shipped
+        if role["kind"] == "ClusterRole"
+    }
+
+    assert set(re.findall(r"--clusterrole=(\S+)", PAGE)) == {"berth-debug", "berth-metrics"}
+    assert rights["berth-debug"] == pages.ABOUT.keys()
+    assert rights["berth-metrics"] == {server.METRICS}
 
 
 LIMITS: Final = {

@@ -49,7 +49,7 @@ def read(body: dict[str, Any]) -> raw.Pod:
     ],
 )
 def test_pods_of_named_schedulers_wait_for_berth(
-    scheduler: str, answering: frozenset[str], waits: bool
+    scheduler: str, answering: frozenset[str], *, waits: bool
 ) -> None:
     """A pod whose schedulerName is in the list is in the backlog, and no other is."""
     book = ledger.Ledger(clock.Clock())

@@ -15,12 +15,19 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from berth_crds import text
+from berth_crds import http_server, text
 from berth_crds.client import errors
 from berth_operator.engine import ledger, records
 from berth_operator.http_api import auth, views, writing
 from berth_operator.scheduling import backlog
 
+ABOUT: Final = {
+    "/debug/backlog": "each pod without a node: why it waits, and for what",
+    "/debug/ledger": "the cards of all nodes and who holds them; ?node=NAME for one node",
+    "/debug/explain": "?pod=NAMESPACE/NAME: why a pod does not fit, card by card, and what would help",
+    "/debug/decisions": "the last decisions",
+    "/debug/snapshot": "the cluster as manifests, for the simulation; ?format=yaml",
+}
 LONG_ANSWERS: Final = 4  # Of half a cluster each, made and not yet read.
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -47,7 +54,7 @@ class Sources:
 
 
 def routes(sources: Sources, guard: auth.Guard) -> list[web.RouteDef]:
-    """Return all pages, each behind the guard."""
+    """Return all pages, each behind the guard, and the open list of them."""
     pages = Pages(sources)
     found: dict[str, Page] = {
         "backlog": pages.backlog,
@@ -56,7 +63,8 @@ def routes(sources: Sources, guard: auth.Guard) -> list[web.RouteDef]:
         "decisions": pages.decisions,
         "snapshot": pages.snapshot,
     }
-    return [guard.protect(f"/debug/{name}", pages.asked(page)) for name, page in found.items()]
+    guarded = [guard.protect(f"/debug/{name}", pages.asked(page)) for name, page in found.items()]
+    return [*guarded, *(http_server.listing(path, ABOUT) for path in ("/debug", "/debug/"))]
 
 
 class Pages:

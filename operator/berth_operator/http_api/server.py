@@ -1,7 +1,8 @@
 """The server: probes for everybody, the metrics, and whatever pages it is given.
 
 `/healthz` answers as long as the loop that binds pods turns; `/readyz` once everything
-has been read. Both tell the state in words, and are open, for a kubelet has no token.
+has been read. Both tell the state in words, and are open, for a kubelet has no
+token. `/` lists what is there.
 """
 
 import contextlib
@@ -13,9 +14,15 @@ from aiohttp import web
 from berth_crds import http_server, text
 from berth_crds.client import errors
 from berth_operator import metrics
-from berth_operator.http_api import auth
+from berth_operator.http_api import auth, pages
 
 METRICS: Final = "/metrics"
+ABOUT: Final = {
+    "/healthz": "whether it is alive, and its state in words",
+    "/readyz": "the same; 200 once its picture of the cluster is complete",
+    METRICS: "for Prometheus",
+    **pages.ABOUT,
+}
 
 
 @contextlib.asynccontextmanager
@@ -33,11 +40,21 @@ async def serve(
         return
     async with contextlib.AsyncExitStack() as stack:
         try:
-            served = http_server.serving(address, [*probes(ready, state), *more], limits=limits)
+            served = http_server.serving(address, everything(ready, state, more), limits=limits)
             await stack.enter_async_context(served)
         except OSError as error:
             raise errors.Unusable(f"{address} cannot be listened at: {text.cause(error)}.") from error
         yield
+
+
+def everything(
+    ready: Callable[[], bool], state: Callable[[], str], more: Sequence[web.RouteDef]
+) -> list[web.RouteDef]:
+    """Return the probes, more routes, and the page that lists them all."""
+    routes = [*probes(ready, state), *more]
+    there = {route.path for route in routes}
+    listed = {path: what for path, what in ABOUT.items() if path in there}
+    return [http_server.listing("/", listed), *routes]
 
 
 def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.RouteDef]:
