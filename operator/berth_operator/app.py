@@ -93,11 +93,7 @@ class Operator:
         self._dog = watchdog.Watchdog(self._book, clock=clock)
         aside = pace.behind(self._binding, **ASIDE)
         self._events = events.Events(
-            session,
-            pace.Pace(clock, aside),
-            wall=wall,
-            instance=identity,
-            on_drop=measured.event_dropped,
+            session, pace.Pace(clock, aside), wall=wall, instance=identity, on_drop=measured.event_dropped
         )
         self._bind_log = bind_log.BindLog(clock)
         self._status_writer = self._pod_status_writer(session)

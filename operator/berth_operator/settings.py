@@ -57,7 +57,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="berth-operator",
         description=f"Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen cards, "
-        "and marks the Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
+        "and marks Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -17,7 +17,7 @@ from berth_operator.simulation import cli
 from simulation import desk
 
 GOLDEN: Final = desk.ROOT / "tests" / "golden" / "simulation"
-PODS: Final = sorted((desk.EXAMPLES / "pods").glob("*.yaml"))
+PODS: Final = sorted((desk.EXAMPLES / "pods").glob("[a-z]*.yaml"))
 ENDINGS: Final = {"text": "txt", "json": "jsonl", "yaml": "yaml"}
 
 

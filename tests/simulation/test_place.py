@@ -208,18 +208,6 @@ def test_all() -> None:
     assert desk.went(desk.place(*desk.both(), other, words=["--all"])) == {"ml/other": "n1"}
 
 
-def test_scheduler_names() -> None:
-    """With --scheduler-names, pods of those schedulers are placed, and no others."""
-    others = [
-        desk.pod(name, schedulerName=name) for name in ("koord-scheduler", "volcano", "berth-scheduler")
-    ]
-    words = ["--scheduler-names", "koord-scheduler,berth-scheduler"]
-
-    told = desk.went(desk.place(*desk.both(), *others, words=words))
-
-    assert told == {"ml/koord-scheduler": "n1", "ml/berth-scheduler": "n1", "ml/volcano": None}
-
-
 def test_capacity() -> None:
     """Where a node does not say what can be given out, its capacity counts; 110 pods fit on it."""
     hand_made = desk.node() | {"status": {"capacity": {"cpu": "2"}}}

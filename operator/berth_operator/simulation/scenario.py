@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from berth_crds import names
 from berth_operator.simulation import defaults, files, kinds, manifests
 from berth_operator.simulation.mistakes import Mistake
 from berth_operator.translate import raw
 
+NAMESPACE: Final = "Namespace"  # Manifests begin with it so often that it is not worth a word.
 Key = tuple[str, str, str]
 
 
@@ -83,7 +85,7 @@ def notes(given: Scenario) -> list[str]:
         for thing in given.of("Pod")
         if (name := defaults.class_name(thing)) not in classes and thing.value.spec.priority is None
     ]
-    ignored = sorted(given.reader.ignored.items())
+    ignored = [found for found in sorted(given.reader.ignored.items()) if found[0] != NAMESPACE]
     if ignored:
         told.append("passed over: " + ", ".join(f"{count} {kind}" for kind, count in ignored))
     return told

@@ -1,0 +1,23 @@
+"""Whose pods are placed, and what is passed over without a word."""
+
+from simulation import desk
+
+
+def test_scheduler_names() -> None:
+    """With --scheduler-names, pods of those schedulers are placed, and no others."""
+    others = [
+        desk.pod(name, schedulerName=name) for name in ("koord-scheduler", "volcano", "berth-scheduler")
+    ]
+    words = ["--scheduler-names", "koord-scheduler,berth-scheduler"]
+
+    told = desk.went(desk.place(*desk.both(), *others, words=words))
+
+    assert told == {"ml/koord-scheduler": "n1", "ml/berth-scheduler": "n1", "ml/volcano": None}
+
+
+def test_a_namespace_needs_no_word() -> None:
+    """Manifests that can be applied as they are begin with their Namespace: nothing is told of it."""
+    there = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+    answer = desk.run("place", "-", stdin=desk.written(there, *desk.both(), desk.pod()))
+
+    assert (answer.code, answer.notes) == (0, "")
