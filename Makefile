@@ -100,8 +100,8 @@ format: $(READY) ## let ruff format and mend what it can
 crds: $(READY) ## write crds/*.yaml from the models
 	@$(BIN)/python -m berth_crds write crds
 
-cluster: $(READY) ## the tests' cluster by hand, with Berth's kinds and roles; WORKER=w1 adds a real node; Ctrl-C ends it
-	@$(BIN)/python -m testbed up --berth $(if $(WORKER),--worker $(WORKER))
+cluster: $(READY) ## a cluster to try Berth on, with a node, operator and agent; WORKER=w1 makes the node a real one
+	@$(BIN)/python -m e2e.by_hand $(if $(WORKER),--worker $(WORKER))
 
 clean: ## remove what was made in this folder; the cluster's programs stay in the cache
 	@rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

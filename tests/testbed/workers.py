@@ -1,10 +1,11 @@
 """A node that is one: a real kubelet over a real containerd, whose pods are real processes.
 
     with workers.Worker(cluster, "worker-1") as worker:
-        ...  # bind pods to it; their image is `images.NAME`, and they share the host's network
+        ...  # bind pods to it; their image is `images.NAME`
 
 It lives in an enclosure, so that it touches no kubelet of the host and leaves nothing behind. There is no
-network for pods: theirs is the host's. Devices are whatever a device plugin registers in `plugins`.
+network for pods: theirs is the host's, or leads nowhere. Devices are whatever a device plugin registers in
+`plugins`.
 """
 
 from __future__ import annotations
@@ -40,13 +41,32 @@ sandbox = "{image}"
 restrict_oom_score_adj = true
 disable_apparmor = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-conf_dir = "{directory}/no-networks"
+bin_dirs = ["{directory}/networks"]
+conf_dir = "{directory}/networks"
+use_internal_loopback = true
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = "{runc}"
 [plugins.'io.containerd.nri.v1.nri']
 disable = true
+"""
+
+# A pod that is not on the host's network has an address that leads nowhere, so that its node is ready for it.
+NETWORK = {
+    "cniVersion": "1.0.0",
+    "name": "nowhere",
+    "plugins": [{"type": "no-network"}],
+}
+NETWORK_PROGRAM = """\
+#!/bin/sh
+cat > /dev/null
+case "$CNI_COMMAND" in
+VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
+ADD)
+  echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI_NETNS"'"}],'
+  echo ' "ips": [{"interface": 0, "address": "192.0.2.1/24"}]}' ;;
+esac
 """
 
 
@@ -152,6 +172,11 @@ class Worker:
         self.plugins.mkdir(parents=True)
         words = {"directory": self._directory, "image": images.NAME, "runc": _runc()}
         (self._directory / "containerd.toml").write_text(CONTAINERD.format_map(words))
+        networks = self._directory / "networks"
+        networks.mkdir()
+        (networks / "nowhere.conflist").write_text(json.dumps(NETWORK))
+        (networks / "no-network").write_text(NETWORK_PROGRAM)
+        (networks / "no-network").chmod(0o755)
         (self._directory / "kubelet.json").write_text(json.dumps(self._configuration()))
 
     def _configuration(self) -> dict[str, Any]:

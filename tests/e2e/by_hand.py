@@ -1,0 +1,124 @@
+"""`make cluster`: a cluster to try Berth on by hand, with a node, an operator and an agent.
+
+Without a name the node is played: pods are bound there, and are said to run. With `--worker NAME`
+(as root) a real kubelet runs their containers, of the one image that it has. The cards are made up
+either way. Everything is started here and ends here, also on Ctrl-C.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from e2e import fleet
+from support import kubelet
+from testbed import builder, images, processes, waiting, workers
+from testbed import cluster as clusters
+
+INTERRUPTED: Final = 130
+PLAYED: Final = "node-1"
+SHAPE: Final = "8xA100-SXM4-80GB"
+IMAGE: Final = "example.com/train"
+UNTAINTED: Final = '[{"op": "add", "path": "/spec/taints", "value": []}]'
+
+WORDS: Final = """
+export KUBECONFIG={kubeconfig}
+
+# Nodes with eight cards each: {nodes}. An operator and an agent run; logs are in {directory}.
+# The first pod of the README{changed}:
+kubectl apply -f {pod}
+kubectl get pods,gpupods -o wide
+# A pod of your own needs schedulerName: berth-scheduler{image}.
+# Ctrl-C stops the cluster and removes everything.
+"""
+
+
+async def prepare(cluster: clusters.Cluster, names: Sequence[str], stack: contextlib.AsyncExitStack) -> Path:
+    """Start all there is to be on a cluster, and return a file with a pod for it."""
+    programs = fleet.Fleet(cluster)
+    await asyncio.to_thread(programs.install)
+    for name in names:
+        stack.enter_context(workers.Worker(cluster, name))
+        # The controllers that would do it are not run, for they would end the nodes that are played.
+        cluster.kubectl("patch", "node", name, "--type=json", "--patch", UNTAINTED)
+    if not names:
+        kubelets = await stack.enter_async_context(kubelet.Kubelets(cluster))
+        await kubelets.add(kubelet.FakeNode(PLAYED))
+    nodes = tuple((name, SHAPE) for name in names or [PLAYED])
+    for program in (programs.operator(), programs.agent(*nodes)):
+        stack.callback(program.stop, grace=5)
+    await waiting.eventually(_ready(cluster, len(nodes)), what="the Devices to be ready", seconds=60)
+    pod = cluster.directory / "first-pod.yaml"
+    pod.write_text(first_pod().replace(IMAGE, images.NAME) if names else first_pod())
+    return pod
+
+
+def first_pod() -> str:
+    """Return the pod on the README's first page."""
+    found = re.search(
+        r"^```yaml\n(apiVersion.*?)^```", (fleet.ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert found, "the README begins with a pod"
+    return found[1]
+
+
+def _ready(cluster: clusters.Cluster, count: int) -> Callable[[], Awaitable[bool]]:
+    async def ready() -> bool:
+        devices = json.loads(await asyncio.to_thread(cluster.kubectl, "get", "devices", "-o", "json"))
+        told = [one for each in devices["items"] for one in each.get("status", {}).get("conditions", [])]
+        return bool(sum(one["type"] == "Ready" and one["status"] == "True" for one in told) == count)
+
+    return ready
+
+
+async def run(names: Sequence[str]) -> None:
+    """Start everything, say what can be done with it, and stay."""
+    if names and (why := workers.obstacle()):
+        raise processes.CannotStart(f"there can be no worker: {why}")
+    with clusters.Cluster() as cluster:
+        async with contextlib.AsyncExitStack() as stack:
+            pod = await prepare(cluster, names, stack)
+            words = {
+                "kubeconfig": cluster.admin_kubeconfig,
+                "nodes": ", ".join(names or [PLAYED]),
+                "directory": cluster.directory,
+                "changed": ", with an image that the node has" if names else "",
+                "pod": pod,
+                "image": f", and the image {images.NAME}, for the node has no other" if names else "",
+            }
+            print(WORDS.format_map(words), flush=True)
+            await asyncio.Event().wait()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
+    parser.add_argument(
+        "--worker",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a node with a real kubelet, as root (make cluster WORKER=w1); may be repeated",
+    )
+    chosen = parser.parse_args(words)
+    for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wish, signal.default_int_handler)
+    try:
+        asyncio.run(run(chosen.worker))
+    except KeyboardInterrupt:
+        print("cluster: everything is stopped and removed", file=sys.stderr)
+        return INTERRUPTED
+    except (builder.Unavailable, processes.CannotStart, clusters.KubectlFailed, waiting.TimedOut) as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""After `make cluster` there is all that the first pod and the examples need."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from e2e import by_hand, fleet
+from testbed import binaries, processes, waiting, workers
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
+WORKER: Final = "w1"
+EXAMPLES: Final = fleet.ROOT / "manifests" / "examples"
+
+
+@pytest.fixture(params=[(), ("--worker", WORKER)], ids=["played", "worker"])
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Run the program until it says what to do, and lend an environment in which that can be done."""
+    if request.param and (why := workers.obstacle()):
+        pytest.skip(why)
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "e2e.by_hand", *request.param]
+    program = processes.start("by-hand", command, log=log, env={**os.environ, "PYTHONPATH": "tests"})
+    try:
+        said = waiting.until(lambda: _said(program, log), what="the cluster to be there", seconds=180)
+        tools = binaries.ensure(["kubectl"])["kubectl"].parent
+        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+        yield {**os.environ, "PATH": path, "KUBECONFIG": said["KUBECONFIG"], "COMMAND": said["COMMAND"]}
+    finally:
+        program.stop(grace=30)
+
+
+def _said(program: processes.Program, log: Path) -> dict[str, str] | None:
+    text = log.read_text()
+    assert program.alive(), text
+    found = re.search(
+        r"^export KUBECONFIG=(\S+)$.*?^(kubectl apply .*)$.*?Ctrl-C", text, re.MULTILINE | re.DOTALL
+    )
+    return {"KUBECONFIG": found[1], "COMMAND": found[2]} if found else None
+
+
+def call(shell: dict[str, str], command: str) -> str:
+    """Run a command as somebody would type it."""
+    ended = subprocess.run(
+        ["bash", "-c", command], env=shell, cwd=fleet.ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def pods(shell: dict[str, str], namespace: str) -> dict[str, Any]:
+    """Read the pods of a namespace, by name."""
+    listed = json.loads(call(shell, f"kubectl get pods -n {namespace} -o json"))["items"]
+    return {one["metadata"]["name"]: one for one in listed}
+
+
+def test_the_first_pod_runs_and_the_examples_can_be_applied(shell: dict[str, str]) -> None:
+    """What the program says to type binds the README's first pod, and it runs; every example is taken."""
+    call(shell, shell["COMMAND"])
+    call(shell, f"kubectl apply -f {EXAMPLES / 'pods'}")
+
+    def runs() -> bool:
+        return bool(pods(shell, "default")["train"]["status"].get("phase") == "Running")
+
+    waiting.until(runs, what="the first pod to run", seconds=60)
+    train = pods(shell, "default")["train"]
+    assert train["metadata"]["annotations"]["berth.dev/minors"] == "0,1"
+    named = re.findall(
+        r"^  name: (\S+)$", "".join(path.read_text() for path in EXAMPLES.glob("pods/*")), re.MULTILINE
+    )
+    assert {*pods(shell, "examples")} == {*named} - {"examples"}
+
+
+def test_make_starts_it() -> None:
+    """`make cluster` is this program, and WORKER names a node."""
+    target = (fleet.ROOT / "Makefile").read_text().split("\ncluster: ")[1].split("\n\n")[0]
+
+    assert "-m e2e.by_hand $(if $(WORKER),--worker $(WORKER))" in target
+    assert by_hand.IMAGE in by_hand.first_pod()
