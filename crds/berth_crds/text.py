@@ -39,7 +39,8 @@ def quoted(said: str, *, most: int = LONGEST) -> str:
 def cause(error: BaseException) -> str:
     """Return what an error says, in words of the system rather than of Python; empty if it says nothing."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not accepted: {error.verify_message}"
+        why = getattr(error, "verify_message", "") or PLACE.sub("", str(error))
+        return f"the server's certificate is not accepted (CERTIFICATE_VERIFY_FAILED: {why})"
     if isinstance(error, ssl.SSLError):
         reason = getattr(error, "reason", None)
         return reason.replace("_", " ").lower() if reason else PLACE.sub("", str(error))

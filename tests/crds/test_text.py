@@ -103,6 +103,11 @@ ADDRESS: Final = "Connect call failed ('127.0.0.1', 1)"
             socket.gaierror(-2, "Name or service not known"), "Name or service not known", id="a name"
         ),
         pytest.param(ssl.SSLError(1, "[SSL] x (_ssl.c:12)"), "[SSL] x", id="a handshake"),
+        pytest.param(
+            ssl.SSLCertVerificationError(1, "self-signed (_ssl.c:12)"),
+            "the server's certificate is not accepted (CERTIFICATE_VERIFY_FAILED: self-signed)",
+            id="a certificate",
+        ),
         pytest.param(ValueError("no number"), "no number", id="words of ours"),
         pytest.param(TimeoutError(), "", id="nothing"),
     ],
