@@ -246,7 +246,13 @@ class Api:
         await self.send("DELETE", resource.path(name, namespace=namespace), body=body)
 
     async def apply(
-        self, resource: Resource, thing: Mapping[str, Any], *, manager: str, sub: str = ""
+        self,
+        resource: Resource,
+        thing: Mapping[str, Any],
+        *,
+        manager: str,
+        sub: str = "",
+        deadline: float = DEADLINE_SECONDS,
     ) -> bytes:
         """Server-side apply: make the fields that `manager` owns be exactly these."""
         meta = thing["metadata"]
@@ -258,6 +264,7 @@ class Api:
             params={"fieldManager": manager, "force": "true"},
             body=msgspec.json.encode(whole),
             content=APPLY,
+            deadline=deadline,
         )
 
 

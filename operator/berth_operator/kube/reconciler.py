@@ -185,6 +185,7 @@ class Reconciler:
             await self._keep_kopf(self._desk, self._stop)
             flushing.cancel()
             await asyncio.wait([flushing])
+            await self._desk.end()
 
     async def _flush(self, desk: statuses.Statuses) -> None:
         while True:
