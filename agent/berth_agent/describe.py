@@ -25,6 +25,15 @@ from berth_crds.client import lease
 NVML_READY: Final = vocabulary.DeviceCondition.NVML_READY
 LONGEST_MESSAGE: Final = 1024  # The schema refuses more.
 LONGEST_SUMMARY: Final = 256  # Likewise.
+MOST_LINKS: Final = 512  # Likewise, of all cards together.
+# Whether two cards share a NUMA node or a root complex their places tell, too, so these links go first.
+LEAST_TELLING: Final = (
+    vocabulary.LinkKind.SYSTEM,
+    vocabulary.LinkKind.NUMA,
+    vocabulary.LinkKind.PCIE_HOST,
+    vocabulary.LinkKind.PCIE_SWITCH,
+    vocabulary.LinkKind.NVLINK,
+)
 
 
 # ---------------------------------------------------------------- spec
@@ -56,7 +65,7 @@ def spec(
         node=node,
         boot_id=outcome.boot_id,
         driver=wire.Driver(version=outcome.driver.version, cuda=outcome.driver.cuda),
-        devices=(*(_among(each, listed) for each in cards), *others),
+        devices=_few_links((*(_among(each, listed) for each in cards), *others)),
         partitions=tuple(
             _partition(group) for group in outcome.partitions if listed.issuperset(group.members)
         ),
@@ -159,6 +168,19 @@ def _among(one: wire.Card, listed: frozenset[str]) -> wire.Card:
     """Leave out links to cards that are not listed, which the server would refuse."""
     links = tuple(link for link in one.links if link.peer in listed)
     return one if links == one.links else msgspec.structs.replace(one, links=links)
+
+
+def _few_links(cards: tuple[wire.Card, ...]) -> tuple[wire.Card, ...]:
+    """Leave out the kinds of links that tell least, where the server would refuse so many."""
+    for kind in LEAST_TELLING:
+        if sum(len(card.links) for card in cards) <= MOST_LINKS:
+            break
+        cards = tuple(_without(card, kind) for card in cards)
+    return cards
+
+
+def _without(one: wire.Card, kind: vocabulary.LinkKind) -> wire.Card:
+    return msgspec.structs.replace(one, links=tuple(link for link in one.links if link.kind != kind))
 
 
 def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:

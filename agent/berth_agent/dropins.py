@@ -49,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
         ]
         | None
     ) = msgspec.field(default=None, name="busID")
-    labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=64)] = {}
+    labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=16)] = {}
     health: vocabulary.Health = vocabulary.Health.HEALTHY
     reason: Annotated[str, msgspec.Meta(max_length=128, pattern="^[A-Za-z][A-Za-z0-9]*\\Z")] = "ToldByFile"
     message: Annotated[str, msgspec.Meta(max_length=LONGEST_MESSAGE)] = ""

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import pydantic
 
-from berth_crds import device_status, shapes, vocabulary
+from berth_crds import device_status, shapes, totals, vocabulary
 
 
 class Driver(shapes.Model):
@@ -197,7 +197,7 @@ class Card(shapes.Model):
     sharing: Sharing | None = None
     """How the card is shared by several pods. Absent: it is given out whole or by fractions."""
 
-    vf_groups: Annotated[tuple[VfGroup, ...], shapes.whole_list()] = ()
+    vf_groups: Annotated[tuple[VfGroup, ...], shapes.whole_list(at_most=16)] = ()
     """Virtual functions of the device, by group. Absent: the device is given out as a whole."""
 
     labels: shapes.Labels = pydantic.Field(default_factory=dict)
@@ -236,21 +236,24 @@ class DeviceSpec(shapes.Model):
 
     model_config = pydantic.ConfigDict(
         json_schema_extra=shapes.ruled(
+            *totals.OF_SPEC,
+            # A list of one list is a variable, and one list is asked about another as a whole: going through
+            # them entry by entry costs many times as much. A minor is counted on from the first of its type.
             shapes.Rule(
-                "!has(self.devices) || self.devices.all(a, "
-                "self.devices.exists_one(b, b.minor == a.minor && b.type == a.type))",
+                "!has(self.devices) || [self.devices.map(device, device.type)].all(types, "
+                f"[self.devices.map(device, device.minor + {2**31} * types.indexOf(device.type))]"
+                ".all(minors, minors.all(minor, minors.indexOf(minor) == minors.lastIndexOf(minor))))",
                 "devices of one type must have different minors",
             ),
-            # The list of one list is a variable: looking the uuids up anew for each link costs more
-            # than the server allows to a Device of 64 cards that are all linked to each other.
             shapes.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.uuid)].all(uuids, "
-                "self.devices.all(device, !has(device.links) || device.links.all(link, link.peer in uuids)))",
+                "self.devices.all(device, !has(device.links) || "
+                "sets.contains(uuids, device.links.map(link, link.peer))))",
                 "the peer of every link must be the uuid of a device in spec.devices",
             ),
             shapes.Rule(
                 "!has(self.partitions) || [has(self.devices) ? self.devices.map(device, device.uuid) : []]"
-                ".all(uuids, self.partitions.all(group, group.members.all(uuid, uuid in uuids)))",
+                ".all(uuids, self.partitions.all(group, sets.contains(uuids, group.members)))",
                 "the members of every partition must be uuids of devices in spec.devices",
             ),
             shapes.Rule(

@@ -5,9 +5,13 @@ operator's: whether the agent is alive, counts for people, and what must not be 
 whose a uuid is when the operator starts anew. `device` is the rest of the source of the CRD.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
-from berth_crds import shapes, vocabulary
+import pydantic
+
+from berth_crds import shapes, totals, vocabulary
+
+MOST_OCCUPANTS: Final = 16  # Of a card: one is enough to close it.
 
 
 class Occupant(shapes.Model):
@@ -51,9 +55,9 @@ class CardStatus(shapes.Model):
     """What it takes to bring the card back: none (it recovers by itself), reset, reboot, drain,
     replace. Absent: unknown, or nothing is wrong."""
 
-    occupants: Annotated[tuple[Occupant, ...], shapes.whole_list(at_most=256)] = ()
-    """Processes on the card that nobody gave it; the memory they use is not free. Absent or empty:
-    none."""
+    occupants: Annotated[tuple[Occupant, ...], shapes.whole_list(at_most=MOST_OCCUPANTS)] = ()
+    """Processes on the card that nobody gave it, the first of them; the memory they use is not free.
+    Absent or empty: none."""
 
 
 class StatusSummary(shapes.Model):
@@ -93,6 +97,8 @@ class Origin(shapes.Model):
 
 class DeviceStatus(shapes.Model):
     """How the cards fare: verdicts and sources from the agent, liveness and counts from the operator."""
+
+    model_config = pydantic.ConfigDict(json_schema_extra=shapes.ruled(*totals.OF_STATUS))
 
     devices: Annotated[tuple[CardStatus, ...], shapes.keyed("uuid", at_most=128)] = ()
     """The agent's verdict on each card. A card without an entry is plainly healthy."""

@@ -16,6 +16,7 @@ import pydantic
 from berth_crds import shapes, vocabulary
 
 MOST_DEVICES: Final = 1024  # Of a pod: 16 cards that each of 64 containers has a share of.
+MOST_GRANTED: Final = 2 * MOST_DEVICES  # The kubelet and the driver may each name all of them.
 ContainerName = Annotated[str, shapes.text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 
 
@@ -112,6 +113,15 @@ class Grant(shapes.Model):
 
 class GpuPodStatus(shapes.Model):
     """What the pod really holds, and whether that is what it was given. The agent writes it."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=shapes.ruled(
+            shapes.Rule(
+                f"!has(self.granted) || self.granted.map(grant, grant.uuids.size()).sum() <= {MOST_GRANTED}",
+                f"all sources together name {MOST_GRANTED} devices at most",
+            )
+        )
+    )
 
     phase: vocabulary.PodPhase | None = None
     """Phase of the pod, copied so that it stands beside its cards. Absent: not seen yet."""

@@ -167,7 +167,7 @@ class Condition(Model):
     reason: Reason | None = None
     """One CamelCase word, for programs, on why the status is what it is."""
 
-    message: Annotated[str, text(32768, least=0)] = ""
+    message: Sentence = ""
     """A sentence, for people, on why the status is what it is."""
 
     last_transition_time: Moment | None = None
@@ -177,4 +177,4 @@ class Condition(Model):
     """The metadata.generation that the writer looked at; absent where spec plays no part."""
 
 
-Conditions = Annotated[tuple[Condition, ...], keyed("type", at_most=32)]
+Conditions = Annotated[tuple[Condition, ...], keyed("type", at_most=16)]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth_agent import describe, probe, simulated
-from berth_crds import vocabulary, wire
+from berth_crds import totals, vocabulary, wire
 from support import nodes
 from support.nvml import presets
 
@@ -63,6 +63,26 @@ def test_spec_tells_what_the_probe_gave() -> None:
         (spec.devices[1].uuid, vocabulary.LinkKind.NVLINK, 12)
     ]
     assert card.mig == wire.Mig(enabled=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kinds"),
+    [
+        pytest.param("16xH100-SXM5-80GB", {"nvlink", "numa", "system"}, id="two boards"),
+        pytest.param("22xT4", {"pcie-switch", "numa", "system"}, id="22 cards in slots"),
+        pytest.param("64xT4", {"pcie-switch"}, id="64 cards in slots"),
+        pytest.param("64xH100-SXM5-80GB", {"nvlink"}, id="eight boards"),
+    ],
+)
+def test_no_more_links_are_told_than_a_device_takes(shape: str, kinds: set[str]) -> None:
+    """All of a usual machine; of more cards the nearest ways, for the places of the cards tell the others."""
+    sample = simulated.machine("n1", shape)
+    spec = describe.spec("n1", sample, None)
+
+    links = [link for card in spec.devices for link in card.links]
+    near = [link for card in sample.read() for link in card.links if link.kind in kinds]
+    assert len(links) == len(near) <= totals.LINKS
+    assert {link.kind for link in links} <= kinds
 
 
 def test_zero_and_false_are_written() -> None:

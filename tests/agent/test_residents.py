@@ -9,7 +9,7 @@ from berth_agent.gpupods.residents import Resident, Sight
 from berth_agent.kubelet import ids
 from berth_agent.kubelet.cgroups import HOST, Place
 from berth_agent.processes import Process
-from berth_crds import wire
+from berth_crds import device_status, totals, wire
 
 UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
 CID, OTHER = "c" * 64, "d" * 64
@@ -172,3 +172,16 @@ def test_breathing_memory_is_not_told(memory: int | None, told: int | None) -> N
     said = {"GPU-a": (wire.Occupant(7, 1000),)}
 
     assert residents.occupants((Sight(7, memory, A),), said) == {"GPU-a": (wire.Occupant(7, told),)}
+
+
+@pytest.mark.parametrize(("cards", "each"), [(1, 16), (32, 16), (64, 8)])
+def test_no_more_occupants_are_told_than_a_device_takes(cards: int, each: int) -> None:
+    """The first ones of each card are told, fewer where very many cards have some."""
+    pieces = [ids.Piece(f"GPU-{at:02}", f"GPU-{at:02}", at, 5) for at in range(cards)]
+    found = residents.occupants([Sight(pid, 5, one) for one in pieces for pid in range(1, 40)], {})
+
+    assert {card: [one.pid for one in held] for card, held in found.items()} == {
+        one.card: list(range(1, each + 1)) for one in pieces
+    }
+    assert each <= device_status.MOST_OCCUPANTS
+    assert cards * each <= totals.OCCUPANTS

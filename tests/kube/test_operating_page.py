@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from berth_agent import settings as agent
-from berth_crds import http_server, logs, names, schema, vocabulary
+from berth_crds import http_server, logs, names, schema, totals, vocabulary
 from berth_operator import app, metrics, settings
 from berth_operator.engine import budget, loop, pace, reasons, refusals, register, stock
 from berth_operator.http_api import auth, pages, server, views
-from berth_operator.kube import events, feeds, lag, misplaced, pod_status
+from berth_operator.kube import events, failures, feeds, lag, misplaced, pod_status, statuses
 from berth_operator.scheduling import columns, entries, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
@@ -163,8 +163,20 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
         excess.FUNCTION_LABELS,
         excess.TEXT,
     }
+    few = (
+        f"{totals.UUIDS} uuids, {totals.LINKS} links, {totals.LABELS} labels and {totals.OCCUPANTS} occupants"
+    )
+    assert f"The API server refuses more than {few} in a Device" in PAGE
     kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
     assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
+
+
+def test_what_it_says_of_summaries_is_so() -> None:
+    """How many Devices are written at a time, by when, and how often one that fails."""
+    text = " ".join(PAGE.split())
+
+    assert f"Up to {statuses.AT_ONCE} Devices at a time, each within {statuses.WRITE_SECONDS:g} s;" in text
+    assert f"at last once in {failures.PAUSE_SECONDS[-1]:g} s" in text
 
 
 def test_its_limits_of_gpupods_are_those_of_the_code() -> None:

@@ -1,0 +1,159 @@
+"""What all devices of a Device may be together: any hardware fits, and what is beyond that is refused."""
+
+from typing import Any
+
+import pytest
+
+from berth_crds import schema, totals
+from berth_operator.translate import excess
+from crds import shelves
+from testbed import cluster as clusters
+
+Cards = list[dict[str, Any]]
+
+
+def gpus(count: int, *, links: int = 0, instances: int = 0) -> Cards:
+    """Return so many cards, each with so many links to the next ones and so many MIG instances."""
+    uuids = [f"GPU-6cf3bbc0-7726-46d2-816f-5255112{at:05}" for at in range(count)]
+    cards: Cards = []
+    for at, own in enumerate(uuids):
+        cut = [
+            {"uuid": f"MIG-{own}/{one}", "profile": "1g.10gb", "memory": 2**33, "gi": one, "ci": 0}
+            for one in range(instances)
+        ]
+        peers = [uuids[(at + 1 + step) % count] for step in range(links)]
+        ways = [{"peer": peer, "kind": "nvlink", "count": 18} for peer in peers]
+        mig = {"mig": {"enabled": True, "instances": cut}} if cut else {}
+        cards.append({"uuid": own, "type": "gpu", "minor": at, "memory": 2**37, "links": ways} | mig)
+    return cards
+
+
+def nics(count: int, *, functions: int, labels: int = 0, length: int = 1) -> Cards:
+    """Return so many network cards with so many virtual functions each, of a group with so many labels."""
+    said = {f"l{at:02}": "x" * length for at in range(labels)}
+    vfs = [{"minor": at, "busID": f"0000:3b:{at // 8:02x}.{at % 8}"} for at in range(functions)]
+    return [
+        {
+            "uuid": f"rdma-0000:{at:02x}:00.0",
+            "type": "rdma",
+            "minor": at,
+            "vfGroups": [{"labels": said, "vfs": vfs}],
+        }
+        for at in range(count)
+    ]
+
+
+def labelled(count: int, labels: int, length: int = 1) -> Cards:
+    """Return so many devices with so many labels each, of so many characters."""
+    said = {f"l{at:02}": "x" * length for at in range(labels)}
+    return [{"uuid": f"F-{at}", "type": "fpga", "minor": at, "labels": said} for at in range(count)]
+
+
+def made(shelf: shelves.Shelf, cards: Cards) -> shelves.Object:
+    """Make a Device of these cards."""
+    thing = shelf.make("device")
+    count = sum(card["type"] == "gpu" for card in cards)
+    thing["spec"] = {
+        "node": thing["metadata"]["name"],
+        "devices": cards,
+        "summary": {"models": "", "gpus": count},
+    }
+    return thing
+
+
+@pytest.mark.parametrize(
+    "cards",
+    [
+        pytest.param(gpus(16, links=15, instances=7) + nics(8, functions=256), id="two boards, cut"),
+        pytest.param(gpus(22, links=21, instances=7) + nics(8, functions=256), id="22 cards, all linked"),
+        pytest.param(gpus(64, links=8), id="64 cards"),
+        pytest.param(gpus(64, links=7, instances=7), id="eight boards, cut"),
+        pytest.param(nics(16, functions=256, labels=4), id="all virtual functions"),
+        pytest.param(labelled(64, 16, 125), id="all labels"),
+    ],
+)
+def test_hardware_fits(cards: Cards, shelf: shelves.Shelf) -> None:
+    """The largest nodes there are can be written, and all of their groups."""
+    thing = made(shelf, cards)
+    uuids = [card["uuid"] for card in cards]
+    thing["spec"]["partitions"] = [{"members": uuids, "link": "nvlink"} for _ in range(64)]
+
+    shelf.send("create", body=thing)
+
+    assert shelf.read(thing)["spec"] == thing["spec"]
+
+
+@pytest.mark.parametrize(
+    ("cards", "words"),
+    [
+        pytest.param(gpus(64, instances=8), "512 uuids, those of MIG instances included", id="uuids"),
+        pytest.param(gpus(64, links=9), "512 links", id="links"),
+        pytest.param(nics(17, functions=256), "4096 virtual functions", id="functions"),
+        pytest.param(labelled(64, 17), "1024 labels", id="labels"),
+        pytest.param(
+            nics(5, functions=64, labels=64),
+            "16384 labels of virtual functions, counted for each of them",
+            id="labels of functions",
+        ),
+        pytest.param(labelled(64, 16, 126), "131072 characters in labels", id="characters"),
+    ],
+)
+def test_what_is_too_much_together_is_refused(cards: Cards, words: str, shelf: shelves.Shelf) -> None:
+    """Each list is within its own bound, and the sentence says what all of them may be."""
+    with pytest.raises(clusters.KubectlFailed) as refused:
+        shelf.send("create", "--dry-run=server", body=made(shelf, cards))
+
+    assert f"all devices together have at most {words}" in str(refused.value)
+
+
+def test_too_many_occupants_are_refused(shelf: shelves.Shelf) -> None:
+    """A status is held to a sum as well."""
+    thing = shelf.make("device")
+    shelf.send("create", body=thing)
+    held = [{"pid": pid} for pid in range(1, 17)]
+    thing["status"]["devices"] = [
+        {"uuid": f"G-{at}", "health": "Healthy", "occupants": held} for at in range(33)
+    ]
+
+    with pytest.raises(clusters.KubectlFailed) as refused:
+        shelf.send(
+            "replace", "--subresource=status", body=thing | {"metadata": shelf.read(thing)["metadata"]}
+        )
+
+    assert "all devices together have at most 512 occupants" in str(refused.value)
+
+
+def test_too_many_grants_are_refused(shelf: shelves.Shelf) -> None:
+    """What all sources name of a pod is held to a sum, too."""
+    thing = shelf.make("gpupod")
+    shelf.send("create", body=thing)
+    uuids = [f"G-{at}" for at in range(64)]
+    thing["status"]["granted"] = [
+        {"container": f"c{at}", "uuids": uuids, "source": "nvml"} for at in range(33)
+    ]
+
+    with pytest.raises(clusters.KubectlFailed) as refused:
+        shelf.send(
+            "replace", "--subresource=status", body=thing | {"metadata": shelf.read(thing)["metadata"]}
+        )
+
+    assert "all sources together name 2048 devices at most" in str(refused.value)
+
+
+def test_what_may_be_written_is_read() -> None:
+    """No Device that the server takes is too much for the operator; only how many profiles is its own sum."""
+    assert totals.UUIDS <= excess.UUIDS
+    assert totals.FUNCTIONS <= excess.FUNCTIONS
+    assert totals.LABELS <= excess.LABELS
+    assert totals.FUNCTION_LABELS <= excess.FUNCTION_LABELS
+    assert totals.TEXT <= excess.TEXT
+
+
+def test_conditions_are_short() -> None:
+    """A condition says a sentence, and an object has few of them."""
+    for kind in schema.KINDS:
+        (version,) = schema.manifest(kind)["spec"]["versions"]
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        conditions = status["conditions"]
+        assert conditions["maxItems"] == 16
+        assert conditions["items"]["properties"]["message"]["maxLength"] == 1024
