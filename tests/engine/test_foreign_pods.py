@@ -108,6 +108,31 @@ def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
     assert pictures.free_cards(book.picture) == max(0, 4 - len(expected[0]) - expected[1])
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["the GpuPod last", "the GpuPod first"])
+@pytest.mark.parametrize("pod", [FOREIGN, NAMELESS], ids=["somebody else bound it", "its record is damaged"])
+def test_a_gpupod_that_names_more_than_its_pod_asks_for_is_ignored(
+    pod: raw.Pod, order: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names none of them, so the cards of its pod stay kept back; another one of the pod may name them."""
+    book = books.of()
+    book.node_seen(WITH_PLUGIN)
+    book.device_seen(builders.device("n1", heard=True))
+    steps: list[Callable[[], object]] = [
+        lambda: books.saw(book, pod),
+        lambda: books.named(book, builders.gpupod(main=[0, 1, 2])),
+    ]
+
+    for step in steps[::order]:
+        step()
+    ignored = books.held(book)
+    books.named(book, builders.gpupod("true", uid="uid-p", main=[2, 3]))
+
+    assert ignored == ([], EVERY)
+    assert books.held(book) == ([2, 3], 0)
+    why = "it names 3 cards, and the pod has 2 at most for what it asks"
+    assert f"GpuPod ml/p is ignored: {why}" in caplog.messages
+
+
 def test_a_pod_that_starts_keeps_back_what_it_asks_for() -> None:
     """It may never be given anything; once it runs, it has been; once it is named, the others are free."""
     book = books.of()

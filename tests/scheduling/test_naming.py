@@ -160,3 +160,27 @@ def test_what_is_named_is_what_a_record_would_have_said() -> None:
 
     assert found.shares == (builders.share(1, core=50, memory=12), nic(), part(0))
     assert found.withheld == 0
+
+
+@pytest.mark.parametrize(
+    ("named", "most", "believed"),
+    [
+        pytest.param((builders.share(0), builders.share(1)), 2, True, id="as many"),
+        pytest.param((builders.share(0), builders.share(1)), 1, False, id="more"),
+        pytest.param((builders.share(0), gone(7)), 1, False, id="more, with one that is not there"),
+        pytest.param((part(0), part(1)), 1, False, id="more instances"),
+        pytest.param((builders.share(0, core=50), nic()), 1, True, id="as many, beside another device"),
+    ],
+)
+def test_a_pod_has_no_more_cards_than_it_asks_for(
+    named: tuple[decisions.Share, ...], most: int, *, believed: bool
+) -> None:
+    """One card may be held by several containers; of a GpuPod that names more cards nothing counts."""
+    hold = builders.hold("p", withheld=ALL)
+    grants = (decisions.Grant("main", named), decisions.Grant("init", named[:1]))
+    says = naming.Named("ml/p", "uid-p", "n1", grants)
+
+    found = naming.held(hold, naming.Nameless(most=most), says, DEVICE)
+
+    assert (bool(found.shares), found.withheld < ALL) == (believed, believed)
+    assert bool(naming.objection(hold, says, most)) is not believed

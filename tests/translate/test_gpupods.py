@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from berth_crds import gpupod, wire
+from berth_crds import gpupod, names, wire
 from berth_operator.scheduling import decisions, naming
-from berth_operator.translate import gpupods, limits, pods, raw
+from berth_operator.translate import gpupods, grammar, limits, pods, raw
 from support import builders
 from translate import manifests
 
@@ -108,12 +108,12 @@ INIT: dict[str, Any] = {"initContainers": [builders.container("i", 1)]}
     [
         pytest.param(
             manifests.pod(gpus=2, **ON_NODE, **INIT),
-            naming.Nameless((("i", False), ("main", True)), 2),
+            naming.Nameless((("i", False), ("main", True)), 2, most=3),
             id="no record",
         ),
         pytest.param(
             manifests.pod(gpus=2, annotations=manifests.record("n2", main=[0]), **ON_NODE),
-            naming.Nameless((("main", True),), 2),
+            naming.Nameless((("main", True),), 2, most=2),
             id="a record of another node",
         ),
         pytest.param(
@@ -134,3 +134,53 @@ def test_it_counts_where_the_own_record_cannot_be_read(
 ) -> None:
     """A pod with a readable record, and one that asks for nothing, take nothing from a GpuPod."""
     assert pods.bound(pod).nameless == expected
+
+
+# ---------------------------------------------------------------- how many cards it may name
+
+OTHERS: dict[str, Any] = {"schedulerName": "other", **ON_NODE}
+FRACTION = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "3"}
+DAMAGED = {names.ALLOCATION: "{"}
+MOST: dict[str, tuple[raw.Pod, int]] = {
+    "whole cards": (manifests.one({names.NVIDIA_GPU: 2}, **ON_NODE), 2),
+    "each container has its own, those that end included": (
+        manifests.pod(
+            initContainers=[builders.container("i", 3)],
+            containers=[builders.container("a", 1), builders.container("b", 2)],
+            **ON_NODE,
+        ),
+        6,
+    ),
+    "instances": (manifests.one({"nvidia.com/mig-1g.10gb": 3}, **ON_NODE), 3),
+    "replicas": (manifests.one({"nvidia.com/gpu.shared": 2}, **ON_NODE), 2),
+    "percents": (manifests.one({names.GPU: 50}, **ON_NODE), 50),
+    "percents of more cards than a node has": (manifests.one({names.GPU: 400}, **ON_NODE), 64),
+    "what is asked by annotations, which can be edited": (
+        manifests.pod(annotations=FRACTION | DAMAGED, **ON_NODE),
+        grammar.MOST_CARDS,
+    ),
+    "of another scheduler's": (manifests.one({names.NVIDIA_GPU: 2}, **OTHERS), 2),
+    "of another scheduler's, in instances": (manifests.one({"nvidia.com/mig-1g.10gb": 3}, **OTHERS), 3),
+    "of another scheduler's, by units of memory": (manifests.one({"aliyun.com/gpu-mem": 8}, **OTHERS), 8),
+    "of another scheduler's, by more units than there are cards": (
+        manifests.one({"aliyun.com/gpu-mem": 8000}, **OTHERS),
+        grammar.MOST_CARDS,
+    ),
+    "of another scheduler's, with a network card": (
+        manifests.one({names.NVIDIA_GPU: 1, names.RDMA: 100}, **OTHERS),
+        1,
+    ),
+    "of another scheduler's, with annotations that anybody may write": (
+        manifests.one({names.NVIDIA_GPU: 1}, annotations=FRACTION, **OTHERS),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "most"), MOST.values(), ids=MOST.keys())
+def test_it_may_name_as_many_cards_as_its_pod_asks_for(pod: raw.Pod, most: int) -> None:
+    """They are counted generously, for whoever names more is not believed at all; yet they are counted."""
+    found = pods.bound(pod).nameless
+
+    assert found is not None
+    assert found.most == most

@@ -9,6 +9,7 @@ speaks for its pod, when one is ignored, and when nobody names a pod's cards any
 """
 
 import collections
+import dataclasses
 import logging
 from collections.abc import Collection
 from typing import Final
@@ -83,13 +84,13 @@ class Register:
         uids = {one.uid for one in said if one is not None} | {self._uids.get(title, "")}
         return uids & self._nameless.keys()
 
-    def _speaker(self, hold: Hold) -> naming.Named | None:
-        """Return the GpuPod that speaks for a pod; else the one of its name, which does not."""
+    def _speaker(self, hold: Hold, most: int) -> naming.Named | None:
+        """Return the GpuPod that speaks for a pod; else one that does not, of its uid or its name."""
         said = [self._named[title] for title in self._of.get(hold.uid, ())]
-        speak = [one for one in said if not naming.objection(hold, one)]
+        speak = [one for one in said if not naming.objection(hold, one, most)]
         if speak:
             return max(speak, key=lambda one: (bool(one.grants), one.title == hold.title))
-        return self._named.get(hold.title)
+        return said[0] if said else self._named.get(hold.title)
 
     def come(self, hold: Hold, nameless: naming.Nameless) -> None:
         """Record a pod whose own record cannot be read, and what it withholds if nobody speaks for it."""
@@ -112,9 +113,11 @@ class Register:
         """Return what a nameless pod holds now, given the devices of its node and the resources it offers."""
         hold, nameless = self._nameless[uid]
         hold = naming.offered(hold, nameless, offers)
-        named = self._speaker(hold)
+        named = self._speaker(hold, nameless.most)
         found = naming.held(hold, nameless, named, device)
-        self._say(hold, found, naming.objection(hold, named) if named is not None else "")
+        if found.shares:
+            found = dataclasses.replace(found, by_agent=True)
+        self._say(hold, found, naming.objection(hold, named, nameless.most) if named is not None else "")
         return found
 
     def _say(self, hold: Hold, found: Hold, objection: str) -> None:

@@ -20,6 +20,7 @@ class Hold:
     `withheld` counts cards that the pod surely has but that nobody can name, because
     its allocation is missing or cannot be read. `marked` are uuids and minors of cards that it
     may have beside its shares: nobody knows how much of them, so nothing more of them is given.
+    `by_agent` tells that its shares are what an agent says in a GpuPod, and no record of a bind.
     """
 
     uid: str
@@ -30,6 +31,7 @@ class Hold:
     withheld: int = 0
     marked: frozenset[str | int] = frozenset()
     host_ports: tuple[facts.HostPort, ...] = ()
+    by_agent: bool = False
 
     @property
     def devices(self) -> bool:

@@ -3,7 +3,8 @@
 Such a pod surely has devices, so it withholds cards of its node as long as nobody can
 tell which. Its GpuPod can: the agent of the node copied the record there while it could
 be read. It counts for that very pod on that very node alone, and only for devices that
-the node's Device has; whatever it leaves open stays withheld.
+the node's Device has; whatever it leaves open stays withheld. One that names more cards than its
+pod can have is not believed at all.
 
 A pod that somebody else bound can have devices from a device plugin alone: for resources
 that its node offers, and not where the kubelet says that it has none. Once it runs, it has
@@ -49,7 +50,8 @@ class Nameless:
     """What must be known of a pod whose own record cannot be read, for another to speak for it.
 
     `starts` has its containers in the order in which they start, and whether each keeps
-    running; `fewest` counts the uuids of cards that a whole record of it has at least. Of a
+    running; `fewest` counts the uuids of cards that a whole record of it has at least, and
+    `most` those that it can have at most, in all its containers together. Of a
     pod that somebody else bound, `plugged` says how many cards each resource that it asks for
     may have brought it. `runs` tells that its containers were started.
     """
@@ -58,15 +60,22 @@ class Nameless:
     fewest: int = SURELY_ONE
     plugged: Mapping[str, int] | None = None
     runs: bool = False
+    most: int = holds.ALL_CARDS
 
 
-def objection(hold: Hold, named: Named) -> str:
-    """Return why a GpuPod does not speak for this pod, if so."""
+def objection(hold: Hold, named: Named, most: int = holds.ALL_CARDS) -> str:
+    """Return why a GpuPod does not speak for this pod, which has so many cards at most, if so."""
     if named.uid != hold.uid:
         return f"it is of a pod with the uid {named.uid}, and that of the pod is {hold.uid}"
     if named.node != hold.node:
         return f"it is of node {named.node}, and the pod is on {hold.node}"
+    if (count := len(_listed(named))) > most:
+        return f"it names {count} cards, and the pod has {most} at most for what it asks"
     return ""
+
+
+def _listed(named: Named) -> set[str]:
+    return _gpus(share for grant in named.grants for share in grant.shares)
 
 
 def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> Hold:
@@ -79,7 +88,7 @@ def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> H
 
 def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Device | None) -> Hold:
     """Return what a pod holds, given what it withholds while nobody names its devices."""
-    if named is None or objection(hold, named):
+    if named is None or objection(hold, named, nameless.most):
         return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:
         return dataclasses.replace(hold, withheld=0)
@@ -93,8 +102,7 @@ def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Devi
     cards = _gpus(shares)
     if not cards:
         return dataclasses.replace(hold, shares=shares)
-    listed = _gpus(share for grant in named.grants for share in grant.shares)
-    missing = max(nameless.fewest, len(listed)) - len(cards)
+    missing = max(nameless.fewest, len(_listed(named))) - len(cards)
     return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)
 
 

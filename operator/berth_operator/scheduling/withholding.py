@@ -54,8 +54,13 @@ def is_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
 
 
 def held(pods: Iterable[holds.Hold]) -> frozenset[str]:
-    """Return the uuids of cards that pods hold by name."""
-    return frozenset(share.uuid for pod in pods for share in pod.shares if share.type == facts.GPU)
+    """Return the uuids of cards that pods hold by the records of their binds.
+
+    What an agent says in a GpuPod counts on its own node alone, and against no other node's claim.
+    """
+    return frozenset(
+        share.uuid for pod in pods if not pod.by_agent for share in pod.shares if share.type == facts.GPU
+    )
 
 
 def _missing(share: decisions.Share, there: frozenset[str]) -> bool:

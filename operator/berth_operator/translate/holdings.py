@@ -61,7 +61,8 @@ class Asked:
     `own` is what its containers ask by resources, None where that makes no sense, and `least` and `others`
     are the cards that a record names at least for that, and the types of its other devices; `any` tells
     whether anything of the pod asks for devices; `most` counts the cards that it may have for its resources,
-    and `plugged` those that it may have for each resource alone.
+    and `plugged` those that it may have for each resource alone. `named` counts those that a GpuPod may
+    name for it; where only annotations ask, which anybody may have edited since, that is left open.
     """
 
     own: requests.Request | None
@@ -71,6 +72,7 @@ class Asked:
     most: int
     plugged: Mapping[str, int]
     starts: tuple[tuple[str, bool], ...] = ()
+    named: int = holds.ALL_CARDS
 
 
 def anything(spec: raw.PodSpec) -> Asked:
@@ -85,14 +87,16 @@ def anything(spec: raw.PodSpec) -> Asked:
 def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
     """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
     own, serving = _by_resources(pod), _serving(pod.spec)
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
     return Asked(
         own,
         fewest_cards(own) if own is not None else 0,
         frozenset(asks.types_asked(own.containers) if own is not None else ()) - {DeviceType.GPU},
         whole is None or bool(whole),
         _most(serving),
-        _plugged(serving) if pod.spec.scheduler_name != names.SCHEDULER_NAME else {},
+        {} if ours else _plugged(serving),
         starts(pod.spec),
+        _handed(serving) or (grammar.MOST_CARDS if ours else 0),
     )
 
 
@@ -210,6 +214,7 @@ def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
         wants.least if wants.own else naming.SURELY_ONE,
         None if ours else wants.plugged,
         pod.status.phase == PodPhase.RUNNING,
+        wants.named,
     )
 
 
@@ -254,6 +259,24 @@ def _plugged(serving: Iterable[Serving]) -> Mapping[str, int]:
             most[name] = max(most[name], running[name] + own)
             running[name] += own if runs else 0
     return most
+
+
+def _handed(serving: Iterable[Serving]) -> int:
+    """Count the cards that a pod may have for its resources, whichever containers run at one time.
+
+    A plug-in hands out a device for each unit of its resource, of whichever cards.
+    """
+    return sum(_units(name, amount) for amounts, _ in serving for name, amount in amounts.items())
+
+
+def _units(name: str, amount: raw.Quantity) -> int:
+    """Count the cards that an amount of a resource may lie on: one for each unit, up to what a node has."""
+    if not _most_of({name: amount}):
+        return 0
+    try:
+        return max(1, min(quantities.supply(str(amount)), grammar.MOST_CARDS))
+    except ValueError:
+        return grammar.MOST_CARDS
 
 
 def _most_of(served: dict[str, raw.Quantity]) -> int:
