@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from berth_operator.scheduling import decisions, holds, inventory, titles
+from berth_operator.scheduling import decisions, holds, inventory, titles, withholding
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import facts
 from support import builders, pictures
 
 A = builders.card(0, at="n1")
@@ -166,3 +168,38 @@ def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() 
 
     assert (meanwhile, free(picture, "n1"), free(picture, "n2")) == ([], [0], [])
     assert "n1" in told
+
+
+def test_a_claim_too_many_has_no_other_node_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose cards are given out as before is told of a claim, and nothing of its cards is worked out anew."""
+    picture = builders.picture(*builders.nodes(40))
+    picture.claims.ordered = True
+    looked: list[str] = []
+    after = withholding.after_holds
+
+    def counted(device: facts.Device, *rest: Any) -> tuple[facts.Device, int]:
+        looked.append(device.node)
+        return after(device, *rest)
+
+    monkeypatch.setattr(withholding, "after_holds", counted)
+    names = [f"n{at}" for at in range(2, 41)]
+    cards = [builders.card(at, at=name) for name in names for at in range(4)]
+    told = picture.put_device(builders.device("n1", cards))
+    withdrawn = picture.put_device(builders.device("n1"))
+
+    assert told == withdrawn == {"n1", *names}
+    assert looked == ["n1", "n1"]
+    assert picture.claims.kept("n2") == tuple(builders.uuid("n2", at) for at in range(4))
+
+
+def test_a_keeper_that_changes_has_both_nodes_looked_at() -> None:
+    """A card that moved is given out on its new node, and on the old one again once it is back there."""
+    picture = builders.picture(*builders.nodes(2, cards=1))
+    picture.claims.ordered = True
+    picture.put_device(builders.device("n1", []))
+    picture.put_device(builders.device("n2", [A]))
+    moved = free(picture, "n2")
+
+    picture.put_device(builders.device("n1", [A]))
+
+    assert (moved, free(picture), free(picture, "n2")) == ([0], [0], [])

@@ -51,6 +51,7 @@ class Claims:
         self._own: dict[str, Origin] = {}  # What their origins do not publish now, as is recorded.
         self._vacant: dict[str, None] = {}  # What nobody claims, in the order in which it was withdrawn.
         self._left: dict[str, dict[str, None]] = {}  # The same by the node that may come back for it.
+        self._decided: set[str] = set()  # Nodes of whose cards others count than before.
 
     def _told(self, node: str) -> frozenset[str]:
         return self._held.get(node, frozenset())
@@ -87,14 +88,27 @@ class Claims:
         if not now:
             del self._held[node]
         affected: set[str] = set()
+        published = self.of(node)
         for uuid in (before ^ now).union(uuids):
             title = self._titles.get(uuid, UNKNOWN)
             after = self._after(node, uuid, title)
             if after != title:
                 self._store(uuid, title, after)
-                nodes = {*title.claimants, *after.claimants, *self._origins(title, after)}
-                affected |= nodes if uuid in self.of(node) else nodes - {node}
+                nodes = {*title.published, *title.held, *after.published, *after.held}
+                if title.origin or after.origin:
+                    nodes |= self._origins(title, after)
+                affected |= nodes if uuid in published else nodes - {node}
+                if after.owner != title.owner or after.doubts != title.doubts:
+                    self._decided |= nodes
         return affected
+
+    def take_decided(self) -> set[str]:
+        """Return the nodes of whose cards others count than before because one has another keeper, once.
+
+        Of a node that publishes anew others may count without that.
+        """
+        decided, self._decided = self._decided, set()
+        return decided
 
     def _origins(self, *titles: Title) -> set[str]:
         """Name the nodes in whose Devices it is recorded that they may come back."""
@@ -117,7 +131,7 @@ class Claims:
             late=title.late | {node}
             if new and self._is_late(node, title)
             else title.late.intersection(published),
-            doubts=frozenset(one for one in title.doubts if uuid in self._holding(one)),
+            doubts=title.doubts and frozenset(one for one in title.doubts if uuid in self._holding(one)),
         )
         if not self.ordered:
             return self._settled(uuid, self._read(uuid, changed))
@@ -134,6 +148,8 @@ class Claims:
 
     def _settled(self, uuid: str, title: Title) -> Title:
         """Return a title after who may come back has, and who has let go has gone."""
+        if title.origin is None and not title.shared and title.owner in title.published:
+            return title  # Mostly: it is its owner's, whoever else publishes it.
         return self._given(self._returned(uuid, self._vacated(uuid, title)))
 
     def _owner_holds(self, uuid: str, title: Title) -> bool:
@@ -246,7 +262,7 @@ class Claims:
         if uuid in self._vacant:
             self._forget(uuid)
         self._titles.pop(uuid, None)
-        if after.claimants:
+        if after.published or after.held:
             self._titles[uuid] = after
         elif after.origin is not None and self._valid(after.origin):
             left = self._left.setdefault(after.origin.node, {})

@@ -202,7 +202,7 @@ class Inventory:
         row.published = device
         held = withholding.held(row.holds.values())
         affected = self.claims.publish(device, record, held)
-        self._settle_all(affected)
+        self._settle_all({device.node} | self.claims.take_decided())
         return affected
 
     def _names_held(self, node: str) -> frozenset[str]:
@@ -252,7 +252,7 @@ class Inventory:
         row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
         self._named.clear()
         affected = self.claims.withdraw(node, withholding.held(row.holds.values()))
-        self._settle_all(affected)
+        self._settle_all(self.claims.take_decided())
         self.columns.clear_cards(row.at)
         _use(self.columns, row.at, row.view().device)
         self._reckon(row)
@@ -319,7 +319,7 @@ class Inventory:
         counting.take(row, hold, sign)
         if row.name in self.claims.watched or withholding.is_odd(hold, self.claims.of(row.name)):
             affected = self.claims.hold(row.name, withholding.held(row.holds.values()))
-            self._settle_all({row.name, *affected})
+            self._settle_all({row.name} | self.claims.take_decided())
             self._affected |= affected
         counting.refresh(self.columns, row, hold)
 
