@@ -1,8 +1,10 @@
 """Nodes and Devices that say too much on their way from the watch to the ledger."""
 
+import msgspec
 import pytest
 
 from berth_crds import logs, wire
+from berth_crds.client import watch
 from berth_operator.engine import ledger, summaries, watchdog
 from berth_operator.kube import feeds
 from berth_operator.translate import raw
@@ -44,6 +46,28 @@ def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixtur
 
     assert known == [(1, "", 1), (0, "more than 4096 labels", 1), (0, "more than 4096 labels", 1), (1, "", 1)]
     said_once = "Device n1 gets no pod: it has more than 4096 labels"
+    assert [one for one in caplog.messages if "Device" in one] == [said_once]
+
+
+def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture) -> None:
+    """It is measured as it comes; the log tells of it once, and the summary while it lasts."""
+    book = ledger.Ledger(clock.Clock())
+    sink = feeds.DeviceSink(book, watchdog.Watchdog(book, clock=clock.Clock()))
+    codec = watch.Codec(raw.Device)
+    known = []
+
+    for length in (5, 1 << 20, 1 << 21, 5):
+        said = {**msgspec.to_builtins(builders.published(cards=[{}])), "more": "x" * length}
+        thing = codec.thing(msgspec.Raw(msgspec.json.encode(said)))
+        assert isinstance(thing, raw.Device)
+        sink.upserted(thing)
+        book.agent_silent("n1", silent=False)
+        (found,) = summaries.take(book.picture, {"n1"})
+        known.append((found.free, found.reason, len(found.claims)))
+
+    large = (0, "more than 1048576 bytes as an object", 0)
+    assert known == [(1, "", 1), large, large, (1, "", 1)]
+    said_once = "Device n1 gets no pod: it has more than 1048576 bytes as an object"
     assert [one for one in caplog.messages if "Device" in one] == [said_once]
 
 

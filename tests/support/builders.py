@@ -183,11 +183,13 @@ def renamed(pod: raw.Pod, name: str) -> raw.Pod:
 
 def record(at: str = "n1", **minors: Sequence[int]) -> dict[str, str]:
     """Return the annotation that hands cards of a node to containers, named by keyword."""
-    found = {
-        name: {"gpu": [allocation.Share(uuid(at, minor), minor, 100, MEMORY) for minor in those]}
-        for name, those in minors.items()
-    }
+    found = {name: {"gpu": [recorded(minor, at=at) for minor in those]} for name, those in minors.items()}
     return written(at, found)
+
+
+def recorded(minor: int, *, at: str = "n1") -> allocation.Share:
+    """Return a whole card of a node as an allocation has it."""
+    return allocation.Share(uuid(at, minor), minor, 100, MEMORY)
 
 
 def written(at: str, found: Mapping[str, Mapping[str, Sequence[allocation.Share]]]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, inventory, lessons, rows
+from berth_operator.scheduling import columns, holds, inventory, lessons, rows
 
 # What each table says of a row that belongs to no node.
 EMPTY: Final = {
@@ -84,6 +84,14 @@ def free_cards(picture: inventory.Inventory, at: str = "n1") -> int:
     """Count the cards of a node of which nobody holds anything."""
     found: int = told(picture)[at]["free cards"]
     return found
+
+
+def well(picture: inventory.Inventory, at: str = "n1") -> list[str]:
+    """List the cards of a node that get new pods and that nobody holds; none while it gives nothing."""
+    row = picture.row(at)
+    if row is None or row.device is None or not row.open or row.withheld >= holds.ALL_CARDS:
+        return []
+    return [one.uuid for one in row.device.cards if one.trouble is None and one.uuid not in row.used]
 
 
 def leftovers(picture: inventory.Inventory) -> list[str]:

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 import berth_crds
+from berth_operator.scheduling import claims
 from berth_operator.scheduling.devices import facts
-from berth_operator.translate import devices, excess
+from berth_operator.translate import devices, excess, raw
 from support import builders
 
 Cards = list[dict[str, Any]]
@@ -96,3 +97,18 @@ def test_uuids_that_are_read_can_all_be_recorded() -> None:
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 
     assert schema["status"]["properties"]["claims"]["maxItems"] >= excess.UUIDS
+
+
+@pytest.mark.parametrize(
+    ("length", "failed"), [(1 << 20, ""), ((1 << 20) + 1, "more than 1048576 bytes as an object")]
+)
+def test_a_device_into_which_little_can_be_written_is_closed(length: int, failed: str) -> None:
+    """Whose its cards are might not be recorded there, so it claims none of them."""
+    thing = builders.published(cards=cut(2, 3))
+    large = raw.Device(thing.metadata, thing.spec, thing.status, length=length)
+
+    found = devices.device(large)
+
+    assert (found.failed, found.large) == (failed, bool(failed))
+    assert len(list(claims.named(found))) == (0 if failed else 8)
+    assert len(found.cards) == 2

@@ -182,7 +182,7 @@ class DeviceSink:
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device that says too much."""
         self.uids[thing.metadata.name] = thing.metadata.uid
-        fault = excess.of(thing.spec)
+        fault = excess.too_large(thing) or excess.of(thing.spec)
         self._report(thing.metadata.name, fault)
         self._book.device_seen(devices.device(thing, fault), devices.record(thing.status))
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
@@ -291,7 +291,7 @@ class Feeds:
         # GpuPods too: nor one whose cards somebody names, without that name.
         self._all: tuple[informer.Informer[Any], ...] = (
             follow(session, resources.NODES, raw.Node, NodeSink(book, voice)),
-            follow(session, resources.DEVICES, wire.Device, self._devices),
+            follow(session, resources.DEVICES, raw.Device, self._devices),
             follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
             follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),

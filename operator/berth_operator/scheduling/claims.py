@@ -353,6 +353,11 @@ def _among(nodes: tuple[str, ...], node: str, *, is_one: bool) -> tuple[str, ...
 
 
 def named(device: facts.Device) -> Iterable[str]:
+    """Walk over the uuids that a node claims: none of a Device in which that cannot be recorded."""
+    return () if device.large else uuids(device)
+
+
+def uuids(device: facts.Device) -> Iterable[str]:
     """Walk over the uuids that must be unique in the world: those of GPUs, and of their instances."""
     for card in device.cards:
         yield card.uuid

@@ -219,7 +219,8 @@ class Inventory:
         if row.published is None:
             return
         row.owned = withholding.after_claims(row.published, self.claims.lost(row.name))
-        there = self.claims.of(row.name)
+        claimed = not row.published.large
+        there = self.claims.of(row.name) if claimed else frozenset(claims.uuids(row.published))
         device, unnamed = withholding.after_holds(row.owned, there, row.holds.values())
         if (device, unnamed) != row.cards:
             self._cards_before.setdefault(row.name, row.cards)

@@ -34,7 +34,8 @@ def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
 
     `fault` is what it says too much of, where that is known.
     """
-    fault = excess.of(thing.spec) if fault is None else fault
+    large = bool(excess.too_large(thing))
+    fault = excess.too_large(thing) or excess.of(thing.spec) if fault is None else fault
     spec = excess.bare(thing.spec) if fault else thing.spec
     verdicts = {one.uuid: one for one in thing.status.devices}
     twice = _twice(spec.devices)
@@ -51,6 +52,7 @@ def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
         failed=fault or failed_source(thing.status.conditions),
         heard=any(one.type == KUBELET for one in thing.status.conditions),
         astray=tuple(sorted(text.line(word) for word, cards in meant.items() if not cards)),
+        large=large,
     )
 
 

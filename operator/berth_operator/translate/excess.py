@@ -4,6 +4,9 @@ An agent writes the Device of its own node, and the schema bounds each list of i
 what they are together: sixty-four groups of functions on each of sixty-four devices are a
 million. A Device that says more than these limits gets no pod, and its summary says why; of
 its cards only what they are is kept. The limits are far above what any node has.
+
+Into an object that is almost as large as etcd takes the operator cannot write any more, so nobody could
+read there whose its cards are. Such a Device gets no pod either, and claims no card.
 """
 
 import itertools
@@ -13,6 +16,7 @@ from typing import Final
 import msgspec
 
 from berth_crds import wire
+from berth_operator.translate import raw
 
 UUIDS: Final = 1024  # Of cards and MIG instances: as many claims as the Device can record.
 PROFILES: Final = 64
@@ -20,6 +24,7 @@ FUNCTIONS: Final = 4096
 LABELS: Final = 4096  # Of devices, and of groups of functions.
 FUNCTION_LABELS: Final = 16384  # A group's labels count for each of its functions: each is compared.
 TEXT: Final = 128 << 10
+OBJECT: Final = 1 << 20  # Bytes of a whole Device. Etcd takes half as much again, for what the operator adds.
 
 Counted = Iterator[tuple[str, int, int]]
 
@@ -28,6 +33,12 @@ def of(spec: wire.DeviceSpec) -> str:
     """Return what a Device says too much of, always in the same words; nothing where it can be read."""
     found = (f"more than {most} {what}" for what, most, count in _counted(spec) if count > most)
     return next(found, "")
+
+
+def too_large(thing: wire.Device) -> str:
+    """Return how much larger a Device is than one into which the operator can surely write."""
+    large = isinstance(thing, raw.Device) and thing.length > OBJECT
+    return f"more than {OBJECT} bytes as an object" if large else ""
 
 
 def bare(spec: wire.DeviceSpec) -> wire.DeviceSpec:

@@ -169,6 +169,12 @@ class Pod(wire.Struct, frozen=True):
     length: int = 0  # Of the whole object in bytes, where that is large; the API knows no such field.
 
 
+class Device(wire.Device, frozen=True):
+    """A Device, and how large it is."""
+
+    length: int = 0  # Of the whole object in bytes, where that is large; the API knows no such field.
+
+
 class WhereOnly(wire.Struct, frozen=True):
     """The node of a pod, of which nothing else may be readable."""
 

@@ -53,7 +53,8 @@ class Device:
     """All devices of a node: GPUs in the order of their minors, the others by type and minor.
 
     `failed` tells which source of the agent is down, `heard` that it asks the kubelet who holds what.
-    `astray` is what of the cordon names none of them.
+    `astray` is what of the cordon names none of them. `large` tells that the object is so large that whose
+    its cards are might not be recorded in it: then it gets no pod, and claims none of them.
     """
 
     node: str
@@ -63,3 +64,4 @@ class Device:
     failed: str = ""
     heard: bool = False
     astray: tuple[str, ...] = ()
+    large: bool = False

@@ -1,0 +1,264 @@
+"""What an agent writes keeps no card of another node back; a record that a Binding wrote does."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any, Final
+
+import hypothesis
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from berth_crds import names, wire
+from berth_operator.engine import ledger, summaries
+from berth_operator.scheduling import titles
+from berth_operator.scheduling.devices import facts
+from engine import books
+from support import builders, clock, pictures, worlds
+
+MINORS: Final = (0, 1, 2, 3)
+THEIRS: Final = frozenset(builders.uuid("n2", minor) for minor in MINORS)
+RECORDED: Final = titles.Record(claims=THEIRS)
+NODES: Final = (builders.node("n1", extra={names.NVIDIA_GPU: 8}), builders.node("n2"))
+ON_N1: Final[dict[str, Any]] = {"gpus": 4, "nodeName": "n1"}
+PODS: Final = {
+    "a pod that somebody else bound": builders.pod("p", schedulerName="other", phase="Running", **ON_N1),
+    "a pod whose record is damaged": builders.pod("p", annotations={names.ALLOCATION: "{"}, **ON_N1),
+}
+RECORD: Final = builders.written(
+    "n1", {"main": {"gpu": [builders.recorded(minor, at="n2") for minor in MINORS]}}
+)
+BOUND: Final = builders.pod("p", annotations=RECORD, **ON_N1)
+
+
+def claiming(*minors: int, large: bool = False) -> facts.Device:
+    """Return the Device of n1 with a card of its own and these of n2's."""
+    cards = [builders.card(9, at="n1"), *(builders.card(minor, at="n2") for minor in minors)]
+    return dataclasses.replace(builders.device("n1", cards), large=large, failed="too large" if large else "")
+
+
+def naming(*minors: int) -> wire.GpuPod:
+    """Return what the agent of n1 says of the pod there: that it holds these cards of n2's."""
+    found = builders.gpupod(at="n2", main=minors)
+    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, node="n1"))
+
+
+def begun(claimed: facts.Device | None = None, *, pod: Any = None, known: bool = True) -> ledger.Ledger:
+    """Return a ledger that knows n2, whose cards are recorded as its own, and n1 with a pod there."""
+    book = ledger.Ledger(clock.Clock())
+    for node in NODES:
+        book.node_seen(node)
+    book.device_seen(builders.device("n2"), RECORDED)
+    book.agent_silent("n2", silent=False)
+    book.device_seen(claimed or claiming())
+    book.agent_silent("n1", silent=False)
+    if known:
+        book.devices_known()
+    if pod is not None:
+        books.saw(book, pod)
+    return book
+
+
+def free(book: ledger.Ledger, node: str = "n2") -> int:
+    """Count the cards that a node can give."""
+    return len([one for one in pictures.well(book.picture, node) if one in THEIRS])
+
+
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS.keys())
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_a_gpupod_makes_no_doubt_for_the_next_operator(pod: Any, order: tuple[int, ...]) -> None:
+    """It was told that n2's cards are n2's, and of n1 nothing is recorded."""
+    book = begun(known=False)
+    steps: list[Callable[[], object]] = [
+        lambda: book.device_seen(claiming(*MINORS)),
+        lambda: books.named(book, naming(*MINORS)),
+        lambda: books.saw(book, pod),
+    ]
+
+    for at in order:
+        steps[at]()
+    book.devices_known()
+
+    assert books.held(book)[0] == [*MINORS]
+    assert (free(book), free(book, "n1")) == (4, 0)
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["the agent speaks", "the agent fell silent"])
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS.keys())
+def test_a_gpupod_keeps_no_card_from_the_node_that_comes_back_for_it(pod: Any, *, silent: bool) -> None:
+    """While n2's Device is away n1 publishes its cards: they are n2's again with its Device."""
+    book = begun(pod=pod)
+    books.named(book, naming(*MINORS))
+    book.device_gone("n2")
+    book.device_seen(claiming(*MINORS))
+    meanwhile = books.held(book)[0]
+
+    book.agent_silent("n1", silent=silent)
+    book.device_seen(builders.device("n2"))
+    book.agent_silent("n2", silent=False)
+
+    assert meanwhile == [*MINORS]
+    assert (free(book), free(book, "n1")) == (4, 0)
+
+
+def test_what_a_binding_recorded_is_given_nowhere_else() -> None:
+    """The cards were n1's when the pod was bound; n2 has those that no such pod holds, once it is back."""
+    book = begun()
+    book.device_gone("n2")
+    book.device_seen(claiming(*MINORS))
+    record = builders.written("n1", {"main": {"gpu": [builders.recorded(0, at="n2")]}})
+    books.saw(book, builders.pod("p", gpus=1, nodeName="n1", annotations=record))
+
+    book.device_seen(builders.device("n2"))
+    book.agent_silent("n2", silent=False)
+    book.agent_silent("n1", silent=True)
+    bound = free(book)
+    books.saw(book, None, "uid-p")
+
+    assert (bound, free(book)) == (3, 4)
+
+
+def test_a_record_that_becomes_readable_weighs_from_then_on() -> None:
+    """It names the very cards that the GpuPod has named before."""
+    book = begun(pod=PODS["a pod whose record is damaged"])
+    books.named(book, naming(*MINORS))
+    book.device_gone("n2")
+    book.device_seen(claiming(*MINORS))
+
+    books.saw(book, BOUND)
+    book.device_seen(builders.device("n2"))
+    book.agent_silent("n2", silent=False)
+
+    assert free(book) == 0
+
+
+# ---------------------------------------------------------------- a Device that is too large
+
+
+def test_a_device_that_is_too_large_disputes_nothing() -> None:
+    """Nobody could write down whose its cards are; once it is smaller it has its own again."""
+    book = begun(claiming(*MINORS, large=True), known=False)
+    book.devices_known()
+    (large,) = summaries.take(book.picture, {"n1"})
+    book.device_seen(claiming(*MINORS))
+
+    assert (large.free, large.claims, large.disputed, large.reason) == (0, (), (), "too large")
+    assert (free(book), free(book, "n1")) == (4, 0)
+    assert book.picture.claims.keeper(builders.uuid("n1", 9)) == "n1"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the pod first", "the Device first"])
+def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool) -> None:
+    """A record of a bind weighs as it does elsewhere, and nothing is said to be wrong with it."""
+    book = ledger.Ledger(clock.Clock())
+    book.devices_known()
+    book.device_seen(claiming(*MINORS))
+    steps: list[Callable[[], object]] = [
+        lambda: books.saw(book, BOUND),
+        lambda: book.device_seen(claiming(*MINORS, large=True)),
+    ]
+
+    for step in reversed(steps) if late else steps:
+        step()
+    book.device_seen(builders.device("n2"))
+    book.agent_silent("n1", silent=False)
+    book.agent_silent("n2", silent=False)
+    (told,) = summaries.take(book.picture, {"n1"})
+    kept = free(book)
+    books.saw(book, None, "uid-p")
+
+    assert (kept, free(book)) == (0, 4)
+    assert (told.used, told.reason) == (4, "too large")
+
+
+# ---------------------------------------------------------------- whatever happens
+
+SOME = st.lists(st.sampled_from(MINORS), unique=True).map(tuple)
+STEPS = st.lists(
+    st.tuples(st.just("publishes"), SOME, st.booleans())
+    | st.tuples(st.just("is gone"))
+    | st.tuples(st.just("says"), SOME)
+    | st.tuples(st.just("says nothing"))
+    | st.tuples(st.just("is silent"), st.booleans())
+    | st.tuples(st.just("n2 is away"), SOME, st.booleans())
+    | st.tuples(st.just("restarts"), SOME, st.booleans()),
+    max_size=10,
+)
+
+
+class World:
+    """What n1's agent has written and what is recorded, with an operator that decides by it."""
+
+    def __init__(self, pod: Any) -> None:
+        self.pod = pod
+        self.device: facts.Device | None = claiming()
+        self.said: wire.GpuPod | None = None
+        self.record = titles.NOTHING  # In n1's Device.
+        self.book = begun(pod=pod)
+
+    def do(self, step: Any, *, writes: bool) -> None:
+        """Do what happens next; the operator can write n1's record then, or cannot."""
+        match step:
+            case ("n2 is away", minors, large):
+                self.book.device_gone("n2")
+                self.publish(claiming(*minors, large=large))
+                self.book.device_seen(builders.device("n2"))
+            case ("restarts", minors, large):
+                self.device = claiming(*minors, large=large)
+                self.restart()
+            case _:
+                self.act(step)
+        if writes and self.device is not None and not self.device.large:
+            self.record = self.book.picture.claims.record("n1")
+        self.book.agent_silent("n2", silent=False)
+
+    def act(self, step: Any) -> None:
+        """Do what n1's agent does."""
+        match step:
+            case ("publishes", minors, large):
+                self.publish(claiming(*minors, large=large))
+            case ("is gone",):
+                self.device, self.record = None, titles.NOTHING
+                self.book.device_gone("n1")
+            case ("says", minors):
+                self.said = naming(*minors)
+                books.named(self.book, self.said)
+            case ("says nothing",):
+                self.said = None
+                self.book.gpupod_gone("ml/p")
+            case ("is silent", silent):
+                self.book.agent_silent("n1", silent=silent)
+
+    def publish(self, device: facts.Device) -> None:
+        """Have n1's agent publish something."""
+        self.device = device
+        self.book.device_seen(device)
+
+    def restart(self) -> None:
+        """Have the next operator read all that is there."""
+        recorded = self.book.picture.claims.record("n2")
+        self.book = ledger.Ledger(clock.Clock())
+        for node in NODES:
+            self.book.node_seen(node)
+        if self.device is not None:
+            self.book.device_seen(self.device, self.record)
+        self.book.device_seen(builders.device("n2"), recorded)
+        if self.said is not None:
+            books.named(self.book, self.said)
+        books.saw(self.book, self.pod)
+        self.book.devices_known()
+
+
+@worlds.PROPERTY
+@hypothesis.given(STEPS, st.sampled_from(list(PODS.values())), st.data())
+def test_whatever_one_agent_does_another_node_has_its_cards(
+    steps: list[Any], pod: Any, data: st.DataObject
+) -> None:
+    """Restarts, Devices that go and come, and records that could not be written included."""
+    world = World(pod)
+    for step in steps:
+        world.do(step, writes=data.draw(st.booleans()))
+
+        assert (free(world.book), free(world.book, "n1")) == (4, 0)
+        assert world.book.picture.claims.record("n2").claims == THEIRS
