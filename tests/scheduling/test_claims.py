@@ -100,6 +100,24 @@ def test_two_records_tell_nothing() -> None:
     assert found.keeper("a") == ""
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("held", [frozenset[str](), A], ids=["no pod holds it", "a pod there holds it"])
+def test_a_record_that_was_not_written_again_tells_who_came_back(turn: int, held: frozenset[str]) -> None:
+    """However long ago n2 had the card of n1: both records stand, and that of n2 names n1 as the origin."""
+    time = clock.Clock()
+    time.advance(2 * claims.REMEMBERED_SECONDS)
+    taken = titles.Record(A, origins={"a": titles.Origin("n1", 0.0)})
+    found = claims.Claims(time, lambda node: held if node == "n2" else ())
+    there = [("n1", titles.Record(A), frozenset[str]()), ("n2", taken, held)]
+
+    for node, record, pods in there[::turn]:
+        found.publish(publishes(node, "a"), record, pods)
+    found.ordered = True
+
+    assert found.keeper("a") == ("" if held else "n1")
+    assert found.record("n1").claims == {"a"}
+
+
 def test_a_record_of_what_a_node_does_not_publish_counts_for_nothing() -> None:
     """A card that was moved to another node belongs to that one, once the first has let go of it."""
     found = known((publishes("n1", "a"), ["a"]), (publishes("n2"), ()))

@@ -202,7 +202,9 @@ class Claims:
             and uuid in one.disputed
             and one.origins.get(uuid, Origin(node)).node != node
         )
-        owner = claimed[0] if len(claimed) == 1 else ""
+        # A record that names another who has it recorded could not be written since that one came back.
+        own = [node for node in claimed if records[node].origins.get(uuid, Origin("")).node not in claimed]
+        owner = own[0] if len(own) == 1 else ""
         origin = records[owner].origins.get(uuid) if owner else self._oldest(uuid, title)
         if not claimed and origin is not None and uuid in self._holding(origin.node):
             owner = origin.node
