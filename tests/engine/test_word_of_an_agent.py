@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from berth_crds import names, wire
 from berth_operator.engine import ledger, summaries
-from berth_operator.scheduling import titles
+from berth_operator.scheduling import claims, titles
 from berth_operator.scheduling.devices import facts
 from engine import books
 from support import builders, clock, pictures, worlds
@@ -44,9 +44,15 @@ def naming(*minors: int) -> wire.GpuPod:
     return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, node="n1"))
 
 
-def begun(claimed: facts.Device | None = None, *, pod: Any = None, known: bool = True) -> ledger.Ledger:
+def begun(
+    claimed: facts.Device | None = None,
+    *,
+    pod: Any = None,
+    known: bool = True,
+    day: Callable[[], float] = float,
+) -> ledger.Ledger:
     """Return a ledger that knows n2, whose cards are recorded as its own, and n1 with a pod there."""
-    book = ledger.Ledger(clock.Clock())
+    book = ledger.Ledger(clock.Clock(), day=day)
     for node in NODES:
         book.node_seen(node)
     book.device_seen(builders.device("n2"), RECORDED)
@@ -181,6 +187,7 @@ STEPS = st.lists(
     | st.tuples(st.just("says"), SOME)
     | st.tuples(st.just("says nothing"))
     | st.tuples(st.just("is silent"), st.booleans())
+    | st.tuples(st.just("a day passes"))
     | st.tuples(st.just("n2 is away"), SOME, st.booleans())
     | st.tuples(st.just("restarts"), SOME, st.booleans()),
     max_size=10,
@@ -195,7 +202,8 @@ class World:
         self.device: facts.Device | None = claiming()
         self.said: wire.GpuPod | None = None
         self.record = titles.NOTHING  # In n1's Device.
-        self.book = begun(pod=pod)
+        self.time = clock.Clock()
+        self.book = begun(pod=pod, day=self.time)
 
     def do(self, step: Any, *, writes: bool) -> None:
         """Do what happens next; the operator can write n1's record then, or cannot."""
@@ -204,6 +212,8 @@ class World:
                 self.book.device_gone("n2")
                 self.publish(claiming(*minors, large=large))
                 self.book.device_seen(builders.device("n2"))
+            case ("a day passes",):
+                self.time.advance(claims.REMEMBERED_SECONDS)
             case ("restarts", minors, large):
                 self.device = claiming(*minors, large=large)
                 self.restart()
@@ -238,7 +248,7 @@ class World:
     def restart(self) -> None:
         """Have the next operator read all that is there."""
         recorded = self.book.picture.claims.record("n2")
-        self.book = ledger.Ledger(clock.Clock())
+        self.book = ledger.Ledger(clock.Clock(), day=self.time)
         for node in NODES:
             self.book.node_seen(node)
         if self.device is not None:
