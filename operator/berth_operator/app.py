@@ -97,9 +97,8 @@ class Operator:
         )
         self._bind_log = bind_log.BindLog(clock)
         self._status_writer = self._pod_status_writer(session)
-        self._feeds = feeds.Feeds(
-            session, self._book, self._dog, self._status_writer, schedulers=chosen.scheduler_names
-        )
+        options = feeds.Options(schedulers=chosen.scheduler_names, clock=clock)
+        self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer, options)
         self._lead = leadership(session, identity, chosen, measured)
         self._declarer = declarer.Declarer(self._book, self._lead.declare, clock=clock)
         self._touches = touches.Touches(session, self._book, shown=self._status_writer.verdict, wall=wall)

@@ -36,9 +36,9 @@ def test_each_kind_is_read_as_if_it_were_flat(kind: Any, body: dict[str, Any]) -
     whole = codec.thing(msgspec.Raw(msgspec.json.encode(flat)))
     assert isinstance(whole, kind)
 
-    meta, items = codec.page(deep.page(text, msgspec.json.encode(flat), text))
+    page = codec.page(deep.page(text, msgspec.json.encode(flat), text))
 
-    assert (meta.resource_version, items) == ("9", [whole] * 3)
+    assert (page.meta.resource_version, list(page.things)) == ("9", [whole] * 3)
     assert codec.event(deep.event("MODIFIED", text)) == watch.Event("MODIFIED", whole)
     assert api.decode(text, kind, path="/x") == whole
 
@@ -48,7 +48,7 @@ def test_no_depth_is_just_too_deep(levels: int) -> None:
     """Where a reader bears a page and not its objects, or the other way round, they are read all the same."""
     text = deep.managed(config_map("a", "7", k="v"), levels)
 
-    _, (found,) = CODEC.page(deep.page(text))
+    (found,) = CODEC.page(deep.page(text)).things
 
     assert isinstance(found, mirror.ConfigMap)
     assert (found.metadata.uid, found.data) == ("uid-a", {"k": "v"})
@@ -58,7 +58,7 @@ def test_an_odd_object_that_is_deep_keeps_its_identity() -> None:
     """It is unreadable for what is odd about it, and no other object is."""
     odd = deep.managed({"metadata": META, "data": "x"})
 
-    _, (first, second) = CODEC.page(deep.page(odd, deep.managed(config_map("b", "7"))))
+    first, second = CODEC.page(deep.page(odd, deep.managed(config_map("b", "7")))).things
 
     assert isinstance(first, watch.Unreadable)
     assert (first.metadata.uid, "$.data" in first.detail) == ("u", True)
@@ -77,7 +77,8 @@ def test_nulls_of_a_deep_object_are_left_out() -> None:
 
 def test_an_object_that_is_read_whole_is_not_deep_afterwards() -> None:
     """What reads all fields, whatever they are, has all but the depths of them."""
-    _, (found,) = watch.Codec(dict[str, Any]).page(deep.page(deep.managed(config_map("a", "7", k="v"))))
+    page = watch.Codec(dict[str, Any]).page(deep.page(deep.managed(config_map("a", "7", k="v"))))
+    (found,) = page.things
 
     assert isinstance(found, dict)
     assert json.loads(json.dumps(found))["data"] == {"k": "v"}
@@ -88,9 +89,9 @@ def test_nothing_is_cut_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(depth, "cut", None)
     body = msgspec.json.encode(config_map("a", "7"))
 
-    _, items = CODEC.page(deep.page(body))
+    page = CODEC.page(deep.page(body))
 
-    assert [CODEC.event(deep.event("ADDED", body))] == [watch.Event("ADDED", one) for one in items]
+    assert [CODEC.event(deep.event("ADDED", body))] == [watch.Event("ADDED", one) for one in page.things]
 
 
 async def test_the_metadata_of_a_large_object_may_be_deep(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,15 +155,16 @@ def test_one_hopeless_object_spoils_no_list(body: bytes) -> None:
     page = b'{"metadata": {"resourceVersion": "3"}, "items": [' + body + b"," + good + b"]}"
 
     try:
-        meta, things = CODEC.page(page)
+        opened = CODEC.page(page)
     except errors.ODD:
         # Then the list is no JSON at all, which a caller is told as a failed read.
         assert body == HOPELESS["a lone half of a pair"]
         return
 
-    assert meta.resource_version == "3"
-    assert isinstance(things[0], watch.Unreadable)
-    assert things[1] == mirror.ConfigMap(metadata=wire.Meta(name="b"))
+    assert opened.meta.resource_version == "3"
+    odd, readable = opened.things
+    assert isinstance(odd, watch.Unreadable)
+    assert readable == mirror.ConfigMap(metadata=wire.Meta(name="b"))
 
 
 @hypothesis.given(

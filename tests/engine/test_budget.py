@@ -90,15 +90,40 @@ def test_room_is_made_by_pods_that_go_or_say_less(edited: bool) -> None:  # noqa
     """Then a pod that was not kept is worth reading again, and is served; before that it is not."""
     made = filled("ml")
     made.admitted(pod("more"), WEIGHT)
-    before = made.has_room
+    before = made.next()
     if edited:
         made.admitted(pod("ml-0"), 100)
     else:
         made.release("ml-0")
 
-    assert (before, made.has_room) == (False, True)
+    assert (before, made.next()) == (None, ("ml", "more"))
     assert not made.admitted(pod("more"), WEIGHT).faults
-    assert not made.has_room, "nobody is left to be read again"
+    assert made.next() is None, "nobody is left to be read again"
+
+
+def test_the_oldest_is_read_again_first_and_namespaces_take_turns() -> None:
+    """Of those for whom there is room; who is told again keeps the place, and who was read comes last."""
+    made = filled("a", "b", "c", "d")
+    for uid in ("a1", "a2", "a3", "b1", "c1", "a1"):
+        made.admitted(pod(uid, namespace=uid[0]), 2 * WEIGHT if uid == "a2" else WEIGHT)
+    for uid in ("a-0", "b-0"):
+        made.release(uid)
+
+    found = [made.next() for _ in range(5)]
+
+    assert found == [("a", "a1"), ("b", "b1"), ("a", "a3"), ("b", "b1"), ("a", "a1")]
+
+
+def test_of_a_namespace_without_room_no_pod_is_looked_at() -> None:
+    """However many of them were not kept, to find that out costs nothing."""
+    made = filled("ml")
+    for at in range(1000):
+        made.admitted(pod(f"more-{at}"), WEIGHT)
+    asked: list[int] = []
+
+    found = made._beyond.first(lambda _, weight: asked.append(weight) or False)  # type: ignore[func-returns-value]
+
+    assert (found, asked) == (None, [budget.FREE])
 
 
 def test_nothing_is_left_of_pods_that_are_gone() -> None:

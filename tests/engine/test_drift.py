@@ -5,7 +5,7 @@ import pytest
 from berth_operator.engine import drift, ledger
 from berth_operator.scheduling import naming
 from engine import books
-from support import builders
+from support import builders, clock
 
 POD = ("Pod", "uid-p")
 
@@ -66,6 +66,21 @@ def test_others_have_their_turn_while_the_ledgers_are_compared(monkeypatch: pyte
 
     assert max(found) == 10
     assert sum(found) == len(drift.drift(book, fresh)) == 200, "each waits, and teaches what it asks"
+
+
+def test_what_takes_long_to_compare_is_compared_a_moment_at_a_time() -> None:
+    """By the clock, however few things that are."""
+    book, fresh = books.of(1), books.of(1)
+    for at in range(4):
+        books.wait(book, f"p{at}")
+
+    dear, cheap = (
+        [len(one) for one in drift.portions(book, fresh, clock.Ticking(step * drift.PORTION_SECONDS))]
+        for step in (1.01, 0.01)
+    )
+
+    assert (max(dear), sum(dear)) == (1, 8)
+    assert (max(cheap), sum(cheap)) == (4, 8)
 
 
 def test_what_changes_amid_a_comparison_is_compared_as_it_is() -> None:

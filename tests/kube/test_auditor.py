@@ -3,15 +3,17 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import pytest
 
 from berth_crds.client import api, errors
-from berth_operator.engine import drift, ledger, watchdog
+from berth_operator.engine import drift, ledger, ports, watchdog
 from berth_operator.engine.drift import Difference
 from berth_operator.kube import auditor, feeds
+from kube import auditing
 from kube.conftest import Noted
-from support import builders, pods, timeless
+from support import builders, clock, pods, stub, timeless
 
 LOST, LATE = Difference("hold", "lost"), Difference("waiting", "late")
 
@@ -171,3 +173,35 @@ def test_a_crowd_of_differences_is_counted() -> None:
 
     assert auditor.told(many).endswith("hold uid-9 and 2 more")
     assert auditor.told(many[:1]) == "hold uid-0"
+
+
+async def test_all_is_read_and_compared_by_the_auditors_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By it others have their turn, however dear the pods are to read and to compare."""
+    given: list[ports.Clock] = []
+    made, compared = feeds.Feeds, drift.portions
+    looks = clock.Ticking(1.0)
+
+    def read(*parts: Any, clock: ports.Clock) -> feeds.Feeds:
+        given.append(clock)
+        return made(*parts, clock=clock)
+
+    def portions(book: ledger.Ledger, fresh: ledger.Ledger, clock: ports.Clock) -> Any:
+        given.append(clock)
+        return compared(book, fresh, clock)
+
+    monkeypatch.setattr(feeds, "Feeds", read)
+    monkeypatch.setattr(drift, "portions", portions)
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        auditing.Cluster(server)
+        audit = auditor.Auditor(
+            session,
+            ledger.Ledger(looks),
+            clock=looks,
+            report=lambda _: None,
+            mend=None,  # type: ignore[arg-type]
+            revisions=lambda _: {},
+        )
+
+        await audit._look()
+
+    assert given == [looks, looks]

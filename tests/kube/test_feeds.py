@@ -10,7 +10,7 @@ import pytest
 from berth_crds import names, wire
 from berth_crds.client import api, connection, lease, watch
 from berth_operator.engine import ledger, watchdog
-from berth_operator.kube import auditor, feeds
+from berth_operator.kube import auditor, feeds, policy_sink
 from berth_operator.scheduling import holds, policy
 from berth_operator.translate import raw
 from kube import churn
@@ -31,7 +31,7 @@ class Scene:
         self.nodes = feeds.NodeSink(self.book)
         self.devices = feeds.DeviceSink(self.book, self.dog)
         self.leases = feeds.LeaseSink(self.dog)
-        self.policies = feeds.PolicySink(self.book)
+        self.policies = policy_sink.PolicySink(self.book)
 
     def with_node(self) -> "Scene":
         """Add a node with cards and an agent that speaks."""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from berth_crds import names, wire
-from berth_crds.client import api, connection, watch
+from berth_crds.client import api, connection, errors, watch
 from berth_operator.engine import budget, drift, ledger
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, explain
@@ -80,11 +80,11 @@ def test_a_pod_that_waits_no_more_makes_room(scene: Scene, end: Any) -> None:
     """The next time that the other is told, it is served."""
     for uid in ("a", "b"):
         scene.sink.upserted(pod(uid))
-    full = scene.sink.budget.has_room
+    full = scene.sink.budget.next()
 
     end(scene.sink)
 
-    assert (full, scene.sink.budget.has_room) == (False, True)
+    assert (full, scene.sink.budget.next()) == (None, ("ml", "b"))
     scene.sink.upserted(pod("b"))
     assert scene.faults("b") == []
 
@@ -101,40 +101,82 @@ def test_which_pod_has_found_no_room_is_no_drift(scene: Scene) -> None:
 
 
 class Informer:
-    """Stands for the informer of pods, and counts how often all are told again."""
+    """Stands for the informer of pods, and notes whom it is to tell again, and when."""
 
     def __init__(self) -> None:
-        self.told = 0
+        self.asked: list[tuple[float, str]] = []
+        self.trouble: list[errors.ClientError] = []
 
-    async def retell(self) -> None:
-        """Count it."""
-        self.told += 1
+    async def tell_again(self, key: tuple[str, str]) -> None:
+        """Note it, and fail if told to."""
+        self.asked.append((timeless.clock()(), "/".join(key)))
+        if self.trouble:
+            raise self.trouble.pop()
+
+    def names(self) -> list[str]:
+        """Name those who were to be told again so far."""
+        return [name for _, name in self.asked]
 
 
-@timeless.scenario
-async def test_what_was_not_kept_is_read_again_only_where_there_is_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A whole list is read for it, so not before something has gone, and not often."""
+@pytest.fixture
+def following(monkeypatch: pytest.MonkeyPatch) -> feeds.Feeds:
+    """Lend feeds with room for what one such pod says, whose only informer is that of pods."""
     monkeypatch.setattr(budget, "OF_A_NAMESPACE", 100 << 10)
     session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
     nothing: Any = None
-    following = feeds.Feeds(session, ledger.Ledger(clock.Clock()), nothing, auditor.Nobody())
+    made = feeds.Feeds(session, ledger.Ledger(clock.Clock()), nothing, auditor.Nobody())
     informer: Any = Informer()
-    following._all = (informer,)
+    made._all = (informer,)
+    return made
+
+
+@timeless.scenario
+async def test_what_was_not_kept_is_read_again_only_where_there_is_room(following: feeds.Feeds) -> None:
+    """Not before something has gone, and soon after that."""
+    informer: Any = following._all[0]
     sink = following._pods
-    counts = []
+    found = []
 
     async with timeless.beside(following._read_again()):
         for uid in ("a", "b"):
             sink.upserted(pod(uid))
-        await asyncio.sleep(10.5 * feeds.READ_AGAIN_SECONDS)
-        counts.append(informer.told)
+        await asyncio.sleep(100)
+        found.append(informer.names())
         sink.deleted(wire.Meta("a", "ml", "a"))
-        await asyncio.sleep(feeds.READ_AGAIN_SECONDS)
-        counts.append(informer.told)
+        await timeless.until(lambda: informer.asked, most=feeds.LOOK_FOR_ROOM_SECONDS + 0.1)
         sink.upserted(pod("b"))
-        await asyncio.sleep(10 * feeds.READ_AGAIN_SECONDS)
-        counts.append(informer.told)
+        found.append(informer.names())
+        await asyncio.sleep(100)
+        found.append(informer.names())
 
-    assert counts == [0, 1, 1]
+    assert found == [[], ["ml/b"], ["ml/b"]]
+
+
+@timeless.scenario
+async def test_pods_are_read_again_one_by_one(following: feeds.Feeds) -> None:
+    """However many there is room for, some in a second; where that fails, it goes on a while later."""
+    informer: Any = following._all[0]
+    for uid in ("a", "b", "c", "d"):
+        following._pods.upserted(pod(uid))
+    following._pods.deleted(wire.Meta("a", "ml", "a"))
+    informer.trouble.append(errors.Unreachable("away", ambiguous=False))
+
+    async with timeless.beside(following._read_again()):
+        await timeless.until(lambda: len(informer.asked) == 4)
+
+    between, rest = feeds.READ_AGAIN_SECONDS, feeds.LOOK_FOR_ROOM_SECONDS
+    assert informer.names() == ["ml/b", "ml/c", "ml/d", "ml/b"]
+    assert [when for when, _ in informer.asked] == pytest.approx(
+        [0, rest, rest + between, rest + 2 * between]
+    )
+
+
+def test_all_is_read_by_the_clock_that_is_given() -> None:
+    """Of every kind: by it others have their turn while a list is read."""
+    nothing: Any = None
+    session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
+    time = clock.Clock()
+
+    made = feeds.Feeds(session, nothing, nothing, nothing, feeds.Options(clock=time))
+
+    assert {one._means.clock for one in made._all} == {time}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth_crds import json_lines, logs, text, wire
-from berth_operator.kube import auditor, feeds, policy_news
+from berth_operator.kube import auditor, policy_news, policy_sink
 from engine import books
 
 
@@ -126,7 +126,7 @@ def policy(name: str = "default", **rules: Any) -> wire.PlacementPolicy:
 
 def test_only_what_is_in_force_is_told(said: pytest.LogCaptureFixture) -> None:
     """Neither another policy nor one that makes no sense changes anything; the one after it is compared."""
-    sink = feeds.PolicySink(books.of())
+    sink = policy_sink.PolicySink(books.of())
     sink.upserted(policy())
     said.clear()
 
@@ -145,6 +145,6 @@ def test_only_what_is_in_force_is_told(said: pytest.LogCaptureFixture) -> None:
 
 def test_a_ledger_that_is_only_compared_tells_nothing(said: pytest.LogCaptureFixture) -> None:
     """Each audit reads the policy once more."""
-    feeds.PolicySink(books.of(), auditor.SILENCE).upserted(policy(strategy="binpack"))
+    policy_sink.PolicySink(books.of(), auditor.SILENCE).upserted(policy(strategy="binpack"))
 
     assert said.messages == []

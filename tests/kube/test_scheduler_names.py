@@ -79,7 +79,7 @@ async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPat
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         Cluster(server).pods[:] = [pod(OTHER)]
-        following = feeds.Feeds(session, book, dog, auditor.Nobody(), schedulers=BOTH)
+        following = feeds.Feeds(session, book, dog, auditor.Nobody(), feeds.Options(BOTH))
         audit = auditor.Auditor(
             session,
             book,

@@ -14,6 +14,14 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 
+class Outage(Exception):
+    """The server was away for so long that a watch must not simply be resumed."""
+
+
+class Restored(Exception):
+    """A list turned out to be of a restored history when a part of it was told already."""
+
+
 class Follower(Protocol):
     """Somebody whose knowledge is void after a restore."""
 

@@ -3,18 +3,17 @@
 The informer lists, tells its sink what differs from what it knew, page by page so that no
 list is held whole, then watches. When the watch is too old (410, as an HTTP answer or inside
 the stream), is too large to be read or keeps failing, it lists again, and whatever vanished
-meanwhile is told as a delete, last of all. The sink is called between two
-awaits and must not block; what it is told is always in the order of the revisions of each
-object.
+meanwhile is told as a delete, last of all. The sink is called between two awaits and must not
+block; what it is told is always in the order of the revisions of each object.
 
 A watch that merely ended is resumed from the last revision seen, unless the server was
 away: etcd may have been restored from an older copy meanwhile, and then the watch would
 be silent, or leave something out. So after an outage, and after any sign of a restore, the
 collection is listed, and everything in it is told once more.
 
-`refresh` makes the informer list anew by quorum read. `catch_up` waits until everything
-that was committed before the call has been told, which for a large collection is much
-cheaper: this is how a new leader learns that its picture is complete.
+`refresh` makes the informer list anew by quorum read, `tell_again` reads one object beside the
+watch. `catch_up` waits until everything that was committed before the call has been told, which
+for a large collection is much cheaper: this is how a new leader learns that its picture is complete.
 """
 
 import asyncio
@@ -22,11 +21,12 @@ import contextlib
 import dataclasses
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
-from berth_crds.client import api, errors, history, store, watch
+from berth_crds.client import api, errors, history, store, turns, watch
 from berth_crds.client.resources import Resource
 from berth_crds.client.store import B
 
@@ -59,12 +59,12 @@ class Scope:
         return {key: value for key, value in both.items() if value}
 
 
-class Outage(Exception):
-    """The server was away for so long that a watch must not simply be resumed."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Means:
+    """What an informer needs beside the server."""
 
-
-class Restored(Exception):
-    """A list turned out to be of a restored history when a part of it was told already."""
+    chance: Callable[[], float] = random.random
+    clock: turns.Clock = time.monotonic
 
 
 class Informer(Generic[B]):
@@ -78,7 +78,7 @@ class Informer(Generic[B]):
         sink: store.Sink[B],
         *,
         scope: Scope = Scope(),
-        chance: Callable[[], float] = random.random,
+        means: Means = Means(),
     ) -> None:
         self._session = session
         self._resource = resource
@@ -86,7 +86,7 @@ class Informer(Generic[B]):
         self._store = store.Store(str(resource), sink)
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
-        self._chance = chance
+        self._means = means
         self._portions = watch.Portions(PAGE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
@@ -161,6 +161,12 @@ class Informer(Generic[B]):
         """Read the collection anew, tell everything in it once more, and wait for that."""
         self._again = True
         await self.refresh()
+
+    async def tell_again(self, key: store.Key) -> None:
+        """Read one object anew and tell it once more, beside the watch and unless that tells of it."""
+        path = self._resource.path(key[1], namespace=key[0])
+        thing = await watch.single(self._session, path, self._codec)
+        self._store.repeat(thing)
 
     def _interrupt(self) -> None:
         if self._round is not None:
@@ -266,7 +272,7 @@ class Informer(Generic[B]):
     async def _told(self, size: int | watch.Portions) -> str:
         """Pass on to the sink what differs from what it knows; return the revision of the list."""
         while True:
-            with contextlib.suppress(Restored):
+            with contextlib.suppress(history.Restored):
                 return await self._tell(size)
 
     async def _tell(self, size: int | watch.Portions) -> str:
@@ -274,31 +280,26 @@ class Informer(Generic[B]):
             self._store.restored()
         seen: set[store.Key] = set()
         version, count = "", 0
-        pages = watch.by_page(self._session, self._path, self._codec, selectors=self._selectors, size=size)
+        clock, where = self._means.clock, (self._session, self._path, self._codec)
+        pages = watch.by_page(*where, selectors=self._selectors, size=size, clock=clock)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._compare(page, first=not seen)
-                await store.in_turns(self._store.take(page.items, seen, again=self._again))
+                await turns.through(self._store.take(page.items, seen, again=self._again), clock)
                 version, count = page.version, count + 1
         self._short_list = count == 1
-        await store.in_turns(self._store.retain(seen))
+        await turns.through(self._store.retain(seen), clock)
         return version
 
     def _compare(self, page: watch.Collection[B], *, first: bool) -> None:
         """Record a restore that a page proves, before anything of that page is told."""
-        if self._restored or not (evidence := self._evidence(page)):
+        if self._restored or not (evidence := self._store.contradiction(page, self._version)):
             return
         self._session.history.restored(evidence, by=self)
         self._again = self._restored = True
         if not first:
-            raise Restored
+            raise history.Restored
         self._store.restored()
-
-    def _evidence(self, page: watch.Collection[B]) -> str:
-        """Return what proves that the server's data were restored; nothing where all is as it was."""
-        if history.earlier(page.version, self._version):
-            return f"{self._resource} are at revision {page.version}, after {self._version}"
-        return self._store.contradiction(page.items)
 
     # ------------------------------------------------------------ watch
 
@@ -312,7 +313,7 @@ class Informer(Generic[B]):
             except errors.Gone:
                 log.info("%s: revision %s is compacted away, listing again", self._resource, self._version)
                 return
-            except Outage:
+            except history.Outage:
                 log.info("%s: the server was away, listing again", self._resource)
                 self._again = True
                 return
@@ -328,8 +329,7 @@ class Informer(Generic[B]):
     async def _follow(self) -> None:
         started, version = asyncio.get_running_loop().time(), self._version
         async with self._opened() as events:
-            async for event in events:
-                self._take(event)
+            await turns.each(events, self._take, self._means.clock)
         short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
         if short and self._version == version and not self._short:
             # A server going down, or somebody between us, answers at once with nothing: do not hammer it.
@@ -339,7 +339,7 @@ class Informer(Generic[B]):
     async def _opened(self) -> AsyncIterator[AsyncIterator[watch.Event[B] | watch.Bookmark]]:
         """Open a watch; what cuts it short for a shorter one is no failure."""
         if self._away():
-            raise Outage
+            raise history.Outage
         stream = watch.opened(
             self._session,
             self._path,
@@ -351,7 +351,7 @@ class Informer(Generic[B]):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as cut, stream as events:
                 if self._away():
-                    raise Outage
+                    raise history.Outage
                 self._open = cut
                 try:
                     yield events
@@ -360,7 +360,7 @@ class Informer(Generic[B]):
 
     def _seconds(self) -> int:
         low, high = WATCH_SECONDS
-        return SHORT_WATCH_SECONDS if self._short else low + int((high - low) * self._chance())
+        return SHORT_WATCH_SECONDS if self._short else low + int((high - low) * self._means.chance())
 
     def _away(self) -> bool:
         """Whether the server was not heard for longer than it takes to resume a watch."""
@@ -374,7 +374,7 @@ class Informer(Generic[B]):
             evidence = f"a watch of {self._resource} is at revision {version}, after {self._version}"
             self._session.history.restored(evidence, by=self)
             self._restored = True
-            raise Outage
+            raise history.Outage
         if isinstance(event, watch.Event):
             if event.change == "DELETED":
                 self._store.delete(event.thing)
@@ -391,7 +391,7 @@ class Informer(Generic[B]):
     async def _pause(self, failures: int, error: errors.ClientError) -> None:
         wanted = getattr(error, "retry_after", None) or 0.0
         step = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
-        await asyncio.sleep(max(wanted, step * (0.5 + self._chance())))
+        await asyncio.sleep(max(wanted, step * (0.5 + self._means.chance())))
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -5,7 +5,6 @@ of it. A delete is told with the identity alone. Objects that cannot be decoded 
 beside the others: to forget a holder of cards would give them out twice.
 """
 
-import asyncio
 import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,6 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]  # Namespace, empty for the whole cluster's, and name.
 NAMELESS: Final = ("", "")
-AT_A_TIME: Final = 250  # Objects of a list told to the sink before others have their turn.
 
 
 class Bearer(Protocol):
@@ -102,9 +100,11 @@ class Store(Generic[B]):
         there = {one.uid for one in self._known.values()}
         return set() if self._nameless or "" in there else set(uids) - there
 
-    def contradiction(self, items: Iterable[B | watch.Unreadable]) -> str:
+    def contradiction(self, page: watch.Collection[B], last: str) -> str:
         """Return what proves that a list is of a restored history; nothing where it goes on from the last."""
-        for meta in (thing.metadata for thing in items):
+        if history.earlier(page.version, last):
+            return f"{self._title} are at revision {page.version}, after {last}"
+        for meta in (thing.metadata for thing in page.items):
             known = self._known.get(_key(meta))
             same = known is not None and known.uid == meta.uid
             if known is not None and same and history.earlier(meta.resource_version, known.version):
@@ -154,6 +154,13 @@ class Store(Generic[B]):
             self._known[key] = Identity(meta.uid, meta.resource_version, told=True)
             self._sink.upserted(thing)
 
+    def repeat(self, thing: B | watch.Unreadable) -> None:
+        """Tell an object once more in the revision that is known; of any other one the watch tells."""
+        meta = thing.metadata
+        known = self._known.get(_key(meta))
+        if known is not None and (known.uid, known.version) == (meta.uid, meta.resource_version):
+            self.upsert(thing, again=True)
+
     def delete(self, thing: B | watch.Unreadable) -> None:
         """Record that an object is gone."""
         self._forget(_key(thing.metadata))
@@ -179,13 +186,6 @@ class Store(Generic[B]):
             self._sink.deleted(meta)
         elif self._wary is not None:
             self._wary.odd_gone(meta)
-
-
-async def in_turns(steps: Iterable[None]) -> None:
-    """Run all steps, and let other tasks run now and then: a long list must not keep them waiting."""
-    for count, _ in enumerate(steps, 1):
-        if count % AT_A_TIME == 0:
-            await asyncio.sleep(0)
 
 
 def _key(meta: wire.Meta) -> Key:

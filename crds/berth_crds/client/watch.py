@@ -12,14 +12,15 @@ read, and it is told as unreadable.
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Final, Generic, Literal, NamedTuple, TypeVar, cast
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Final, Generic, Literal, TypeVar, cast
 
 import aiohttp
 import msgspec
 
 from berth_crds import text, wire
-from berth_crds.client import api, errors, parser, reading
+from berth_crds.client import api, errors, parser, reading, turns
 
 T = TypeVar("T")
 
@@ -121,6 +122,16 @@ class Collection(Generic[T]):
     items: list[T | Unreadable]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a list: its objects, each decoded when it is asked for, how many, and of how many bytes."""
+
+    meta: ListMeta
+    things: Iterator[T | Unreadable]
+    count: int
+    length: int
+
+
 class Codec(Generic[T]):
     """Decodes one kind, and never fails on a single odd object.
 
@@ -138,15 +149,15 @@ class Codec(Generic[T]):
         self._thing = msgspec.json.Decoder(kind)
         self._measured = "length" in getattr(kind, "__struct_fields__", ())
 
-    def page(self, body: bytes) -> tuple[ListMeta, list[T | Unreadable]]:
-        """Decode one page of a list."""
+    def page(self, body: bytes) -> "Page[T]":
+        """Open one page of a list."""
         meta, items = self._raw(body)
-        return meta, [self.thing(raw) for raw in items]
+        return Page(meta, map(self.thing, items), len(items), len(body))
 
-    def identities(self, body: bytes, detail: str) -> tuple[ListMeta, list[T | Unreadable]]:
-        """Decode a page of objects of which there is only the metadata; the detail says why."""
+    def identities(self, body: bytes, detail: str) -> "Page[T]":
+        """Open a page of objects of which there is only the metadata; the detail says why."""
         meta, items = self._raw(body)
-        return meta, [Unreadable(self._metadata(raw), detail) for raw in items]
+        return Page(meta, (Unreadable(self._metadata(raw), detail) for raw in items), len(items), len(body))
 
     def _raw(self, body: bytes) -> tuple[ListMeta, Sequence[msgspec.Raw]]:
         # A body that is not longer cannot have so many commas: no need to count.
@@ -162,10 +173,10 @@ class Codec(Generic[T]):
         """Decode one object, or tell why not."""
         try:
             thing = reading.read(self._thing, raw)
+            if self._measured and len(raw) > LARGE:
+                msgspec.structs.force_setattr(cast("msgspec.Struct", thing), "length", self._length(raw))
         except errors.ODD as error:
             return Unreadable(self._metadata(raw), text.line(str(error)), bytes(raw))
-        if self._measured and len(raw) > LARGE:
-            msgspec.structs.force_setattr(cast("msgspec.Struct", thing), "length", self._length(raw))
         return thing
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
@@ -245,7 +256,13 @@ async def pages(
 
 
 async def by_page(
-    session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int | Portions
+    session: api.Api,
+    path: str,
+    codec: Codec[T],
+    *,
+    selectors: Mapping[str, str],
+    size: int | Portions,
+    clock: turns.Clock = time.monotonic,
 ) -> AsyncGenerator[Collection[T]]:
     """Read a collection as `pages` does, for those who need not have all of it at once."""
     portions = size if isinstance(size, Portions) else Portions(size)
@@ -255,23 +272,15 @@ async def by_page(
         length += page.length
         if length > LONGEST_LIST:
             raise errors.Unreachable(f"{path}: the list does not end", ambiguous=False)
-        yield Collection(page.meta.resource_version, page.items)
+        yield Collection(page.meta.resource_version, await turns.gathered(page.things, clock))
         if not page.meta.continue_:
             return
         params["continue"] = page.meta.continue_
 
 
-class _Read(NamedTuple, Generic[T]):
-    """A page that was read, and how many bytes it had."""
-
-    meta: ListMeta
-    items: list[T | Unreadable]
-    length: int
-
-
 async def _next(
     session: api.Api, path: str, codec: Codec[T], params: dict[str, str], portions: Portions
-) -> _Read[T]:
+) -> Page[T]:
     """Read the next page, of as many objects as can be read at once."""
     while True:
         params["limit"] = str(portions.now)
@@ -279,7 +288,7 @@ async def _next(
             body = await session.read(
                 path, params=params, most=portions.longest, deadline=LIST_DEADLINE_SECONDS
             )
-            page = _Read(*_readable(codec.page, body, path), len(body))
+            page = _readable(codec.page, body, path)
         except errors.TooLarge as error:
             if portions.now == 0:
                 raise
@@ -287,29 +296,33 @@ async def _next(
                 return await _identified(session, path, codec, params, error)
             portions.shrink()
         else:
-            portions.fit(len(page.items), page.length)
+            portions.fit(page.count, page.length)
             return page
 
 
 async def _identified(
     session: api.Api, path: str, codec: Codec[T], params: Mapping[str, str], error: errors.TooLarge
-) -> _Read[T]:
+) -> Page[T]:
     """Read the metadata alone of the one object that is next, which is too large to be read."""
     body = await session.read(
         path, params=params, most=LONGEST_LINE, accept=METADATA_ALONE, deadline=LIST_DEADLINE_SECONDS
     )
-    return _Read(*_readable(lambda found: codec.identities(found, str(error)), body, path), len(body))
+    return _readable(lambda found: codec.identities(found, str(error)), body, path)
 
 
-def _readable(
-    decode: Callable[[bytes], tuple[ListMeta, list[T | Unreadable]]], body: bytes, path: str
-) -> tuple[ListMeta, list[T | Unreadable]]:
+def _readable(decode: Callable[[bytes], Page[T]], body: bytes, path: str) -> Page[T]:
     try:
         return decode(body)
     except errors.TooLarge as error:
         raise errors.TooLarge(f"{path}: the answer is no list: {error}") from error
     except errors.ODD as error:
         raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
+
+
+async def single(session: api.Api, path: str, codec: Codec[T]) -> T | Unreadable:
+    """Read one object by a quorum read."""
+    body = await session.read(path, params={}, most=LONGEST_LINE)
+    return codec.thing(msgspec.Raw(body))
 
 
 @contextlib.asynccontextmanager

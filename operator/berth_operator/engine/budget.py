@@ -3,11 +3,13 @@
 Of a pod that says more than the usual, what it asks for is charged to its namespace, and to all
 together; pods of a namespace that ask for the same share one copy, which is charged once. What
 goes beyond that is not kept: such a pod waits with a fault that is not its own, and is to be
-read again when there is room.
+read again when there is room: the oldest of a namespace first, and namespaces in turns.
 """
 
 import collections
 import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from berth_operator.scheduling import backlog, decisions
@@ -31,13 +33,52 @@ class Kept:
     uids: set[str] = dataclasses.field(default_factory=set)
 
 
+class Beyond:
+    """The pods that were not kept: of each namespace the oldest comes first, and namespaces take turns."""
+
+    def __init__(self) -> None:
+        # Name and weight by uid; an ordinary dict is slow to find its first after many moves.
+        self._of: OrderedDict[str, OrderedDict[str, tuple[str, int]]] = OrderedDict()
+        self._namespaces: dict[str, str] = {}  # By uid.
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._namespaces)
+
+    def put(self, candidate: backlog.Candidate, weight: int) -> None:
+        """Add a pod, the last of its namespace; one that is here keeps its place."""
+        self._namespaces[candidate.uid] = candidate.namespace
+        pods = self._of.setdefault(candidate.namespace, OrderedDict())
+        pods[candidate.uid] = candidate.name, weight
+
+    def drop(self, uid: str) -> None:
+        """Forget a pod, if it is here."""
+        namespace = self._namespaces.pop(uid, None)
+        if namespace is None:
+            return
+        del self._of[namespace][uid]
+        if not self._of[namespace]:
+            del self._of[namespace]
+
+    def first(self, fits: Callable[[str, int], bool]) -> tuple[str, str] | None:
+        """Return namespace and name of the first that fits; it and its namespace come last from now on."""
+        for namespace, pods in self._of.items():
+            # All are heavier than what is free: where not even so little fits, none has to be looked at.
+            for uid, (name, weight) in pods.items() if fits(namespace, FREE) else ():
+                if fits(namespace, weight):
+                    pods.move_to_end(uid)
+                    self._of.move_to_end(namespace)
+                    return namespace, name
+        return None
+
+
 class Budget:
     """What waiting pods ask for, as far as that is much."""
 
     def __init__(self) -> None:
         self._kept: dict[Key, Kept] = {}
         self._of: dict[str, Kept] = {}  # By uid.
-        self._beyond: dict[str, tuple[str, int]] = {}  # Namespace and weight of those not kept, by uid.
+        self._beyond = Beyond()
         self._spent: collections.Counter[str] = collections.Counter()  # By namespace.
         self._total = 0
 
@@ -53,10 +94,11 @@ class Budget:
         key = (candidate.namespace, *candidate.asks)
         kept = self._kept.get(key)
         if kept is None or candidate.uid not in kept.uids:
-            self.release(candidate.uid)
-            if fault := "" if kept is not None else self._exceeded(candidate.namespace, weight):
-                self._beyond[candidate.uid] = candidate.namespace, weight
-                return _without(candidate, fault)
+            self._leave(candidate.uid)
+            if kept is None and not self._fits(candidate.namespace, weight):
+                self._beyond.put(candidate, weight)
+                return _without(candidate, self._exceeded(candidate.namespace, weight))
+            self._beyond.drop(candidate.uid)
             kept = kept or self._enter(key, weight)
             kept.uids.add(candidate.uid)
             self._of[candidate.uid] = kept
@@ -65,7 +107,10 @@ class Budget:
 
     def release(self, uid: str) -> None:
         """Forget a pod that waits no more, or says something else."""
-        self._beyond.pop(uid, None)
+        self._beyond.drop(uid)
+        self._leave(uid)
+
+    def _leave(self, uid: str) -> None:
         kept = self._of.pop(uid, None)
         if kept is None:
             return
@@ -74,10 +119,9 @@ class Budget:
             del self._kept[kept.key]
             self._charge(kept.key[0], -kept.weight)
 
-    @property
-    def has_room(self) -> bool:
-        """Whether any pod that is not kept now could be."""
-        return not all(self._exceeded(*one) for one in self._beyond.values())
+    def next(self) -> tuple[str, str] | None:
+        """Return namespace and name of the pod to be read again next, which was not kept and now could be."""
+        return self._beyond.first(self._fits)
 
     def _enter(self, key: Key, weight: int) -> Kept:
         self._kept[key] = kept = Kept(key, weight)
@@ -90,11 +134,15 @@ class Budget:
         if not self._spent[namespace]:
             del self._spent[namespace]
 
+    def _fits(self, namespace: str, weight: int) -> bool:
+        """Return whether there is room for so much more."""
+        return self._spent[namespace] + weight <= OF_A_NAMESPACE and self._total + weight <= OF_ALL
+
     def _exceeded(self, namespace: str, weight: int) -> str:
         """Return what has no room for so much more."""
         if self._spent[namespace] + weight > OF_A_NAMESPACE:
             return _sentence("the waiting pods of this namespace say", OF_A_NAMESPACE)
-        return _sentence("all waiting pods say", OF_ALL) if self._total + weight > OF_ALL else ""
+        return _sentence("all waiting pods say", OF_ALL)
 
 
 def _sentence(who: str, most: int) -> str:

@@ -14,12 +14,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from berth_operator.engine import ledger
+from berth_operator.engine import ledger, ports
 from berth_operator.scheduling import backlog, holds
 from berth_operator.scheduling.decisions import Reason
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
-AT_A_TIME: Final = 250  # Things compared before others have their turn.
+AT_A_TIME: Final = 250  # Things compared before others have their turn, or fewer that take as long as this:
+PORTION_SECONDS: Final = 0.005
 OF_PODS: Final = ("hold", "sample", "waiting")
 
 Source = tuple[str, str]  # The kind of an object, and its name; for a pod its uid, for a GpuPod its title.
@@ -82,7 +83,9 @@ def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
     return tuple(itertools.chain.from_iterable(portions(book, fresh)))
 
 
-def portions(book: ledger.Ledger, fresh: ledger.Ledger) -> Iterator[tuple[Difference, ...]]:
+def portions(
+    book: ledger.Ledger, fresh: ledger.Ledger, clock: ports.Clock = float
+) -> Iterator[tuple[Difference, ...]]:
     """Name the same, after some things at a time what differs of these.
 
     A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
@@ -92,10 +95,19 @@ def portions(book: ledger.Ledger, fresh: ledger.Ledger) -> Iterator[tuple[Differ
     """
     for what, known in KNOWN.items():
         names = iter(dict.fromkeys((*known.names(book), *known.names(fresh))))
-        while some := list(itertools.islice(names, AT_A_TIME)):
-            found = (_difference(what, name, book, fresh) for name in some)
-            yield tuple(one for one in found if one is not None)
+        compared = (_difference(what, name, book, fresh) for name in names)
+        while some := list(_portion(compared, clock)):
+            yield tuple(one for one in some if one is not None)
     yield tuple(Difference("open bind", uid) for uid in book.assumed.overdue())
+
+
+def _portion(compared: Iterator[Difference | None], clock: ports.Clock) -> Iterator[Difference | None]:
+    """Yield the next comparisons, each made when its turn comes."""
+    began = clock()
+    for one in itertools.islice(compared, AT_A_TIME):
+        yield one
+        if clock() - began >= PORTION_SECONDS:
+            return
 
 
 def _difference(what: str, name: str, book: ledger.Ledger, fresh: ledger.Ledger) -> Difference | None:

@@ -86,10 +86,11 @@ class Auditor:
     async def _look(self) -> tuple[drift.Difference, ...]:
         fresh = ledger.Ledger(self._clock, SILENCE)
         dog = watchdog.Watchdog(fresh, clock=self._clock)
-        reading = feeds.Feeds(self._session, fresh, dog, Nobody(), SILENCE, self.schedulers)
+        options = feeds.Options(schedulers=self.schedulers, clock=self._clock, voice=SILENCE)
+        reading = feeds.Feeds(self._session, fresh, dog, Nobody(), options)
         await reading.read()
         found: list[drift.Difference] = []
-        for differing in drift.portions(self._book, fresh):
+        for differing in drift.portions(self._book, fresh, self._clock):
             sources = set().union(*(one.sources for one in differing))
             mine, theirs = self._revisions(sources), reading.revisions_of(sources)
             found += (one.seen(mine, theirs) for one in differing)

@@ -5,21 +5,25 @@ the core's words. Nothing is awaited on the way.
 """
 
 import asyncio
+import dataclasses
+import functools
 import logging
+import time
 from collections.abc import Collection, Iterable
 from typing import Any, Final, Protocol
 
 from berth_crds import logs, names, vocabulary, wire
-from berth_crds.client import api, informer, lease, resources, watch
-from berth_operator.engine import budget, drift, ledger, watchdog
-from berth_operator.kube import lag, misplaced, policy_news
+from berth_crds.client import api, errors, informer, lease, resources, watch
+from berth_operator.engine import budget, drift, ledger, ports, watchdog
+from berth_operator.kube import lag, misplaced, policy_sink
 from berth_operator.scheduling import naming
-from berth_operator.translate import devices, excess, gpupods, nodes, pods, policies, raw
+from berth_operator.translate import devices, excess, gpupods, nodes, pods, raw
 
 log = logging.getLogger(__name__)
 
-# What was not kept of waiting pods is read again at most so often: it takes a whole list.
-READ_AGAIN_SECONDS: Final = 30.0
+# Between two waiting pods that were not kept and are read again, and between looks for room for one.
+READ_AGAIN_SECONDS: Final = 0.1
+LOOK_FOR_ROOM_SECONDS: Final = 1.0
 
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -227,34 +231,6 @@ class LeaseSink:
         self._dog.lease_gone(meta.name)
 
 
-class PolicySink:
-    """Policies: the default one is in force, and its last good state stays so."""
-
-    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
-        self._book = book
-        self._voice = voice
-        self._news = policy_news.PolicyNews(voice)
-
-    def upserted(self, thing: wire.PlacementPolicy) -> None:
-        """Apply a policy's new state."""
-        if thing.metadata.name != names.DEFAULT_POLICY:
-            return
-        rules = policies.rules(thing)
-        if isinstance(rules, str):
-            self._voice.warning(
-                "the default policy is not taken: %s; the last good one stays in force", rules
-            )
-        else:
-            self._news.in_force(thing.spec)
-            self._book.policy_seen(rules)
-
-    def deleted(self, meta: wire.Meta) -> None:
-        """Fall back to the built-in rules when the default policy is gone."""
-        if meta.name == names.DEFAULT_POLICY:
-            self._news.gone()
-            self._book.policy_seen(policies.BUILT_IN)
-
-
 def condemned(thing: wire.Device) -> bool:
     """Return whether the Device says that its agent was found silent."""
     return any(
@@ -263,6 +239,18 @@ def condemned(thing: wire.Device) -> bool:
         and one.reason != vocabulary.ReadyReason.SOURCE_FAILED
         for one in thing.status.conditions
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """Which pods are Berth's, and by which clock and into which log they are read."""
+
+    schedulers: Collection[str] = pods.ANSWERING
+    clock: ports.Clock = time.monotonic
+    voice: logging.Logger = log
+
+
+USUAL: Final = Options()
 
 
 class Feeds:
@@ -274,28 +262,28 @@ class Feeds:
         book: ledger.Ledger,
         dog: watchdog.Watchdog,
         status_writer: Onlooker,
-        voice: logging.Logger = log,
-        schedulers: Collection[str] = pods.ANSWERING,
+        options: Options = USUAL,
     ) -> None:
+        voice = options.voice
         self._book = book
         self._wanted: tuple[int, ...] = ()  # After a restore, how many lists each informer had read before.
         self._history = session.history
         self._history.join(self)
         self._gpupods = GpuPodSink(book, voice)
         self._devices = DeviceSink(book, dog, voice)
-        self._pods = PodSink(book, status_writer, voice, schedulers)
+        self._pods = PodSink(book, status_writer, voice, options.schedulers)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
-        follow = informer.Informer
+        follow = functools.partial(informer.Informer, session, means=informer.Means(clock=options.clock))
         # Nodes and Devices before pods: a decision never sees a pod on a node it does not know.
         # GpuPods too: nor one whose cards somebody names, without that name.
         self._all: tuple[informer.Informer[Any], ...] = (
-            follow(session, resources.NODES, raw.Node, NodeSink(book, voice)),
-            follow(session, resources.DEVICES, raw.Device, self._devices),
-            follow(session, resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
-            follow(session, resources.POLICIES, wire.PlacementPolicy, PolicySink(book, voice)),
-            follow(session, resources.GPU_PODS, wire.GpuPod, self._gpupods),
-            follow(session, resources.PODS, raw.Pod, self._pods, scope=pods_scope),
+            follow(resources.NODES, raw.Node, NodeSink(book, voice)),
+            follow(resources.DEVICES, raw.Device, self._devices),
+            follow(resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
+            follow(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(book, voice)),
+            follow(resources.GPU_PODS, wire.GpuPod, self._gpupods),
+            follow(resources.PODS, raw.Pod, self._pods, scope=pods_scope),
         )
 
     async def run(self) -> None:
@@ -306,12 +294,17 @@ class Feeds:
             group.create_task(self._read_again())
 
     async def _read_again(self) -> None:
-        """Read all pods again, for ever, where there is room for what was not kept of some."""
+        """Read pods again, for ever and one after another, that were not kept and now could be."""
         *_, pods_ = self._all
         while True:
-            await asyncio.sleep(READ_AGAIN_SECONDS)
-            if self._pods.budget.has_room:
-                await pods_.retell()
+            pod = self._pods.budget.next()
+            try:
+                if pod is not None:
+                    await pods_.tell_again(pod)
+            except errors.ClientError as error:
+                log.debug("a pod is read again later: %s", error)
+                pod = None
+            await asyncio.sleep(LOOK_FOR_ROOM_SECONDS if pod is None else READ_AGAIN_SECONDS)
 
     async def wait_synced(self) -> None:
         """Wait until everything has been read once."""

@@ -1,0 +1,38 @@
+"""The informer of policies to the ledger: which rules are in force."""
+
+import logging
+
+from berth_crds import names, wire
+from berth_operator.engine import ledger
+from berth_operator.kube import policy_news
+from berth_operator.translate import policies
+
+log = logging.getLogger(__name__)
+
+
+class PolicySink:
+    """Policies: the default one is in force, and its last good state stays so."""
+
+    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
+        self._book = book
+        self._voice = voice
+        self._news = policy_news.PolicyNews(voice)
+
+    def upserted(self, thing: wire.PlacementPolicy) -> None:
+        """Apply a policy's new state."""
+        if thing.metadata.name != names.DEFAULT_POLICY:
+            return
+        rules = policies.rules(thing)
+        if isinstance(rules, str):
+            self._voice.warning(
+                "the default policy is not taken: %s; the last good one stays in force", rules
+            )
+        else:
+            self._news.in_force(thing.spec)
+            self._book.policy_seen(rules)
+
+    def deleted(self, meta: wire.Meta) -> None:
+        """Fall back to the built-in rules when the default policy is gone."""
+        if meta.name == names.DEFAULT_POLICY:
+            self._news.gone()
+            self._book.policy_seen(policies.BUILT_IN)
