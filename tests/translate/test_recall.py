@@ -1,5 +1,6 @@
 """What is remembered of pods is what would be read of them."""
 
+import collections
 import itertools
 from typing import Any, Final
 
@@ -100,6 +101,35 @@ def test_little_is_kept_of_much() -> None:
     assert len(known._usual.known) <= recall.MOST_KNOWN
     assert len(known._long.known) < most
     assert max(map(len, known._long.known)) <= 64, "digests"
+
+
+def test_who_has_much_to_say_does_not_displace_others() -> None:
+    """A namespace whose pods say more than there is room for has its own read anew, and nobody else's."""
+    known = recall.Recall(lambda thing: thing.metadata.name, lambda _: 9 * KIBIBYTE)
+    for name in ("a", "b", "c"):
+        known(pod(metadata={"name": name, "namespace": name}), name.encode())
+    for _ in range(2):
+        for at in range(recall.MOST_BYTES // KIBIBYTE):
+            known(pod(metadata={"namespace": "loud"}), str(at).encode())
+
+    assert {b"a", b"b", b"c"} <= known._usual.known.keys()
+    assert len(known._usual.known) > recall.MOST_BYTES // (10 * KIBIBYTE), "all room is used"
+
+
+def test_namespaces_share_what_room_there_is() -> None:
+    """Whoever says less than its share keeps all of it, and whoever says more has that share at least."""
+    known = recall.Recall(lambda thing: thing.metadata.name, lambda _: 0)
+    for _ in range(2):
+        for at in range(recall.MOST_KNOWN):
+            for name in ("a", "b"):
+                known(pod(metadata={"namespace": name}), f"{name}{at}".encode())
+        for at in range(recall.MOST_KNOWN // 4):
+            known(pod(metadata={"namespace": "c"}), f"c{at}".encode())
+
+    kept = collections.Counter(chr(key[0]) for key in known._usual.known)
+    assert sum(kept.values()) == recall.MOST_KNOWN
+    assert kept["c"] == recall.MOST_KNOWN // 4
+    assert min(kept["a"], kept["b"]) >= recall.MOST_KNOWN // 3
 
 
 def test_long_pods_do_not_displace_the_usual_ones() -> None:

@@ -5,9 +5,14 @@ which these are the same, byte for byte, share one reading. That is most of what
 here, and the shared values take less memory too. What is not known yet is read. Whatever
 else is written on a pod, by its network for instance or at each of its steps, is no part of
 the key: it must not make the pod be read anew.
+
+Where there is no room, a namespace that has its share at least gives way with its oldest: one
+that has very much to say must not have the pods of all others read anew at each list.
 """
 
+import dataclasses
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
@@ -16,9 +21,10 @@ import msgspec
 from berth_crds import aliases, names
 from berth_operator.translate import annotations, raw, resources
 
-MOST_KNOWN: Final = 4096
 LONGEST_KEY: Final = 1 << 14  # Of a longer one only a digest is kept.
-MOST_BYTES: Final = 8 << 20  # Of all usual pods together, and of all long ones; most have about a thousand.
+MOST_BYTES: Final = 8 << 20  # Of all usual pods together, and of all long ones.
+LEAST: Final = 2 << 10  # What each counts at least; most have half of it.
+MOST_KNOWN: Final = MOST_BYTES // LEAST
 
 ON_POD: Final[tuple[aliases.Amount | aliases.Wish, ...]] = (*aliases.ON_PODS, *aliases.WISHES)
 LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL) | aliases.GANG_KEYS
@@ -29,20 +35,45 @@ ANNOTATIONS: Final = (
 T = TypeVar("T")
 
 
+@dataclasses.dataclass(slots=True)
+class Part:
+    """What a shelf has of one namespace: how many bytes each reading takes, the oldest first, and all."""
+
+    sizes: OrderedDict[bytes, int] = dataclasses.field(default_factory=OrderedDict)
+    total: int = 0
+
+
 class Shelf(Generic[T]):
     """Readings by their keys, as many as there are bytes for."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, T] = {}
+        self._parts: OrderedDict[str, Part] = OrderedDict()  # By namespace.
         self._bytes = 0
 
-    def keep(self, key: bytes, known: T, size: int) -> None:
-        """Keep a reading that takes so many bytes with its key; where there is no room, all others go."""
-        if len(self.known) >= MOST_KNOWN or self._bytes + size > MOST_BYTES:
-            self.known.clear()
-            self._bytes = 0
+    def keep(self, namespace: str, key: bytes, known: T, size: int) -> None:
+        """Keep a reading of a namespace's pod, which takes so many bytes with its key."""
+        size = max(size, LEAST)
+        while self._parts and self._bytes + size > MOST_BYTES:
+            self._make_room()
         self.known[key] = known
+        part = self._parts.setdefault(namespace, Part())
+        part.sizes[key] = size
+        part.total += size
         self._bytes += size
+
+    def _make_room(self) -> None:
+        """Drop the oldest reading of a namespace that has as much as each has on average, or more."""
+        name, part = next(iter(self._parts.items()))
+        while part.total * len(self._parts) < self._bytes:
+            self._parts.move_to_end(name)
+            name, part = next(iter(self._parts.items()))
+        key, size = part.sizes.popitem(last=False)
+        del self.known[key]
+        part.total -= size
+        self._bytes -= size
+        if not part.sizes:
+            del self._parts[name]
 
 
 class Recall(Generic[T]):
@@ -63,7 +94,7 @@ class Recall(Generic[T]):
         known = shelf.known.get(key)
         if known is None:
             known = self._read(pod)
-            shelf.keep(key, known, len(key) + self._weigh(known))
+            shelf.keep(pod.metadata.namespace, key, known, len(key) + self._weigh(known))
         return known
 
 
