@@ -9,8 +9,9 @@ import gc
 from typing import Final
 
 # Objects that stayed before the young are looked at; so many such looks before those that have stayed once
-# are, and so many of these before all. The last is rare: what is made here hardly ever refers to itself.
-THRESHOLDS: Final = (10_000, 10, 1_000)
+# are, all at once, and so many of these before all. The last is rare: what is made here hardly ever refers
+# to itself.
+THRESHOLDS: Final = (10_000, 4, 2_500)
 
 
 def settle() -> None:
