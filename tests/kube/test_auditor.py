@@ -181,9 +181,9 @@ async def test_all_is_read_and_compared_by_the_auditors_clock(monkeypatch: pytes
     made, compared = feeds.Feeds, drift.portions
     looks = clock.Ticking(1.0)
 
-    def read(*parts: Any, clock: ports.Clock) -> feeds.Feeds:
-        given.append(clock)
-        return made(*parts, clock=clock)
+    def read(*parts: Any) -> feeds.Feeds:
+        given.append(parts[-1].clock)
+        return made(*parts)
 
     def portions(book: ledger.Ledger, fresh: ledger.Ledger, clock: ports.Clock) -> Any:
         given.append(clock)
