@@ -4,15 +4,22 @@ Programs in Go leave a list, a map or a time that they were told nothing about a
 server passes on what a kind's schema does not forbid. To tell such an object from a broken one
 costs a second look, which only those pay that cannot be read at the first. So does what is
 nested too deep for a reader: that is read without its depths.
+
+To make a value of each thing in a long list takes many times as long as to pass over it. So
+a kind may have a way of its own to read long objects, `of_long`, that passes over what its
+readers would refuse anyway.
 """
 
-from typing import Any, TypeVar
+import functools
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from berth_crds import depth
 
 T = TypeVar("T")
+
+LONG: Final = 1 << 16  # Bytes; all objects that people mean are shorter, or nearly so.
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
@@ -26,7 +33,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
 def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     """Decode an object, or raise one of `errors.ODD`."""
     try:
-        return decode(decoder, body)
+        return _of_long(decoder, body) if len(body) > LONG else decode(decoder, body)
     except msgspec.ValidationError:
         # What is looked at as a whole is never deep: to skip a level takes little stack, to keep it much.
         whole = msgspec.json.decode(depth.cut(bytes(body)))
@@ -34,6 +41,12 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
         if filled == whole:
             raise
         return decoder.decode(msgspec.json.encode(filled))
+
+
+def _of_long(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
+    """Decode a long object in the way that its kind has for that, if any."""
+    found: T = getattr(decoder.type, "of_long", functools.partial(decode, decoder))(body)
+    return found
 
 
 def without_nulls(thing: Any) -> Any:

@@ -35,7 +35,8 @@ MOST_ITEMS: Final = 250_000
 MOST_COMMAS: Final = 1 << 22  # More than an object can have bytes in etcd, those in words included.
 # One object, as the only one of a page or in a watch: as etcd takes it, and six bytes for each.
 LONGEST_LINE: Final = 1 << 25
-LARGE: Final = 1 << 19  # Shorter objects are not measured.
+LARGE: Final = reading.LONG  # Shorter objects are not measured.
+HUGE: Final = 1 << 21  # Of longer ones it does not matter whether they name their kind.
 METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 SILENCE_SECONDS: Final = 75.0  # Bookmarks arrive about once a minute even when nothing happens.
 HEAD_SECONDS: Final = 15.0  # A server that only starts may accept a watch and never answer it.
@@ -190,6 +191,8 @@ class Codec(Generic[T]):
 
     def _length(self, raw: msgspec.Raw) -> int:
         """Return how long an object is, in a list as in a watch, where it names its kind."""
+        if len(raw) > HUGE:
+            return len(raw)
         parts = reading.decode(self._parts, raw).items()
         return sum(len(part) for name, part in parts if name not in {"apiVersion", "kind"})
 

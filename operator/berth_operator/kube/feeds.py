@@ -17,7 +17,7 @@ from berth_crds.client import api, errors, informer, lease, resources, watch
 from berth_operator.engine import budget, drift, ledger, ports, watchdog
 from berth_operator.kube import lag, misplaced, policy_sink
 from berth_operator.scheduling import naming
-from berth_operator.translate import devices, excess, gpupods, nodes, pods, raw
+from berth_operator.translate import devices, excess, gpupods, long_pods, nodes, pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -283,7 +283,7 @@ class Feeds:
             follow(resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
             follow(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(book, voice)),
             follow(resources.GPU_PODS, wire.GpuPod, self._gpupods),
-            follow(resources.PODS, raw.Pod, self._pods, scope=pods_scope),
+            follow(resources.PODS, long_pods.Pod, self._pods, scope=pods_scope),
         )
 
     async def run(self) -> None:

@@ -17,7 +17,7 @@ from berth_crds import allocation, names
 from berth_crds.client import api, errors, resources
 from berth_operator.engine import ledger, ports
 from berth_operator.scheduling import backlog, decisions
-from berth_operator.translate import pods, raw
+from berth_operator.translate import long_pods, pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Writer:
         """Read the pod as it is now."""
         try:
             pod = await self._session.get(
-                resources.PODS, candidate.name, into=raw.Pod, namespace=candidate.namespace
+                resources.PODS, candidate.name, into=long_pods.Pod, namespace=candidate.namespace
             )
         except errors.AmbiguousNotFound as error:
             return ports.Unknown(str(error))  # Taken for its end, it would give the pod's cards to another.

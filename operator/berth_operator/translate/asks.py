@@ -15,6 +15,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from berth_crds import aliases, names
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.decisions import Reason, Refusal
@@ -87,6 +89,29 @@ def containers_of(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     return requests.Request(tuple(containers)) if containers else requests.NO_DEVICES, tuple(wrong)
 
 
+def by_resources(pod: raw.Pod, whole: requests.Request | None) -> requests.Request | None:
+    """Read what the containers of a pod ask for, apart from what anybody may have written on it since.
+
+    None where that makes no sense; `whole` is that with what is written on the pod.
+    """
+    meta = pod.metadata
+    if SPEAKING.isdisjoint(meta.annotations) and SPEAKING.isdisjoint(meta.labels):
+        return whole
+    bare = msgspec.structs.replace(meta, annotations={}, labels={})
+    found, faults = containers_of(msgspec.structs.replace(pod, metadata=bare))
+    return None if faults else found
+
+
+def of_container(container: raw.Container) -> tuple[requests.Ask, ...] | None:
+    """Read what one container asks for by itself; None where that makes no sense."""
+    try:
+        asked = resources.of_container(container, runs=True)
+        asks = grammar.asks(asked, {}) if asked is not None else ()
+    except Refused:
+        return None
+    return None if _too_much([requests.ContainerRequest(container.name, asks)]) else asks
+
+
 def priority(pod: raw.Pod) -> int:
     """Return the priority that a pod has by its PriorityClass."""
     return pod.spec.priority or 0
@@ -138,6 +163,9 @@ def _too_much(containers: Containers) -> Refusal | None:
 
 
 # ---------------------------------------------------------------- wishes and what is asked for
+
+# All that is read of annotations and labels.
+SPEAKING: Final = annotations.KEYS | annotations.ALIASES | resources.POD_KEYS
 
 # Answers are written by the Binding; those that a pod brings along are overwritten.
 ANSWERS: Final = frozenset({names.ALLOCATION, names.MINORS})

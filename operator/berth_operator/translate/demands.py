@@ -45,9 +45,9 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
         for name, value in resources.asked(container.resources).items():
             if name not in peak and len(peak) >= limits.NAMES and name not in {facts.CPU, facts.MEMORY}:
                 continue
-            amount = _amount(name, value)
-            together = running.get(name, 0) + amount
-            peak[name] = max(peak.get(name, 0), together)
+            together = running.get(name, 0) + _amount(name, value)
+            if together > peak.get(name, -1):
+                peak[name] = together
             if runs:
                 running[name] = together
     total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
@@ -86,7 +86,7 @@ def read(resources: raw.Resources) -> dict[str, int]:
 
 def _amount(name: str, value: raw.Quantity) -> int:
     try:
-        return quantities.demand(str(value), thousandths=name == facts.CPU)
+        return quantities.demand(value, thousandths=name == facts.CPU)
     except ValueError:
         return facts.LARGEST
 

@@ -14,14 +14,13 @@ another's, only device plugins can have given it something.
 
 import collections
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-import msgspec
-
-from berth_crds import aliases, allocation, names, wire
+from berth_crds import aliases, allocation, names
 from berth_crds.vocabulary import DeviceType, PodPhase
 from berth_operator.scheduling import decisions, holds, naming
 from berth_operator.scheduling.devices import allocator, requests
@@ -86,7 +85,7 @@ def anything(spec: raw.PodSpec) -> Asked:
 
 def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
     """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
-    own, serving = _by_resources(pod), _serving(pod.spec)
+    own, serving = asks.by_resources(pod, whole), _serving(pod.spec)
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
     return Asked(
         own,
@@ -221,16 +220,9 @@ def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
 # ---------------------------------------------------------------- what a pod may have been given
 
 
-def _by_resources(pod: raw.Pod) -> requests.Request | None:
-    """Read what the containers of a pod ask for, apart from what anybody may have edited since."""
-    meta = msgspec.structs.replace(pod.metadata, annotations={}, labels={})
-    found, faults = asks.containers_of(msgspec.structs.replace(pod, metadata=meta))
-    return None if faults else found
-
-
 def _serving(spec: raw.PodSpec) -> list[Serving]:
     """Return what each container asks for of what Berth serves, and whether it keeps running."""
-    found = ((_served(container), runs) for container, runs in resources.each_asking(spec))
+    found = ((_served(container), runs) for container, runs in resources.each_serving(spec))
     return [one for one in found if one[0]]
 
 
@@ -281,11 +273,21 @@ def _units(name: str, amount: raw.Quantity) -> int:
 
 def _most_of(served: dict[str, raw.Quantity]) -> int:
     """Count the cards that a container may have for these resources."""
-    plain = raw.Container(name="main", resources=raw.ContainerResources(limits=served))
-    found = _by_resources(raw.Pod(wire.Meta(), raw.PodSpec(containers=(plain,))))
+    if len(served) == 1:
+        return _most_for(*next(iter(served.items())))
+    return _most_of_some(served)
+
+
+@functools.lru_cache(maxsize=1024)
+def _most_for(name: str, amount: raw.Quantity) -> int:
+    return _most_of_some({name: amount})
+
+
+def _most_of_some(served: dict[str, raw.Quantity]) -> int:
+    found = asks.of_container(raw.Container(name="main", resources=raw.ContainerResources(limits=served)))
     if found is None:
         return min(grammar.MOST_CARDS, sum(itertools.starmap(_pieces, served.items())))
-    return most_cards(found)
+    return sum(map(_cards, found))
 
 
 def _pieces(name: str, amount: raw.Quantity) -> int:
@@ -295,11 +297,6 @@ def _pieces(name: str, amount: raw.Quantity) -> int:
     except ValueError:
         return 1
     return count if name.startswith(BY_THE_PIECE) else min(count, 1)
-
-
-def most_cards(request: requests.Request) -> int:
-    """Count the cards that a pod may have: each whole card, share, replica and instance for one."""
-    return _at_most(request, lambda asks_: sum(_cards(ask) for ask in asks_))
 
 
 def fewest_cards(request: requests.Request) -> int:

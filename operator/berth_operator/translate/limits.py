@@ -6,7 +6,6 @@ refused with a sentence that names the limit, and nothing of it is kept. They ar
 what anybody needs: a node has no more than 64 cards.
 """
 
-import collections
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -86,6 +85,8 @@ def too_long(length: int) -> Refusal | None:
 
 def exceeded(spec: raw.PodSpec) -> Refusal | None:
     """Return what of a pod's spec is more than is read; it is only counted here."""
+    if spec.unread:
+        return refusals.unsupported(f"the pod says more in its {spec.unread} than Berth reads")
     counted = (_of_containers(spec), _of_names(spec), _of_devices(spec), _of_place(spec), _of_ports(spec))
     return _first(itertools.chain.from_iterable(counted))
 
@@ -93,6 +94,11 @@ def exceeded(spec: raw.PodSpec) -> Refusal | None:
 def uncounted(spec: raw.PodSpec) -> Refusal | None:
     """Return what is more than is added up even of a bound pod, which cannot be refused."""
     return _first(itertools.chain(_of_containers(spec), _of_devices(spec)))
+
+
+def crowded(spec: raw.PodSpec) -> bool:
+    """Return whether a pod has so much in its lists that it takes long even to compare it with others."""
+    return _first(_of_containers(spec)) is not None
 
 
 def named(spec: raw.PodSpec) -> Iterator[str]:
@@ -132,8 +138,7 @@ def _lists(spec: raw.PodSpec, *more: raw.ContainerResources) -> list[raw.Resourc
 
 
 def _of_devices(spec: raw.PodSpec) -> Counted:
-    counts = collections.Counter(itertools.chain.from_iterable(map(_names, _resources(spec))))
-    count = sum(count for name, count in counts.items() if aliases.served(name))
+    count = sum(sum(map(aliases.served, _names(one))) for one in _resources(spec))
     yield "amounts of devices in its containers", FIGURES, count
 
 

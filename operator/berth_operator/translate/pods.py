@@ -84,6 +84,8 @@ def view(pod: raw.Pod) -> View:
     """Return what a pod is to us."""
     if pod.status.phase in FINISHED:
         return Over(pod.metadata.uid)
+    if pod.length:
+        pod = recall.pared(pod)
     if pod.spec.node_name:
         return bound(pod)
     if pod.spec.scheduler_name != names.SCHEDULER_NAME or pod.metadata.deletion_timestamp:
@@ -174,7 +176,8 @@ def taken(pod: raw.Pod) -> Taken:
 
 def bound(pod: raw.Pod) -> Bound:
     """Read a bound pod."""
-    takes = _taken(pod, recall.of_bound(pod))
+    crowded = pod.length and limits.crowded(pod.spec)
+    takes = taken(pod) if crowded else _taken(pod, recall.of_bound(pod))
     found = holdings.holding(pod, takes.asked)
     return Bound(
         holds.Hold(

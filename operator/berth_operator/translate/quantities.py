@@ -36,9 +36,8 @@ PATTERN: Final = re.compile(
 )
 
 
-# Nearly all quantities are whole numbers of a whole unit, and a pod may have thousands.
-PLAIN: Final = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGTPE]i|[kMGTPE]?)", re.ASCII)
-UNITS: Final = {name: int(unit) for name, unit in SUFFIXES.items() if unit >= 1}
+# Nearly all quantities are whole numbers of a unit, and a pod may have thousands.
+PLAIN: Final = re.compile(r"(\d{1,15})([KMGTPE]i|[numkMGTPE]?)", re.ASCII)
 LONGEST: Final = 64  # The API server writes none with more than thirty characters.
 
 
@@ -52,10 +51,12 @@ def exact(text: str) -> fractions.Fraction:
     return fractions.Fraction(*_ratio(text))
 
 
-def demand(text: str | int, *, thousandths: bool = False) -> int:
+def demand(text: str | float, *, thousandths: bool = False) -> int:
     """Read what is asked for, rounded up; nobody asks for less than nothing."""
     above, below = _ratio(str(text))
-    return max(0, min(-(-above * (1000 if thousandths else 1) // below), facts.LARGEST))
+    if above <= 0:
+        return 0
+    return min(-(-above * (1000 if thousandths else 1) // below), facts.LARGEST)
 
 
 def supply(text: str | int, *, thousandths: bool = False) -> int:
@@ -68,7 +69,9 @@ def supply(text: str | int, *, thousandths: bool = False) -> int:
 def _ratio(text: str) -> Ratio:
     plain = PLAIN.fullmatch(text)
     if plain is not None:
-        return int(plain["number"]) * UNITS[plain["suffix"]], 1
+        number, suffix = plain.groups()
+        above, below = RATIOS[suffix]
+        return int(number) * above, below
     match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         raise ValueError(f"{quoted(text)} is not a quantity")

@@ -141,6 +141,7 @@ class PodSpec(wire.Struct, frozen=True):
     scheduling_group: Something | None = None
     workload_ref: Something | None = None  # The name of the same in Kubernetes 1.35.
     os: System | None = None
+    unread: str = ""  # Which list of it was too long to be read; the API knows no such field.
 
 
 class PodCondition(wire.Struct, frozen=True):

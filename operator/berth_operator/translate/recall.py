@@ -98,6 +98,16 @@ class Recall(Generic[T]):
         return known
 
 
+def pared(pod: raw.Pod) -> raw.Pod:
+    """Leave out the annotations of a pod that are nothing to us: there may be tens of thousands."""
+    said = {
+        key: value
+        for key, value in pod.metadata.annotations.items()
+        if names.GROUP in key or key in ANNOTATIONS
+    }
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=said))
+
+
 def of_waiting(pod: raw.Pod) -> bytes:
     """Write down all that the reading of a waiting pod depends on."""
     said = {

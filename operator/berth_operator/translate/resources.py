@@ -24,6 +24,7 @@ MIG_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?P<more>[.+
 SHARED_MIG: Final = ".shared"
 OTHER_DEVICES: Final = frozenset({names.RDMA, names.FPGA})
 SLICES: Final = {one.project: one for one in aliases.SLICES}
+COUNTS: Final = frozenset(one.count for one in aliases.SLICES)
 POD_KEYS: Final = frozenset({*(one.key for one in aliases.ON_PODS), *aliases.KUBEGPU_RECORDS})
 
 
@@ -68,17 +69,25 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
     except Refused as error:
         faults.append(error.refusal)
     for container, runs in each_container(pod.spec):
+        if container.name not in on_pod and not _serves(container):
+            continue
         try:
-            figures = [*_of_container(container)] if _asks(container) else []
-            figures += on_pod.get(container.name, ())
-            if not figures:
-                continue
-            found.append(Asked(container.name, runs, merged(unfolded(container.name, figures))))
+            asks = of_container(container, runs=runs, more=on_pod.get(container.name, ()))
+            if asks is not None:
+                found.append(asks)
         except Refused as error:
             faults.append(error.refusal)
             if len(faults) > limits.FAULTS:
                 break  # More than is told, and a pod may have thousands.
     return found, faults
+
+
+def of_container(container: raw.Container, *, runs: bool, more: Sequence[Figure] = ()) -> Asked | None:
+    """Read what one container asks for, if anything; raises Refused where that makes no sense."""
+    figures = [*_of_container(container), *more] if _asks(container) else more
+    if not figures:
+        return None
+    return Asked(container.name, runs, merged(unfolded(container.name, figures)))
 
 
 def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
@@ -94,6 +103,19 @@ def each_asking(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
     for container, runs in each_container(spec):
         if _asks(container):
             yield container, runs
+
+
+def each_serving(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
+    """Go through the containers that ask for what Berth serves."""
+    return ((container, runs) for container, runs in each_asking(spec) if _serves(container))
+
+
+def _serves(container: raw.Container) -> bool:
+    """Return whether a container asks for anything that Berth serves."""
+    found = container.resources
+    if found is None:
+        return False
+    return any(map(aliases.served, found.limits or ())) or any(map(aliases.served, found.requests or ()))
 
 
 def _asks(container: raw.Container) -> bool:
@@ -113,12 +135,12 @@ def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
 
 
 def _of_container(container: raw.Container) -> Iterator[Figure]:
-    for name, quantity in sorted(asked(container.resources).items()):
-        if aliases.served(name):
-            place = f"container {container.name}: {name}"
-            row = _meaning(place, name)
-            if row.means:
-                yield _figure(place, name, quantity, row)
+    amounts = asked(container.resources)
+    for name in sorted(filter(aliases.served, amounts)):
+        place = f"container {container.name}: {name}"
+        row = _meaning(place, name)
+        if row.means:
+            yield _figure(place, name, amounts[name], row)
 
 
 def _meaning(place: str, name: str) -> aliases.Amount:
@@ -154,9 +176,9 @@ def _figure(place: str, key: str, quantity: raw.Quantity, row: aliases.Amount) -
 def unserved(spec: raw.PodSpec) -> Iterator[tuple[str, str]]:
     """Name each container with each resource that it asks for and that no node can give it."""
     for container, _ in each_asking(spec):
-        for name, quantity in sorted(asked(container.resources).items()):
-            odd = aliases.unserved_kind(name) or aliases.unknown(name)
-            if odd and not _is_zero(quantity):
+        amounts = asked(container.resources)
+        for name in sorted(name for name in amounts if aliases.unserved_kind(name) or aliases.unknown(name)):
+            if not _is_zero(amounts[name]):
                 yield container.name, name
 
 
@@ -169,7 +191,7 @@ def of_nothing(pod: raw.Pod) -> Iterator[Refusal]:
             yield refusals.invalid(f"{place} asks for nothing; write more than 0, or leave it out")
     for container, _ in each_asking(pod.spec):
         amounts = asked(container.resources)
-        for way in aliases.SLICES:
+        for way in () if COUNTS.isdisjoint(amounts) else aliases.SLICES:
             key = _of_no_card(way, amounts)
             if key:
                 yield refusals.invalid(

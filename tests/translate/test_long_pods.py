@@ -1,0 +1,217 @@
+"""A long pod is read as a short one is, and no value is made of what in it is not read."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from berth_crds import aliases, names
+from berth_crds.client import reading, watch
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import limits, long_pods, pods, raw, resources
+from translate import manifests
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
+ELSEWHERE: Final = {"schedulerName": "another", "nodeName": "n1"}
+EXISTS: Final = {"key": "zone", "operator": "Exists"}
+MANY: Final = 40_000
+
+
+def whole(
+    spec: dict[str, Any], meta: dict[str, Any] | None = None, status: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write a pod that asks for a card."""
+    usual = {"schedulerName": names.SCHEDULER_NAME, "containers": [manifests.asking("c", CARD)]}
+    named = {"name": "p", "namespace": "ml", "uid": "u", "resourceVersion": "7", "creationTimestamp": "now"}
+    return {"metadata": {**named, **(meta or {})}, "spec": {**usual, **spec}, "status": status or {}}
+
+
+def come(pod: dict[str, Any], kind: type[raw.Pod] = long_pods.Pod) -> raw.Pod:
+    """Read a pod as a list shows it."""
+    found = watch.Codec(kind).thing(msgspec.Raw(msgspec.json.encode(pod)))
+    assert isinstance(found, raw.Pod), found
+    return found
+
+
+def lengthened(pod: dict[str, Any]) -> dict[str, Any]:
+    """Make a pod long by what nobody reads."""
+    return {**pod, "spec": {**pod["spec"], "hostname": "x" * reading.LONG}}
+
+
+def required(terms: Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """Write an affinity to nodes."""
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}, **more}}
+
+
+def ports(*numbers: int) -> list[dict[str, Any]]:
+    """Write the ports of a container, of which some are ports of the node."""
+    return [{"containerPort": 1, **({"hostPort": one} if one else {}), "protocol": "UDP"} for one in numbers]
+
+
+SPECS: Final[dict[str, dict[str, Any]]] = {
+    "nothing more": {},
+    "a selector": {"nodeSelector": {"zone": "a"}},
+    "an affinity": required([{"matchExpressions": [EXISTS]}, {"matchFields": [EXISTS]}]),
+    "an affinity without terms": required([]),
+    "preferences alone": {"affinity": {"nodeAffinity": {"preferred": []}, "podAffinity": {}}},
+    "an affinity to pods": {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "a"}]}}},
+    "an affinity against pods": {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "a"}]}}},
+    "an affinity to no pod": {"affinity": {"podAntiAffinity": {REQUIRED: []}}},
+    "tolerations": {"tolerations": [{"operator": "Exists"}, {"key": "a", "effect": "NoExecute"}]},
+    "volumes": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b"}]},
+    "a claim": {"volumes": [{"name": "a"}, {"name": "b", "persistentVolumeClaim": {"claimName": "c"}}]},
+    "a volume of its own": {"volumes": [{"name": "a", "ephemeral": {}}]},
+    "the words for a claim": {
+        "volumes": [{"name": "a", "csi": {"volumeAttributes": {"persistentVolumeClaim": "b"}}}]
+    },
+    "a spread": {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+    "a spread that is a wish": {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+    "a gate": {"schedulingGates": [{"name": "wait"}]},
+    "no gate": {"schedulingGates": []},
+    "claims of resources": {"resourceClaims": [{"name": "a"}]},
+    "lists that are null": {"volumes": None, "tolerations": None, "schedulingGates": None},
+    "an operating system": {"os": {"name": "windows"}},
+    "a priority": {"priority": 5, "priorityClassName": "high"},
+    "amounts of its own": {"resources": {"requests": {"cpu": "3"}}, "overhead": {"memory": "1Gi"}},
+    "an init container": {
+        "initContainers": [{**manifests.asking("i", {"cpu": 1}), "restartPolicy": "Always"}]
+    },
+    "ports": {
+        "containers": [
+            {**manifests.asking("c", CARD), "ports": ports(0, 80, 0)},
+            {"name": "d", "ports": ports(81)},
+        ]
+    },
+}
+METAS: Final[dict[str, dict[str, Any]]] = {
+    "labels": {"labels": {"a": "b", "genius/priority": "3"}},
+    "annotations": {"annotations": {"a": "b", names.MODEL: "T4"}},
+    "an unknown key of ours": {"annotations": {f"{names.GROUP}/modle": "T4"}},
+    "an answer": {"annotations": {names.container_key("c", "uuids"): "GPU-1"}},
+    "an end": {"deletionTimestamp": "now"},
+    "null": {"labels": None, "annotations": None},
+}
+PODS: Final = {
+    **{name: whole(spec) for name, spec in SPECS.items()},
+    **{name: whole({}, meta) for name, meta in METAS.items()},
+}
+
+
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS.keys())
+@pytest.mark.parametrize("where", [{}, ELSEWHERE, {"nodeName": "n1"}], ids=["waits", "foreign", "bound"])
+def test_a_long_pod_is_read_as_a_short_one(pod: dict[str, Any], where: dict[str, Any]) -> None:
+    """Whatever it says within the limits means the same, however much else stands there."""
+    pod = {**pod, "spec": {**pod["spec"], **where}}
+
+    short, long = come(pod, raw.Pod), come(lengthened(pod))
+
+    assert (short.length, long.length > reading.LONG) == (0, True)
+    assert pods.view(long) == pods.view(short)
+
+
+TOO_LONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "terms": (required([{}] * 3 * MANY), "node affinity"),
+    "expressions": (required([{"matchExpressions": [EXISTS] * MANY}]), "node affinity"),
+    "tolerations": ({"tolerations": [{"key": "a"}] * MANY}, "tolerations"),
+    "labels of nodes": ({"nodeSelector": {f"key{at}": "" for at in range(MANY)}}, "node selector"),
+}
+
+
+@pytest.mark.parametrize(("spec", "what"), TOO_LONG.values(), ids=TOO_LONG.keys())
+def test_a_list_longer_than_any_within_the_limits(spec: dict[str, Any], what: str) -> None:
+    """No value is made of it; a pod that waits is refused for it, and a foreign one is not yet charged."""
+    waits, foreign = come(whole(spec)), come(whole({**spec, **ELSEWHERE}))
+
+    assert [one.spec.unread for one in (waits, foreign)] == [what] * 2
+    assert not waits.spec.node_selector
+    assert not waits.spec.tolerations
+    assert waits.spec.affinity in {None, raw.Affinity(raw.NodeAffinity(raw.NodeSelector()))}
+    (fault,) = pods.candidate(waits).faults
+    assert fault.detail in {
+        f"the pod says more in its {what} than Berth reads",
+        f"the pod has more than {limits.OBJECT} bytes as an object; Berth binds none that has",
+    }
+    assert pods.bound(foreign).unadmitted == facts.NOWHERE
+    assert pods.bound(foreign).hold.withheld == 1
+
+
+def test_lists_within_the_limits_are_short_enough_to_be_read() -> None:
+    """Where each character takes as many bytes as it can, everything is still read."""
+    each = (limits.WHERE - 8 * limits.EXPRESSIONS) // limits.VALUES
+    values = ["<" * each] * (limits.VALUES // limits.EXPRESSIONS)
+    terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": values}] * 4}] * limits.TERMS
+    pod = msgspec.json.encode(whole({**ELSEWHERE, **required(terms)})).replace(b"<", rb"\u003c")
+
+    found = watch.Codec(long_pods.Pod).thing(msgspec.Raw(pod))
+
+    assert len(pod) > reading.LONG
+    assert isinstance(found, raw.Pod)
+    assert limits.exceeded(found.spec) is None
+    assert len(pods.bound(found).unadmitted.affinity or ()) == limits.TERMS  # type: ignore[union-attr]
+
+
+def test_what_only_counts_as_there_or_not() -> None:
+    """One of many is enough."""
+    spec = {
+        "schedulingGates": [{"name": f"g{at}"} for at in range(MANY)],
+        "resourceClaims": [{"name": f"r{at}"} for at in range(MANY)],
+        "volumes": [{"name": f"v{at}", "emptyDir": {}} for at in range(MANY)],
+        "topologySpreadConstraints": [{"topologyKey": f"t{at}"} for at in range(MANY)],
+        "affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "a"}] * MANY}},
+    }
+
+    found = come(whole(spec)).spec
+
+    assert found.affinity is not None and found.affinity.pod_anti_affinity is not None
+    lists = (found.scheduling_gates, found.resource_claims, found.affinity.pod_anti_affinity.required)
+    assert [len(one or ()) for one in lists] == [1, 1, 1]
+    assert (found.volumes, found.topology_spread_constraints) == (None, None)
+
+
+def test_ports_of_a_node_among_many_of_containers() -> None:
+    """Only those of the node are read, and of very many the first."""
+    some = {**manifests.asking("c", CARD), "ports": ports(*[0] * MANY, 80, *[0] * MANY, 81)}
+    many = {**manifests.asking("c", CARD), "ports": ports(*range(1, MANY))}
+
+    found = pods.bound(come(whole({**ELSEWHERE, "containers": [some]})))
+    first = pods.bound(come(whole({**ELSEWHERE, "containers": [many]})))
+
+    assert found.hold.host_ports == (facts.HostPort(80, "UDP"), facts.HostPort(81, "UDP"))
+    assert [one.number for one in first.hold.host_ports] == list(range(1, limits.PORTS + 1))
+    assert first.unadmitted == facts.NOWHERE
+
+
+def test_labels_and_annotations_among_very_many() -> None:
+    """Those that mean something are found, and all others are left behind."""
+    key = next(one.key for one in aliases.WISHES if one.where is aliases.Where.LABEL)
+    crowd = {f"key{at}": "" for at in range(MANY)}
+    meta = {"labels": {**crowd, key: "3"}, "annotations": {**crowd, names.MODEL: "T4"}}
+
+    found = come(whole({}, meta))
+
+    assert found.metadata.labels == {key: "3"}
+    assert pods.view(found) == pods.view(
+        come(whole({}, {"labels": {key: "3"}, "annotations": {names.MODEL: "T4"}}))
+    ) or limits.too_long(found.length)
+
+
+def test_only_containers_that_ask_for_devices_are_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What thousands of others ask for is added up once, and not read as a request."""
+    asked: list[str] = []
+    read = resources.of_container
+
+    def counted(container: raw.Container, **more: Any) -> resources.Asked | None:
+        asked.append(container.name)
+        return read(container, **more)
+
+    monkeypatch.setattr(resources, "of_container", counted)
+    others = [manifests.asking(f"o{at}", {"cpu": f"{at}m"}) for at in range(limits.AMOUNTS // 2 - 1)]
+    containers = [*others, manifests.asking("c", CARD)]
+
+    found = pods.bound(come(whole({**ELSEWHERE, "containers": containers})))
+
+    assert found.hold.withheld == 1
+    assert set(asked) <= {"c", "main"}
+    assert len(asked) <= 3
