@@ -141,9 +141,11 @@ def _waiting(book: ledger.Ledger, uid: str) -> backlog.Candidate | None:
 
 
 def _put_off(book: ledger.Ledger, uid: str) -> bool:
-    """Return whether there was no room for what a pod asks: of which pods that is so is chance."""
+    """Return whether there was no room for what a pod says: of which pods that is so is chance."""
     candidate = _waiting(book, uid)
-    return candidate is not None and any(one.reason is Reason.TOO_MUCH_TOGETHER for one in candidate.faults)
+    if candidate is None:
+        return book.unadmitted.bare(uid)
+    return any(one.reason is Reason.TOO_MUCH_TOGETHER for one in candidate.faults)
 
 
 class _Known(NamedTuple):

@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from berth_operator.engine import allowance
 from berth_operator.scheduling import rows
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
@@ -100,6 +101,11 @@ class Unadmitted:
         """Return whether a pod is charged nothing."""
         pod = self._pods.get(uid)
         return pod is not None and pod.out
+
+    def bare(self, uid: str) -> bool:
+        """Return whether there was no room for what a pod says."""
+        pod = self._pods.get(uid)
+        return pod is not None and allowance.is_bare(pod.hold, pod.where)
 
     def whole(self, hold: Hold) -> Hold:
         """Return what a pod would hold if it were admitted."""

@@ -14,9 +14,10 @@ from typing import Any, Final, Protocol
 
 from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, errors, informer, lease, resources, watch
-from berth_operator.engine import budget, drift, ledger, ports, watchdog
+from berth_operator.engine import allowance, budget, drift, ledger, ports, watchdog
 from berth_operator.kube import lag, misplaced, policy_sink
 from berth_operator.scheduling import naming
+from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import devices, excess, gpupods, long_pods, nodes, pods, raw
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class PodSink:
         self._voice = voice
         self._faulty: dict[str, str] = {}
         self.budget = budget.Budget()
+        self._allowance = allowance.Allowance()
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
@@ -63,14 +65,24 @@ class PodSink:
                 candidate = self.budget.admitted(candidate, weight)
                 self._status_writer.saw(thing)
                 self._book.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
-            case pods.Bound(hold, fault, teaches, nameless, where):
-                self.budget.release(hold.uid)
-                self._status_writer.done(hold.uid)
-                self._book.pod_bound(hold, teaches, nameless=nameless, where=where)
-                if not self._book.unadmitted.keeps_out(hold.uid):
-                    self._report(hold.uid, hold.title, fault)
+            case pods.Bound() as bound:
+                self._bound(bound, thing.metadata.namespace)
             case pods.Over(uid):
                 self._over(uid)
+
+    def _bound(self, pod: pods.Bound, namespace: str) -> None:
+        hold, teaches, nameless, where = pod.hold, pod.teaches, pod.nameless, pod.unadmitted
+        self.budget.release(hold.uid)
+        self._status_writer.done(hold.uid)
+        if not self._allowance.takes(hold.uid, namespace, pod.weight):
+            # What is known to be there is charged whatever is said of it now.
+            new = self._book.state(hold.uid) is ledger.State.FREE or hold.uid in self._book.unadmitted
+            nameless = allowance.brief(nameless, admitted=where is None or not new)
+            if where is not None and new:
+                hold, teaches, where = allowance.bare(hold), None, facts.NOWHERE
+        self._book.pod_bound(hold, teaches, nameless=nameless, where=where)
+        if not self._book.unadmitted.keeps_out(hold.uid):
+            self._report(hold.uid, hold.title, pod.fault)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a pod is gone."""
@@ -81,6 +93,7 @@ class PodSink:
         uid = thing.metadata.uid
         hold = pods.remains(thing)
         known = self._book.state(uid) is ledger.State.CONFIRMED and uid not in self._book.unadmitted
+        self._allowance.release(uid)
         if hold is not None and not known:
             self.budget.release(uid)
             self._status_writer.done(uid)
@@ -91,6 +104,7 @@ class PodSink:
 
     def _over(self, uid: str) -> None:
         self.budget.release(uid)
+        self._allowance.release(uid)
         self._faulty.pop(uid, None)
         self._status_writer.done(uid)
         self._book.pod_over(uid)

@@ -130,8 +130,13 @@ def granted(record: allocation.Allocation) -> tuple[decisions.Grant, ...]:
 
 
 def starts(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
-    """Return the containers in the order in which they start, and whether each keeps running."""
-    return tuple((container.name, runs) for container, runs in resources.each_container(spec))
+    """Return the containers in the order in which they start, and whether each keeps running.
+
+    Of very many those that ask for devices: no other has anything that could be held in turn.
+    """
+    many = len(spec.containers) + len(spec.init_containers or ()) > limits.ASKS
+    found = resources.each_serving(spec) if many else resources.each_container(spec)
+    return tuple((container.name, runs) for container, runs in found)
 
 
 def _share(kind: str, share: allocation.Share) -> decisions.Share:

@@ -49,6 +49,7 @@ class Bound:
 
     `fault` says what is wrong with its record; `nameless` is there where that cannot be read.
     `unadmitted` says where it may run, as long as it depends on the kubelet whether it is admitted.
+    What is known of it and may be much weighs so many bytes.
     """
 
     hold: holds.Hold
@@ -56,6 +57,7 @@ class Bound:
     teaches: workload.Sample | None = None
     nameless: naming.Nameless | None = None
     unadmitted: facts.Where | None = None
+    weight: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,10 +161,9 @@ class Taken:
     host_ports: tuple[facts.HostPort, ...] = ()
 
     @property
-    def size(self) -> int:
-        """How many things are named."""
-        asked = self.asked
-        return len(self.amounts) + len(asked.starts) + len(asked.plugged) + len(self.host_ports)
+    def weight(self) -> int:
+        """How many bytes it takes."""
+        return weights.of_taken(self.amounts, self.asked, self.host_ports)
 
 
 def taken(pod: raw.Pod) -> Taken:
@@ -179,23 +180,22 @@ def bound(pod: raw.Pod) -> Bound:
     crowded = pod.length and limits.crowded(pod.spec)
     takes = taken(pod) if crowded else _taken(pod, recall.of_bound(pod))
     found = holdings.holding(pod, takes.asked)
-    return Bound(
-        holds.Hold(
-            uid=pod.metadata.uid,
-            title=f"{pod.metadata.namespace}/{pod.metadata.name}",
-            node=pod.spec.node_name,
-            amounts=takes.amounts,
-            shares=found.shares,
-            withheld=found.withheld,
-            marked=found.marked,
-            host_ports=takes.host_ports,
-        ),
-        found.fault,
-        takes.teaches,
-        # A record that can be read names at least one device.
-        holdings.nameless(pod, takes.asked) if found.fault and not found.shares else None,
-        _unadmitted(pod),
+    hold = holds.Hold(
+        uid=pod.metadata.uid,
+        title=f"{pod.metadata.namespace}/{pod.metadata.name}",
+        node=pod.spec.node_name,
+        amounts=takes.amounts,
+        shares=found.shares,
+        withheld=found.withheld,
+        marked=found.marked,
+        host_ports=takes.host_ports,
     )
+    # A record that can be read names at least one device.
+    nameless = holdings.nameless(pod, takes.asked) if found.fault and not found.shares else None
+    where = _unadmitted(pod)
+    much = where is not None or nameless is not None
+    weight = weights.of_bound(hold, nameless, where) if much else 0
+    return Bound(hold, found.fault, takes.teaches, nameless, where, weight)
 
 
 def _unadmitted(pod: raw.Pod) -> facts.Where | None:
@@ -213,7 +213,7 @@ def _unadmitted(pod: raw.Pod) -> facts.Where | None:
 
 
 _wanted: Final = recall.Recall(wanted, lambda found: found.weight)
-_taken: Final = recall.Recall(taken, lambda found: weights.THING * found.size)
+_taken: Final = recall.Recall(taken, lambda found: found.weight)
 
 
 def remains(thing: watch.Unreadable) -> holds.Hold | None:
