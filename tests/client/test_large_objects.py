@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from berth_crds.client import api, errors, informer, watch
@@ -198,3 +199,51 @@ async def test_the_end_of_a_large_object_is_told(scene: Scene) -> None:
 
     assert scene.mirror.told == [("upserted", "0", "uid-0")]
     assert scene.informer.missing(["uid-a"]) == {"uid-a"}
+
+
+@pytest.mark.parametrize("change", ["ADDED", "MODIFIED", "DELETED"])
+def test_a_long_line_of_a_watch_is_read_once(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find where its object ends would take as long again as to read that."""
+    long = config_map("a", "12", k="x" * watch.LARGE)
+    frames: list[bytes] = []
+    monkeypatch.setattr(watch.Codec, "_frame", Frames(frames))
+
+    told = CODEC.event(msgspec.json.encode({"type": change, "object": long}))
+
+    assert isinstance(told, watch.Event)
+    assert (told.change, told.thing, frames) == (change, CODEC.thing(raw(long)), [])
+
+
+@pytest.mark.parametrize("object_", [[], {"metadata": {"name": 7}}], ids=["no object", "odd"])
+def test_a_long_line_that_is_odd_is_told_as_a_short_one(object_: object) -> None:
+    """What cannot be read is unreadable, and nothing else."""
+    short = msgspec.json.encode({"type": "ADDED", "object": object_})
+
+    told, known = CODEC.event(short[:-1] + b" " * watch.LARGE + b"}"), CODEC.event(short)
+
+    assert isinstance(told, watch.Event) and isinstance(known, watch.Event)
+    assert isinstance(told.thing, watch.Unreadable) and isinstance(known.thing, watch.Unreadable)
+    assert told.thing.metadata == known.thing.metadata
+
+
+def test_a_long_line_that_is_no_event_is_refused() -> None:
+    """Though it begins like one."""
+    with pytest.raises(errors.ODD):
+        CODEC.event(b'{"type":"ADDED","object":' + b" " * watch.LARGE + b"}")
+
+
+class Frames:
+    """Counts the lines that are read as frames."""
+
+    def __init__(self, seen: list[bytes]) -> None:
+        self._seen = seen
+
+    def decode(self, line: bytes) -> object:
+        """Record it."""
+        self._seen.append(line)
+        raise AssertionError("a long line was read as a frame")
+
+
+def raw(thing: dict[str, Any]) -> msgspec.Raw:
+    """Write an object as it stands in a list."""
+    return msgspec.Raw(msgspec.json.encode(thing))

@@ -12,9 +12,10 @@ read, and it is told as unreadable.
 
 import contextlib
 import dataclasses
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Final, Generic, Literal, TypeVar, cast
+from typing import Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 import aiohttp
 import msgspec
@@ -63,6 +64,8 @@ class _Head(msgspec.Struct, gc=False):
 
 
 _head: Final = msgspec.json.Decoder(_Head)
+# So a server begins all lines that tell of an object.
+_begin: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":')
 
 
 class _Frame(msgspec.Struct, gc=False):
@@ -182,6 +185,12 @@ class Codec(Generic[T]):
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
         """Decode one line of a watch; an ERROR line raises what it names."""
+        begin = _begin.match(line) if len(line) > LARGE else None
+        if begin is not None:
+            # To find out where it ends takes as long as to read it; nothing but the frame ends behind it.
+            thing = self.thing(msgspec.Raw(memoryview(line)[begin.end() : -1]))
+            if not isinstance(thing, Unreadable):
+                return Event(cast("Change", begin[1].decode()), thing)
         frame = reading.decode(self._frame, line)
         if frame.type == "ERROR":
             raise errors.from_status(self._status.decode(frame.object))

@@ -58,9 +58,6 @@ class Asked:
 
 def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
     """Read what the containers of a pod ask for, in the order in which they start, and what is wrong."""
-    too_many = limits.uncounted(pod.spec)
-    if too_many is not None:
-        return [], [too_many]
     found: list[Asked] = []
     faults: list[Refusal] = []
     on_pod: Mapping[str, Sequence[Figure]] = {}
