@@ -1,12 +1,13 @@
 """Whoever may write objects may make them large, and no list, no watch and no memory suffers from it."""
 
 import asyncio
+import types
 from typing import Any
 
 import msgspec
 import pytest
 
-from berth_crds.client import api, errors, informer, watch
+from berth_crds.client import api, errors, informer, portions, watch
 from client.scenes import FOR_EVER, GONE, PATH, Scene, config_map
 from support import mirror, stub
 
@@ -17,7 +18,7 @@ CODEC = watch.Codec(mirror.ConfigMap)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the bounds such that small objects are large."""
     for name, most in {"LONGEST_PAGE": 4000, "USUAL_PAGE": 2000, "LONGEST_LINE": 9000}.items():
-        monkeypatch.setattr(watch, name, most)
+        monkeypatch.setattr(portions, name, most)
 
 
 def crowd(count: int, large: dict[int, int], word: str = "x") -> list[dict[str, Any]]:
@@ -72,17 +73,17 @@ async def test_commas_in_words_keep_no_list_from_being_read(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("bound", "most"),
+    ("where", "bound", "most"),
     [
-        pytest.param("LONGEST_LINE", 9000, id="bytes"),
-        pytest.param("MOST_COMMAS", 1500, id="values"),
+        pytest.param(portions, "LONGEST_LINE", 9000, id="bytes"),
+        pytest.param(watch, "MOST_COMMAS", 1500, id="values"),
     ],
 )
 async def test_an_object_that_alone_is_too_large_is_unreadable(
-    monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+    monkeypatch: pytest.MonkeyPatch, where: types.ModuleType, bound: str, most: int
 ) -> None:
     """Its metadata are read, nothing of it is kept, and all others are as ever."""
-    monkeypatch.setattr(watch, bound, most)
+    monkeypatch.setattr(where, bound, most)
 
     _, found = await listed(crowd(9, {4: 9000}, word=","), size=3)
 

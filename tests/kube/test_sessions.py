@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from kopf._cogs.clients import api as kopfs
 
-from berth_crds.client import parser, watch
+from berth_crds.client import parser, portions
 from berth_operator.kube import device_lists, sessions, statuses
 from support import deep, stub
 
@@ -111,7 +111,7 @@ async def test_what_else_a_watch_says_is_whole() -> None:
 
 async def test_a_watch_has_no_line_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It breaks off, which Kopf knows how to bear."""
-    monkeypatch.setattr(watch, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(portions, "LONGEST_LINE", 1000)
     async with stub.Stub() as server, sessions.session(server.link) as session:
         server.on("GET", PATH, stub.raw(b"x" * 2000))
 

@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
-from berth_crds.client import api, errors, history, store, turns, watch
+from berth_crds.client import api, errors, history, portions, store, turns, watch
 from berth_crds.client.resources import Resource
 from berth_crds.client.store import B
 
@@ -87,7 +87,7 @@ class Informer(Generic[B]):
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
         self._means = means
-        self._portions = watch.Portions(PAGE)
+        self._portions = portions.Portions(PAGE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
         self._lists = 0
@@ -269,13 +269,13 @@ class Informer(Generic[B]):
             self._lists += 1
             self._listed.notify_all()
 
-    async def _told(self, size: int | watch.Portions) -> str:
+    async def _told(self, size: int | portions.Portions) -> str:
         """Pass on to the sink what differs from what it knows; return the revision of the list."""
         while True:
             with contextlib.suppress(history.Restored):
                 return await self._tell(size)
 
-    async def _tell(self, size: int | watch.Portions) -> str:
+    async def _tell(self, size: int | portions.Portions) -> str:
         if self._restored:
             self._store.restored()
         seen: set[store.Key] = set()

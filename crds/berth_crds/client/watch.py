@@ -15,27 +15,21 @@ import dataclasses
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Final, Generic, Literal, TypeVar, cast
 
 import aiohttp
 import msgspec
 
 from berth_crds import text, wire
-from berth_crds.client import api, errors, parser, reading, turns
+from berth_crds.client import api, errors, portions, reading, turns
 
 T = TypeVar("T")
 
 LIST_DEADLINE_SECONDS: Final = 60.0
 # All pages of it together, in bytes; they are not kept. No etcd holds as much, even as the server writes it.
 LONGEST_LIST: Final = 1 << 36
-# Of one page, in bytes, of which the least objects take two each, and many times that once they are read.
-LONGEST_PAGE: Final = 1 << 24
-USUAL_PAGE: Final = 1 << 22
-SHRUNK: Final = 16  # A page that is too large is asked for again with so many times fewer objects.
 MOST_ITEMS: Final = 250_000
 MOST_COMMAS: Final = 1 << 22  # More than an object can have bytes in etcd, those in words included.
-# One object, as the only one of a page or in a watch: as etcd takes it, and six bytes for each.
-LONGEST_LINE: Final = 1 << 25
 LARGE: Final = reading.LONG  # Shorter objects are not measured.
 HUGE: Final = 1 << 21  # Of longer ones it does not matter whether they name their kind.
 METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -214,43 +208,6 @@ class Codec(Generic[T]):
         return wire.Meta()
 
 
-class Portions:
-    """How many objects are asked for at once: so many that a page has the usual length, and `most` at most.
-
-    With 0 the whole list is one page, however long it is.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.now = most
-
-    def __repr__(self) -> str:
-        """Show the number."""
-        return f"<Portions: {self.now} of {self._most}>"
-
-    @property
-    def longest(self) -> int:
-        """How many bytes a page may have."""
-        if self._most == 0:
-            return parser.LONGEST_BODY
-        return LONGEST_PAGE if self.now > 1 else LONGEST_LINE
-
-    @property
-    def least(self) -> bool:
-        """Whether fewer cannot be asked for."""
-        return self.now <= 1
-
-    def shrink(self) -> None:
-        """Ask for fewer from now on: a page was too large."""
-        self.now = max(1, self.now // SHRUNK)
-
-    def fit(self, count: int, length: int) -> None:
-        """Learn from a page of so many objects and bytes; one without objects teaches nothing."""
-        if count:
-            wanted = count * USUAL_PAGE // max(1, length)
-            self.now = min(self._most, max(1, min(2 * self.now, wanted)))
-
-
 async def pages(
     session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int
 ) -> Collection[T]:
@@ -273,14 +230,14 @@ async def by_page(
     codec: Codec[T],
     *,
     selectors: Mapping[str, str],
-    size: int | Portions,
+    size: int | portions.Portions,
     clock: turns.Clock = time.monotonic,
 ) -> AsyncGenerator[Collection[T]]:
     """Read a collection as `pages` does, for those who need not have all of it at once."""
-    portions = size if isinstance(size, Portions) else Portions(size)
+    sizes = size if isinstance(size, portions.Portions) else portions.Portions(size)
     params, length = dict(selectors), 0
     while True:
-        page = await _next(session, path, codec, params, portions)
+        page = await _next(session, path, codec, params, sizes)
         length += page.length
         if length > LONGEST_LIST:
             raise errors.Unreachable(f"{path}: the list does not end", ambiguous=False)
@@ -291,24 +248,22 @@ async def by_page(
 
 
 async def _next(
-    session: api.Api, path: str, codec: Codec[T], params: dict[str, str], portions: Portions
+    session: api.Api, path: str, codec: Codec[T], params: dict[str, str], sizes: portions.Portions
 ) -> Page[T]:
     """Read the next page, of as many objects as can be read at once."""
     while True:
-        params["limit"] = str(portions.now)
+        params["limit"] = str(sizes.now)
         try:
-            body = await session.read(
-                path, params=params, most=portions.longest, deadline=LIST_DEADLINE_SECONDS
-            )
+            body = await session.read(path, params=params, most=sizes.longest, deadline=LIST_DEADLINE_SECONDS)
             page = _readable(codec.page, body, path)
         except errors.TooLarge as error:
-            if portions.now == 0:
+            if sizes.now == 0:
                 raise
-            if portions.least:
+            if sizes.least:
                 return await _identified(session, path, codec, params, error)
-            portions.shrink()
+            sizes.shrink()
         else:
-            portions.fit(page.count, page.length)
+            sizes.fit(page.count, page.length)
             return page
 
 
@@ -317,7 +272,7 @@ async def _identified(
 ) -> Page[T]:
     """Read the metadata alone of the one object that is next, which is too large to be read."""
     body = await session.read(
-        path, params=params, most=LONGEST_LINE, accept=METADATA_ALONE, deadline=LIST_DEADLINE_SECONDS
+        path, params=params, most=portions.LONGEST_LINE, accept=METADATA_ALONE, deadline=LIST_DEADLINE_SECONDS
     )
     return _readable(lambda found: codec.identities(found, str(error)), body, path)
 
@@ -333,7 +288,7 @@ def _readable(decode: Callable[[bytes], Page[T]], body: bytes, path: str) -> Pag
 
 async def single(session: api.Api, path: str, codec: Codec[T]) -> T | Unreadable:
     """Read one object by a quorum read."""
-    body = await session.read(path, params={}, most=LONGEST_LINE)
+    body = await session.read(path, params={}, most=portions.LONGEST_LINE)
     return codec.thing(msgspec.Raw(body))
 
 
@@ -384,7 +339,7 @@ async def newest(session: api.Api, path: str) -> str:
     body = await session.read(
         path,
         params={"limit": "1"},
-        most=LONGEST_LINE,
+        most=portions.LONGEST_LINE,
         accept=METADATA_ALONE,
         deadline=LIST_DEADLINE_SECONDS,
     )
@@ -404,5 +359,5 @@ async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 yield line
             begun.clear()
         begun += rest
-        if len(begun) > LONGEST_LINE:
-            raise errors.TooLarge(f"a watch sent a line of more than {LONGEST_LINE} bytes")
+        if len(begun) > portions.LONGEST_LINE:
+            raise errors.TooLarge(f"a watch sent a line of more than {portions.LONGEST_LINE} bytes")
