@@ -211,7 +211,7 @@ async def test_two_agents_of_one_node_are_told(scene: Scene, caplog: pytest.LogC
     await scene.create_node()
     async with scene.agent(name="first"), scene.agent(name="second"):
         await scene.until_device(ready, what="the Device")
-        await until_told(caplog, "another live agent, 'first'", "another live agent, 'second'")
+        await until_told(caplog, "another live agent, first", "another live agent, second")
         await until_beats(scene, len(scene.writes()), 10)
 
     assert caplog.text.count("another live agent") == 2

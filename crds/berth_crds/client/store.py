@@ -155,7 +155,7 @@ class Store(Generic[B]):
             self._sink.upserted(thing)
 
     def repeat(self, thing: B | watch.Unreadable) -> None:
-        """Tell an object once more in the revision that is known; of any other one the watch tells."""
+        """Pass on an object once more in the revision that is known; any other one the watch passes on."""
         meta = thing.metadata
         known = self._known.get(_key(meta))
         if known is not None and (known.uid, known.version) == (meta.uid, meta.resource_version):
