@@ -24,7 +24,7 @@ SICKER = probe.Health(vocabulary.Health.UNHEALTHY, "RowRemapFailed", message="no
 
 
 def with_health(health: probe.Health, *, minor: int = 1) -> probe.Sample:
-    """Give the pair of cards with one of them in this health."""
+    """Return the pair of cards with one of them in this health."""
     cards = tuple(
         dataclasses.replace(card, health=health) if card.minor == minor else card for card in PAIR.read()
     )
@@ -32,7 +32,7 @@ def with_health(health: probe.Health, *, minor: int = 1) -> probe.Sample:
 
 
 def without(minor: int, *, uuid: str = "") -> probe.Sample:
-    """Give the pair of cards with one of them silent."""
+    """Return the pair of cards with one of them silent."""
     lost = probe.Lost(minor, "GpuIsLost", "it does not answer", uuid)
     cards = tuple(lost if card.minor == minor else card for card in PAIR.read())
     return dataclasses.replace(PAIR, cards=cards)

@@ -37,12 +37,12 @@ class Clock:
     now = 100.0
 
     def __call__(self) -> float:
-        """Give the present moment."""
+        """Return the present moment."""
         return self.now
 
 
 def seen(node: str = "n1") -> board.Board:
-    """Give a board with two cards on it, of which the first measures something."""
+    """Return a board with two cards on it, of which the first measures something."""
     first, second = simulated.machine(node, "2xA100-SXM4-80GB").read()
     sample = probe.Sample(probe.Driver(), "", (dataclasses.replace(first, vitals=VITALS), second))
     made = board.Board(node)
@@ -63,7 +63,7 @@ def shown(*boards: board.Board, dcgm: bool = False) -> dict[tuple[str, frozenset
 
 
 def values(found: dict[Any, float], name: str, **labels: str) -> list[float]:
-    """Give the values of a series with these labels among its own."""
+    """Return the values of a series with these labels among its own."""
     return [
         value for (one, its), value in found.items() if one == name and labels.items() <= dict(its).items()
     ]

@@ -53,7 +53,7 @@ async def gathered(bystander: Bystander, looks: turns.Clock) -> list[int]:
 
 
 async def each(bystander: Bystander, looks: turns.Clock) -> list[int]:
-    """Take them as they come, all at once."""
+    """Gather them as they come, all at once."""
 
     async def come() -> AsyncIterator[int]:
         for one in pieces(bystander):

@@ -23,13 +23,13 @@ class Chunks:
         self._pieces = pieces
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Give piece after piece."""
+        """Yield piece after piece."""
         for piece in self._pieces:
             yield piece
 
 
 async def cut(pieces: list[bytes]) -> list[bytes]:
-    """Give the lines of a content."""
+    """Return the lines of a content."""
     content: Any = Chunks(pieces)
     return [line async for line in watch.lines(content)]
 

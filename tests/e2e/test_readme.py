@@ -23,7 +23,7 @@ NODE: Final = "readme-node"
 
 
 def blocks(language: str, *, after: str) -> list[str]:
-    """Give the code blocks of a section."""
+    """Return the code blocks of a section."""
     section = README.split(f"\n## {after}\n")[1].split("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
 
@@ -43,7 +43,7 @@ async def kubelets(base: clusters.Cluster) -> AsyncIterator[kubelet.Kubelets]:
 
 
 def environment(cluster: clusters.Cluster) -> dict[str, str]:
-    """Give what a person has in the shell: kubectl, and a kubeconfig of an administrator."""
+    """Return what a person has in the shell: kubectl, and a kubeconfig of an administrator."""
     tools = binaries.ensure(["kubectl"])["kubectl"].parent
     path = os.pathsep.join([str(tools), os.environ["PATH"]])
     return {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.admin_kubeconfig), "NODE": NODE}
@@ -99,7 +99,7 @@ def run(command: str, place: Path, shell: dict[str, str], at: int) -> processes.
 
 
 def first_example() -> str:
-    """Give the pod on the README's first page."""
+    """Return the pod on the README's first page."""
     found = re.search(r"^```yaml\n(apiVersion.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
     assert found
     return found[1]

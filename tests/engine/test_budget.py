@@ -23,7 +23,7 @@ def pod(uid: str, *, namespace: str = "ml", says: str = "") -> backlog.Candidate
 
 
 def filled(*namespaces: str) -> budget.Budget:
-    """Give a budget of which these namespaces have spent all."""
+    """Return a budget of which these namespaces have spent all."""
     made = budget.Budget()
     for namespace in namespaces:
         for at in range(4):

@@ -34,7 +34,7 @@ BOUND = STARTING | STARTING.map(builders.admitted)
 
 
 def news_of_node(world: worlds.World, name: str) -> list[Event]:
-    """Give what there is to hear of a node; what is judged of its agent follows its Device."""
+    """Return what there is to hear of a node; what is judged of its agent follows its Device."""
 
     def device(book: ledger.Ledger) -> None:
         book.device_seen(world.devices[name])
@@ -47,13 +47,13 @@ def news_of_node(world: worlds.World, name: str) -> list[Event]:
 
 
 def news_of_pod(number: int, pod: raw.Pod) -> Event:
-    """Give what there is to hear of a pod, under a name of its own."""
+    """Return what there is to hear of a pod, under a name of its own."""
     renamed = builders.renamed(pod, f"p{number}")
     return lambda book: books.saw(book, renamed)
 
 
 def heard(events: list[Event]) -> ledger.Ledger:
-    """Give a ledger that heard of these, in this order."""
+    """Return a ledger that heard of these, in this order."""
     book = ledger.Ledger(clock.Clock())
     for event in events:
         event(book)

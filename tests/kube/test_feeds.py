@@ -237,7 +237,7 @@ def test_a_gpupod_that_says_nothing_readable_names_nothing(
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Give what was said about GpuPods, and how loudly."""
+    """Return what was said about GpuPods, and how loudly."""
     return [(one.levelname, one.message) for one in caplog.records if "GpuPod" in one.message]
 
 

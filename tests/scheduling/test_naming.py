@@ -12,17 +12,17 @@ HALF = builders.MEMORY // 2
 
 
 def gone(minor: int) -> decisions.Share:
-    """Give a card that the node does not have (any more)."""
+    """Return a card that the node does not have (any more)."""
     return dataclasses.replace(builders.share(minor), uuid=f"GPU-gone-{minor}")
 
 
 def nic(minor: int = 0) -> decisions.Share:
-    """Give a device of another type."""
+    """Return a device of another type."""
     return decisions.Share(f"nic-{minor}", minor, 100, 0, "rdma")
 
 
 def part(number: int, minor: int = 3) -> decisions.Share:
-    """Give a MIG instance of the last card."""
+    """Return a MIG instance of the last card."""
     return decisions.Share(f"MIG-n1-{minor}-{number}", minor, 100, 10, profile=builders.PROFILE)
 
 

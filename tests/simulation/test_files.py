@@ -15,7 +15,7 @@ EXPECTED = {"ml/a": "n1", "ml/b": "n1"}
 
 
 def went(*words: object, stdin: str = "") -> dict[str, str | None]:
-    """Say where each pod went."""
+    """Return where each pod went."""
     answer = desk.run("place", *words, "-o", "json", stdin=stdin)
     assert answer.code == 0, answer.notes
     return desk.went(answer.objects)

@@ -26,7 +26,7 @@ EMPTY: Final = {
 
 
 def told(picture: inventory.Inventory) -> dict[str, dict[str, Any]]:
-    """Tell all that an inventory knows, node by node."""
+    """Return all that an inventory knows, node by node."""
     return {row.name: _node(picture, row) for row in picture.each()}
 
 
@@ -69,7 +69,7 @@ def _card(table: columns.Columns, at: int, slot: int) -> dict[str, Any]:
 
 
 def learned(picture: inventory.Inventory) -> dict[str, Any]:
-    """Tell what is known of the workload, and what it teaches once placement sees what the nodes have now."""
+    """Return what is known of the workload and what it teaches once placement sees what the nodes have."""
     known, supplies = picture.workload, picture._supplies
     return {
         "pods": len(known),

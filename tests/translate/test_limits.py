@@ -195,18 +195,18 @@ def test_containers_of_a_record_are_counted_before_they_are_read() -> None:
 
 
 def term(*values: str, expressions: int = 1) -> dict[str, Any]:
-    """Give one term of an affinity."""
+    """Return one term of an affinity."""
     one = {"key": "zone", "operator": "In", "values": list(values) or ["a"]}
     return {"matchExpressions": [one] * expressions}
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
-    """Give an affinity of these terms."""
+    """Return an affinity of these terms."""
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
 
 
 def specs() -> Iterator[Any]:
-    """Give specs that say too much of one thing, and what is said of each."""
+    """Return specs that say too much of one thing, and what is said of each."""
     amounts = [manifests.asking(f"c{at}", {"cpu": 1, "memory": 1}) for at in range(2049)]
     resources = {f"example.com/r{at}": 1 for at in range(65)}
     yield "amounts", {"containers": amounts}, "4098 requests and limits in its containers", 4096
@@ -239,7 +239,7 @@ ODD: Final = [{"cpu": f"{at}e-3"} for at in range(1, 4200)]
 
 
 def uncounted() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give specs of bound pods that say more than is added up."""
+    """Return specs of bound pods that say more than is added up."""
     yield "amounts", {"containers": [manifests.asking(f"c{at}", {"cpu": 1, "b": 2}) for at in range(2049)]}
     yield "odd amounts", {"containers": [manifests.asking(f"c{at}", one) for at, one in enumerate(ODD)]}
     yield "containers", {"containers": [manifests.container(f"c{at}") for at in range(4097)]}

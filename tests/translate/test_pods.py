@@ -178,7 +178,7 @@ def test_all_that_a_record_says_arrives() -> None:
 
 
 def part(uuid: str, core: int, memory: int = 0, vf: str = "") -> allocation.Share:
-    """Give a part of a device as a record has it."""
+    """Return a part of a device as a record has it."""
     return allocation.Share(uuid, 0, core, memory, vf=vf)
 
 

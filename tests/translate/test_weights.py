@@ -18,7 +18,7 @@ def many(count: int) -> str:
 
 
 def affinity(values: int) -> dict[str, Any]:
-    """Give an affinity of so many values."""
+    """Return an affinity of so many values."""
     one = {"key": "zone", "operator": "In", "values": [f"w{at}" for at in range(values)]}
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [one]}]}}}
 

@@ -94,7 +94,7 @@ class Chosen:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells a mistake on the command line in one line, as all others."""
+    """Prints a mistake on the command line in one line, as all others."""
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} (--help tells more)")
@@ -239,7 +239,7 @@ def adopting(chosen: Chosen) -> placing.Adopt:
 
 
 def whole(chosen: Chosen) -> int:
-    """Say in how large a cluster every card that refuses is told of."""
+    """Return of how many nodes at most every card that refuses is told of."""
     if chosen.explain:
         return whys.ALL
     return whys.FEW if chosen.output == "json" else whys.NONE

@@ -48,7 +48,7 @@ def shown(value: object) -> str:
 
 
 def of_shape(error: msgspec.ValidationError, body: Mapping[str, Any]) -> str:
-    """Say where an object has not the shape of its kind: `spec.devices[0].uuid is missing`."""
+    """Return where an object has not the shape of its kind: `spec.devices[0].uuid is missing`."""
     match = _AT.fullmatch(str(error))
     what, path = (match["what"], match["path"] or "") if match else (str(error), "")
     missing, expected = _MISSING.fullmatch(what), _EXPECTED.fullmatch(what)

@@ -206,7 +206,7 @@ class Replay:
         yield self._told(News("applied", thing.kind, thing.title))
 
     def _apply_pod(self, thing: manifests.Thing) -> Iterator[Told]:
-        """Take an edited pod while it waits; of one that has its node nothing can be edited that matters."""
+        """Record an edited pod while it waits; of one with a node no edit matters."""
         pod = self._pods.get(thing.key)
         if pod is None:
             yield from self._come(thing, None)
@@ -273,5 +273,5 @@ class Replay:
 
 
 def _news(refusal: decisions.Wait | decisions.Reject) -> tuple[object, ...]:
-    """Say what of a refusal is worth telling again once it changes."""
+    """Return what of a refusal is worth repeating again once it changes."""
     return refusal.refusals if isinstance(refusal, decisions.Reject) else refusal.counts

@@ -42,15 +42,15 @@ class Scenario:
                 raise Mistake(f"--without {title}: there is no such pod")
 
     def of(self, kind: str) -> Iterator[manifests.Thing]:
-        """Give all objects of a kind."""
+        """Return all objects of a kind."""
         return (thing for thing in self.things.values() if thing.kind == kind)
 
     def classes(self) -> dict[str, kinds.PriorityClass]:
-        """Give the PriorityClasses by name."""
+        """Return the PriorityClasses by name."""
         return {thing.name: thing.value for thing in self.of("PriorityClass")}
 
     def pods(self) -> Iterator[tuple[manifests.Thing, raw.Pod]]:
-        """Give all pods, as the API server would have stored them; no two may share a uid."""
+        """Return all pods, as the API server would have stored them; no two may share a uid."""
         classes, uids = self.classes(), dict[str, str]()
         for thing in self.of("Pod"):
             pod = defaults.pod(thing, classes)
@@ -67,7 +67,7 @@ def pod_key(title: str) -> Key:
 
 
 def notes(given: Scenario) -> list[str]:
-    """Say what was passed over, and what will not count though it was given."""
+    """Return what was passed over, and what will not count though it was given."""
     nodes = {thing.name for thing in given.of("Node")}
     told = [
         f"{thing.file}: Device {thing.name}: there is no Node of this name, so no pod can be placed there"

@@ -45,7 +45,7 @@ class Why:
 
     @property
     def sentence(self) -> str:
-        """Say in a sentence why."""
+        """Return in a sentence why."""
         if self.told is None:
             return explain.sentence(decisions.Reject(self.candidate.uid, self.faults), self.candidate)
         return explain.brief(self.told.counts, self.candidate, self.told.models)
@@ -60,19 +60,19 @@ class Why:
 
     @property
     def nearest(self) -> str:
-        """Say what comes nearest, if anything does."""
+        """Return what comes nearest, if anything does."""
         return explain.nearest(self.told.nearest) if self.told and self.told.nearest else ""
 
     @property
     def change(self) -> str:
-        """Say what is the smallest change that would help, if any would, or that there was no time for it."""
+        """Return the smallest change that would help, if any would, or that there was no time for it."""
         if self.told and self.told.changes:
             return changed(self.told.changes[0])
         return UNFINISHED if self.late else ""
 
     @property
     def help(self) -> str:
-        """Say both, if there is anything to say."""
+        """Return both, if there is anything to say."""
         return "; ".join(said for said in (self.nearest, self.change) if said)
 
     @property
@@ -90,7 +90,7 @@ def _node_first(found: explain.Finding) -> tuple[explain.Finding, ...]:
 
 
 def changed(change: explain.Change) -> str:
-    """Say what would help."""
+    """Return what would help."""
     nodes = clauses.reach(change)
     return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
 

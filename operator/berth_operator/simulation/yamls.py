@@ -33,7 +33,7 @@ PLAIN_TAGS: Final = {f"tag:yaml.org,2002:{kind}": kind for kind in ("str", "int"
 
 
 def documents(text: str) -> Iterator[tuple[int, Any]]:
-    """Give each document and the line where it starts; raise a Mistake that names the line."""
+    """Yield each document and the line where it starts; raise a Mistake that names the line."""
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=LOADER):
@@ -105,7 +105,7 @@ class _Builder:
     # ------------------------------------------------------------ events
 
     def scalar(self, event: Any) -> None:
-        """Take a scalar: a key, or a value."""
+        """Read a scalar: a key, or a value."""
         frame = self._frames[-1]
         if type(frame.made) is dict and frame.key is None:
             self._key(frame, event.value, event)
