@@ -6,15 +6,7 @@ seconds at each write, for it goes through all of an object whatever of it chang
 
 from typing import Final
 
-from berth_crds import shapes
-
-UUIDS: Final = 512  # 64 cards of seven instances each.
-LINKS: Final = 512  # 16 cards that are all linked have 240, eight boards of eight 448.
-FUNCTIONS: Final = 4096
-LABELS: Final = 1024  # Of devices, and of groups of functions.
-FUNCTION_LABELS: Final = 16384  # A group's labels count for each of its functions.
-TEXT: Final = 128 << 10
-OCCUPANTS: Final = 512
+from berth_crds import device_limits, shapes
 
 
 def _size(found: str) -> str:
@@ -44,15 +36,15 @@ _vfs: Final = _size("group.vfs")
 _texts: Final = _of_groups(_characters("group.labels"))
 
 OF_SPEC: Final = (
-    _rule(_uuids, UUIDS, "uuids, those of MIG instances included"),
-    _rule(_size("device.links"), LINKS, "links"),
-    _rule(_of_groups(_vfs), FUNCTIONS, "virtual functions"),
-    _rule(f"{_size('device.labels')} + {_of_groups(_labels)}", LABELS, "labels"),
+    _rule(_uuids, device_limits.UUIDS, "uuids, those of MIG instances included"),
+    _rule(_size("device.links"), device_limits.LINKS, "links"),
+    _rule(_of_groups(_vfs), device_limits.FUNCTIONS, "virtual functions"),
+    _rule(f"{_size('device.labels')} + {_of_groups(_labels)}", device_limits.LABELS, "labels"),
     _rule(
         _of_groups(f"{_labels} * {_vfs}"),
-        FUNCTION_LABELS,
+        device_limits.FUNCTION_LABELS,
         "labels of virtual functions, counted for each of them",
     ),
-    _rule(f"{_characters('device.labels')} + {_texts}", TEXT, "characters in labels"),
+    _rule(f"{_characters('device.labels')} + {_texts}", device_limits.TEXT, "characters in labels"),
 )
-OF_STATUS: Final = (_rule(_size("device.occupants"), OCCUPANTS, "occupants"),)
+OF_STATUS: Final = (_rule(_size("device.occupants"), device_limits.OCCUPANTS, "occupants"),)

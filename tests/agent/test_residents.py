@@ -9,7 +9,7 @@ from berth_agent.gpupods.residents import Resident, Sight
 from berth_agent.kubelet import ids
 from berth_agent.kubelet.cgroups import HOST, Place
 from berth_agent.processes import Process
-from berth_crds import device_status, totals, wire
+from berth_crds import device_limits, device_status, wire
 
 UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
 CID, OTHER = "c" * 64, "d" * 64
@@ -184,4 +184,4 @@ def test_no_more_occupants_are_told_than_a_device_takes(cards: int, each: int) -
         one.card: list(range(1, each + 1)) for one in pieces
     }
     assert each <= device_status.MOST_OCCUPANTS
-    assert cards * each <= totals.OCCUPANTS
+    assert cards * each <= device_limits.OCCUPANTS

@@ -7,7 +7,6 @@ found. What is measured and how is the scenario's own.
 import asyncio
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 from bench import arena
 from testbed import cluster as clusters
+from testbed import console
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "build" / "bench"
-INTERRUPTED: Final = 130
 
 T = TypeVar("T")
 
@@ -38,12 +37,11 @@ async def furnished(nodes: int) -> AsyncIterator[arena.Arena]:
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run a scenario to its end; a signal ends it in order, and the program with it."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        return asyncio.run(work)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    """Run a scenario to its end and return what it found; what ends it early ends the program too."""
+    found: list[T] = []
+    if code := console.exit_code("bench", lambda: found.append(asyncio.run(work))):
+        sys.exit(code)
+    return found[0]
 
 
 def write(name: str, found: Sequence[dict[str, Any]] | dict[str, Any]) -> None:

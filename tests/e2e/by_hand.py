@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import re
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -18,10 +17,9 @@ from typing import Final
 
 from e2e import fleet
 from support import kubelet
-from testbed import builder, images, processes, waiting, workers
 from testbed import cluster as clusters
+from testbed import console, images, processes, waiting, workers
 
-INTERRUPTED: Final = 130
 PLAYED: Final = "node-1"
 SHAPE: Final = "8xA100-SXM4-80GB"
 IMAGE: Final = "example.com/train"
@@ -107,17 +105,9 @@ def main(words: Sequence[str] | None = None) -> int:
         help="a node with a real kubelet, as root (make cluster WORKER=w1); may be repeated",
     )
     chosen = parser.parse_args(words)
-    for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(wish, signal.default_int_handler)
-    try:
-        asyncio.run(run(chosen.worker))
-    except KeyboardInterrupt:
-        print("cluster: everything is stopped and removed", file=sys.stderr)
-        return INTERRUPTED
-    except (builder.Unavailable, processes.CannotStart, clusters.KubectlFailed, waiting.TimedOut) as error:
-        print(f"cluster: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return console.exit_code(
+        "cluster", lambda: asyncio.run(run(chosen.worker)), last_words="everything is stopped and removed"
+    )
 
 
 if __name__ == "__main__":

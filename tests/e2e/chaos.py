@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import contextlib
 import random
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -22,10 +21,9 @@ from berth_crds.client import api, connection
 from e2e import fleet, rig, scenarios
 from e2e.stage import Stage
 from support import kubelet, witness
-from testbed import builder, interceptor, processes
 from testbed import cluster as clusters
+from testbed import console, interceptor, processes
 
-INTERRUPTED: Final = 130
 SHAPE: Final = "8xT4"
 NODES: Final = 4
 
@@ -107,19 +105,16 @@ async def _round(stage: Stage, cards: witness.Cards, name: str, seed: int) -> bo
 def main(words: Sequence[str] | None = None) -> int:
     """Start a cluster, play, and leave nothing behind."""
     arguments = _parser().parse_args(words)
-    for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(wish, signal.default_int_handler)
-    try:
-        with clusters.Cluster() as testbed:
-            base = fleet.Fleet(testbed)
-            base.install()
-            testbed.kubectl("get", "devices,gpupods,placementpolicies", "--all-namespaces")
-            return asyncio.run(rounds(base, arguments))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (builder.Unavailable, processes.CannotStart, clusters.KubectlFailed) as error:
-        print(f"chaos: {error}", file=sys.stderr)
-        return 1
+    return console.exit_code("chaos", lambda: run(arguments))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play all rounds on a cluster of their own."""
+    with clusters.Cluster() as testbed:
+        base = fleet.Fleet(testbed)
+        base.install()
+        testbed.kubectl("get", "devices,gpupods,placementpolicies", "--all-namespaces")
+        return asyncio.run(rounds(base, arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

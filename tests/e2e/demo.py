@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -17,10 +16,8 @@ from typing import Any, Final
 
 from e2e import fleet
 from support import kubelet
-from testbed import builder, processes, waiting
 from testbed import cluster as clusters
-
-INTERRUPTED: Final = 130
+from testbed import console, processes, waiting
 
 NODES: Final = (("dgx", "8xA100-SXM4-80GB"), ("workbench", "4xV100-SXM2-32GB"), ("edge", "2xT4"))
 QUICK_POLICY: Final = """
@@ -258,18 +255,11 @@ def main() -> int:
         "--keep", action="store_true", help="stay up at the end, until Ctrl-C (make demo KEEP=1)"
     )
     chosen = parser.parse_args()
-    # Any of these is a wish to end in good order; even SIGINT, which a shell script's `&` sets to be ignored.
-    for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(wish, signal.default_int_handler)
-    try:
-        asyncio.run(run(keep=chosen.keep))
-    except KeyboardInterrupt:
-        print("\ndemo: interrupted; everything is stopped and removed", file=sys.stderr)
-        return INTERRUPTED
-    except (builder.Unavailable, processes.CannotStart, clusters.KubectlFailed, waiting.TimedOut) as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return console.exit_code(
+        "demo",
+        lambda: asyncio.run(run(keep=chosen.keep)),
+        last_words="interrupted; everything is stopped and removed",
+    )
 
 
 if __name__ == "__main__":

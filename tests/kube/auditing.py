@@ -1,16 +1,43 @@
-"""What tests of the audit need: a server that lists what it is told to have, and whose watches are silent."""
+"""What tests of the audit need: the audit, and a server that lists what it is told, with silent watches."""
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from aiohttp import web
 
 from berth_crds import names
-from berth_crds.client import resources
+from berth_crds.client import api, resources
+from berth_operator.engine import ledger
+from berth_operator.kube import auditor, feeds
 from kube import churn
 from support import stub
 
 NODE: Final = "n1"
+
+
+def ignore(_: int) -> None:
+    """Pass over how much an audit found."""
+
+
+def audit_of(
+    session: api.Api,
+    book: ledger.Ledger,
+    following: feeds.Feeds,
+    *,
+    report: Callable[[int], None] = ignore,
+    mend: Callable[[Iterable[str]], Awaitable[None]] | None = None,
+) -> auditor.Auditor:
+    """Make the audit of a ledger; what it finds is mended by the feeds that the ledger follows."""
+    return auditor.Auditor(
+        session,
+        book,
+        clock=time.monotonic,
+        report=report,
+        mend=mend or following.mend,
+        revisions=following.revisions_of,
+    )
 
 
 class Cluster:

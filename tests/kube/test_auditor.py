@@ -26,14 +26,7 @@ class Audited:
         dog = watchdog.Watchdog(self.book, clock=time.monotonic)
         self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
         self.reports: list[int] = []
-        self.auditor = auditor.Auditor(
-            session,
-            self.book,
-            clock=time.monotonic,
-            report=self.reports.append,
-            mend=self.feeds.mend,
-            revisions=self.feeds.revisions_of,
-        )
+        self.auditor = auditing.audit_of(session, self.book, self.feeds, report=self.reports.append)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
 from engine import books
-from kube import churn
+from kube import auditing, churn
 from kube.auditing import NODE, Cluster
 from support import pods, stub, timeless
 
@@ -62,14 +62,7 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
             await following.mend(ghosts)
             given.extend(books.decide(book))
 
-        audit = auditor.Auditor(
-            session,
-            book,
-            clock=time.monotonic,
-            report=lambda _: None,
-            mend=mend,
-            revisions=following.revisions_of,
-        )
+        audit = auditing.audit_of(session, book, following, mend=mend)
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
             dog.lease_seen(NODE, "later")
@@ -98,14 +91,7 @@ async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.Mo
         cluster.pods[:] = [holder("5", metadata=nameless)]
         cluster.gpupods[:] = [churn.gpupod("holder", "u-1", NODE, 0)]
         following = feeds.Feeds(session, book, dog, auditor.Nobody())
-        audit = auditor.Auditor(
-            session,
-            book,
-            clock=time.monotonic,
-            report=lambda _: None,
-            mend=following.mend,
-            revisions=following.revisions_of,
-        )
+        audit = auditing.audit_of(session, book, following)
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
             known = book.picture.hold("u-1")

@@ -44,8 +44,8 @@ def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixtur
         (found,) = summaries.take(book.picture, {"n1"})
         known.append((found.free, found.reason, len(found.claims)))
 
-    assert known == [(1, "", 1), (0, "more than 4096 labels", 1), (0, "more than 4096 labels", 1), (1, "", 1)]
-    said_once = "Device n1 gets no pod: it has more than 4096 labels"
+    assert known == [(1, "", 1), (0, "more than 1024 labels", 1), (0, "more than 1024 labels", 1), (1, "", 1)]
+    said_once = "Device n1 gets no pod: it has more than 1024 labels"
     assert [one for one in caplog.messages if "Device" in one] == [said_once]
 
 

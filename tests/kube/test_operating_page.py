@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth_agent import settings as agent
-from berth_crds import http_server, logs, names, schema, totals, vocabulary
+from berth_crds import device_limits, http_server, logs, names, schema, vocabulary
 from berth_operator import app, metrics, settings
 from berth_operator.engine import budget, loop, pace, reasons, refusals, register, stock
 from berth_operator.http_api import auth, pages, server, views
@@ -155,19 +155,17 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
     labels, taints, resources = limits.NODE_LABELS, limits.NODE_TAINTS, limits.NODE_RESOURCES
 
     assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
-    device = PAGE.split("A Device has limits", maxsplit=1)[1].split("One that says more", maxsplit=1)[0]
+    device = PAGE.split("A Device has limits", maxsplit=1)[1].split("The API server", maxsplit=1)[0]
     assert set(map(int, re.findall(r"\d+", device))) == {
-        excess.UUIDS,
-        excess.PROFILES,
-        excess.FUNCTIONS,
-        excess.LABELS,
-        excess.FUNCTION_LABELS,
-        excess.TEXT,
+        device_limits.UUIDS,
+        device_limits.FUNCTIONS,
+        device_limits.LABELS,
+        device_limits.FUNCTION_LABELS,
+        device_limits.TEXT,
+        device_limits.LINKS,
     }
-    few = (
-        f"{totals.UUIDS} uuids, {totals.LINKS} links, {totals.LABELS} labels and {totals.OCCUPANTS} occupants"
-    )
-    assert f"The API server refuses more than {few} in a Device" in PAGE
+    assert f"It has {device_limits.OCCUPANTS} occupants at most, too." in PAGE
+    assert f"more than {excess.PROFILES} MIG profiles" in " ".join(PAGE.split())
     kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
     assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
 

@@ -16,6 +16,7 @@ from berth_operator import settings
 from berth_operator.engine import ledger, watchdog
 from berth_operator.kube import auditor, feeds
 from berth_operator.translate import pods, raw
+from kube import auditing
 from kube.auditing import NODE, Cluster
 from support import clock, stub, timeless
 from support import pods as manifests
@@ -80,14 +81,7 @@ async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPat
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         Cluster(server).pods[:] = [pod(OTHER)]
         following = feeds.Feeds(session, book, dog, auditor.Nobody(), feeds.Options(BOTH))
-        audit = auditor.Auditor(
-            session,
-            book,
-            clock=time.monotonic,
-            report=lambda _: None,
-            mend=following.mend,
-            revisions=following.revisions_of,
-        )
+        audit = auditing.audit_of(session, book, following)
         audit.schedulers = BOTH
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)

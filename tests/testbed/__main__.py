@@ -7,33 +7,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import binaries, builder, cluster, processes, workers
+from testbed import binaries, cluster, console, processes, workers
 
 ROOT = Path(__file__).resolve().parents[2]
-INTERRUPTED = 130
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; troubles are sentences, not tracebacks."""
     arguments = _parser().parse_args(words)
-    # Any of these is a wish to end in good order. They are set even for SIGINT, which a shell script's `&`
-    # ignores.
-    for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(wish, signal.default_int_handler)
-    try:
-        arguments.command(arguments)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (builder.Unavailable, processes.CannotStart, cluster.KubectlFailed) as error:
-        print(f"testbed: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return console.exit_code("testbed", lambda: arguments.command(arguments))
 
 
 def build(_arguments: argparse.Namespace) -> None:

@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 import berth_crds
+from berth_crds import device_limits
 from berth_operator.scheduling import claims
 from berth_operator.scheduling.devices import facts
-from berth_operator.translate import devices, excess, raw
+from berth_operator.translate import devices, raw
 from support import builders
 
 Cards = list[dict[str, Any]]
@@ -28,6 +29,11 @@ def cut(cards: int, each: int, profiles: int = 1) -> Cards:
     return [{"mig": {"enabled": True, "instances": instances}} for instances in lists]
 
 
+def linked(cards: int, links: int) -> Cards:
+    """Return cards with so many links each."""
+    return [{"links": [{"peer": f"GPU-{at}", "kind": "nvlink"} for at in range(links)]}] * cards
+
+
 def virtual(groups: int, functions: int, labels: int = 0, length: int = 1) -> Cards:
     """Return a network card with so many groups of so many functions, and labels of so many characters."""
     said = {f"l{at:02}": "x" * length for at in range(labels)}
@@ -41,10 +47,11 @@ def labelled(cards: int, labels: int, length: int = 1) -> Cards:
 
 
 CASES: Final[dict[str, tuple[Cards, Cards, str]]] = {
-    "uuids": (cut(16, 63), cut(16, 64), "1024 uuids of cards and MIG instances"),
+    "uuids": (cut(8, 63), cut(8, 64), "512 uuids of cards and MIG instances"),
+    "links": (linked(32, 16), linked(32, 17), "512 links"),
     "profiles": (cut(2, 64, 64), cut(2, 64, 65), "64 MIG profiles"),
     "functions": (virtual(16, 256), virtual(17, 256), "4096 virtual functions"),
-    "labels of cards": (labelled(64, 64), labelled(64, 65), "4096 labels"),
+    "labels of cards": (labelled(64, 16), labelled(64, 17), "1024 labels"),
     "labels of functions": (
         virtual(1, 256, 64),
         virtual(1, 257, 64),
@@ -96,7 +103,7 @@ def test_uuids_that_are_read_can_all_be_recorded() -> None:
     crd = yaml.safe_load((home / "devices.yaml").read_text())
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 
-    assert schema["status"]["properties"]["claims"]["maxItems"] >= excess.UUIDS
+    assert schema["status"]["properties"]["claims"]["maxItems"] >= device_limits.UUIDS
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """How much a Device may say, all its cards together.
 
-An agent writes the Device of its own node, and the schema bounds each list of it, but not
-what they are together: sixty-four groups of functions on each of sixty-four devices are a
-million. A Device that says more than these limits gets no pod, and its summary says why; of
-its cards only what they are is kept. The limits are far above what any node has.
+An agent writes the Device of its own node. The server refuses one that says more than
+`device_limits` has, but one with an older CRD takes sixty-four groups of functions on each of
+sixty-four devices, which are a million. So it is counted here again, and what only the operator
+adds up besides. A Device that says more gets no pod, and its summary says why; of its cards only
+what they are is kept. The limits are far above what any node has.
 
 Into an object that is almost as large as etcd takes the operator cannot write any more, so nobody could
 read there whose its cards are. Such a Device gets no pod either, and claims no card.
@@ -15,15 +16,10 @@ from typing import Final
 
 import msgspec
 
-from berth_crds import wire
+from berth_crds import device_limits, wire
 from berth_operator.translate import raw
 
-UUIDS: Final = 1024  # Of cards and MIG instances: as many claims as the Device can record.
 PROFILES: Final = 64
-FUNCTIONS: Final = 4096
-LABELS: Final = 4096  # Of devices, and of groups of functions.
-FUNCTION_LABELS: Final = 16384  # A group's labels count for each of its functions: each is compared.
-TEXT: Final = 128 << 10
 OBJECT: Final = 1 << 20  # Bytes of a whole Device. Etcd takes half as much again, for what the operator adds.
 
 Counted = Iterator[tuple[str, int, int]]
@@ -55,13 +51,14 @@ def _counted(spec: wire.DeviceSpec) -> Counted:
     """Count one thing after the other: each is asked for only if those before are within their limits."""
     cards = spec.devices
     instances = [one for card in cards if card.mig for one in card.mig.instances]
-    yield "uuids of cards and MIG instances", UUIDS, len(cards) + len(instances)
+    yield "uuids of cards and MIG instances", device_limits.UUIDS, len(cards) + len(instances)
+    yield "links", device_limits.LINKS, sum(len(card.links) for card in cards)
     yield "MIG profiles", PROFILES, len({one.profile for one in instances})
     groups = [group for card in cards for group in card.vf_groups]
-    yield "virtual functions", FUNCTIONS, sum(len(group.vfs) for group in groups)
+    yield "virtual functions", device_limits.FUNCTIONS, sum(len(group.vfs) for group in groups)
     labels = [*(card.labels for card in cards), *(group.labels for group in groups)]
-    yield "labels", LABELS, sum(map(len, labels))
+    yield "labels", device_limits.LABELS, sum(map(len, labels))
     each = sum(len(group.vfs) * len(group.labels) for group in groups)
-    yield "labels of virtual functions, counted for each of them", FUNCTION_LABELS, each
+    yield "labels of virtual functions, counted for each of them", device_limits.FUNCTION_LABELS, each
     texts = itertools.chain.from_iterable(pair for one in labels for pair in one.items())
-    yield "characters in labels", TEXT, sum(map(len, texts))
+    yield "characters in labels", device_limits.TEXT, sum(map(len, texts))
