@@ -162,7 +162,7 @@ async def test_a_silent_stream_ends() -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("GET", GET, stub.watch(frame, until=asyncio.Event()))
 
-        async with session.stream(GET, params={}, silence=0.1, head=5.0) as content:
+        async with session.stream(GET, params={}, quiet=0.1, head=5.0) as content:
             first = await content.readline()
             with pytest.raises(TimeoutError):
                 await content.readline()

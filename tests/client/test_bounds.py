@@ -56,7 +56,7 @@ async def post(session: api.Api) -> object:
 
 async def follow(session: api.Api, *, longest: float | None = None) -> object:
     """Follow something."""
-    async with session.stream(PATH, params={}, silence=5.0, head=5.0, longest=longest) as content:
+    async with session.stream(PATH, params={}, quiet=5.0, head=5.0, longest=longest) as content:
         return [line async for line in watch.lines(content)]
 
 

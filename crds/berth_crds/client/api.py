@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from berth_crds import text
-from berth_crds.client import connection, credentials, errors, exchange, history, parser, reading
+from berth_crds.client import connection, credentials, errors, exchange, history, parser, reading, silence
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
@@ -162,16 +162,16 @@ class Api:
         path: str,
         *,
         params: Mapping[str, str],
-        silence: float,
+        quiet: float,
         head: float,
         longest: float | None = None,
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a response that goes on for long.
 
-        `head` bounds the time until it begins, `silence` the pause between two chunks of it, and
+        `head` bounds the time until it begins, `quiet` the pause between two pieces of it, and
         `longest` the whole: what comes may be without end and yet say nothing.
         """
-        timeout = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(head):
@@ -181,7 +181,8 @@ class Api:
             except TimeoutError as error:
                 self._tally("GET", path, NO_ANSWER)
                 raise errors.Unreachable(f"{path}: no answer within {head:g} s", ambiguous=False) from error
-            yield answer.content
+            with silence.limited(answer.content, quiet):
+                yield answer.content
 
     @contextlib.asynccontextmanager
     async def _answer(

@@ -313,7 +313,7 @@ async def opened(
     stream = session.stream(
         path,
         params=params,
-        silence=SILENCE_SECONDS,
+        quiet=SILENCE_SECONDS,
         head=HEAD_SECONDS,
         longest=seconds + SILENCE_SECONDS,
     )
