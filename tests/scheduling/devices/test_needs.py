@@ -105,3 +105,12 @@ def test_shares_that_are_too_much_together_need_no_search() -> None:
     assert [(one.reason, one.nodes) for one in answer.counts] == [(Reason.TOO_FEW_CARDS, 50)]
     assert effort.left == 100
     assert pod_.request.need.least == 25
+
+
+def test_requests_that_differ_cannot_be_made_to_have_one_hash() -> None:
+    """Of numbers alone such pairs can be computed; a table of requests would compare all with all."""
+    one, other = (44, 62, 37758542839385, 0), (7, 31, 1099511627776, 0)
+    assert hash(one) == hash(other)
+
+    assert hash(requests.Gpus(*one)) != hash(requests.Gpus(*other))
+    assert hash(requests.Gpus(*one)) == hash(requests.Gpus(*one))

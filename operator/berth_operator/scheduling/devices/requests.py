@@ -32,6 +32,14 @@ class Gpus:
     memory: int = 0
     ratio: int = 0
 
+    def __hash__(self) -> int:
+        """Hash the figures as text: of numbers anybody can find as many with equal hashes as they like.
+
+        Python adds a secret to the hash of a text. Many requests with one hash would be compared
+        with each other at each look into a table of them.
+        """
+        return hash(b"%d %d %d %d" % (self.count, self.core, self.memory, self.ratio))
+
     @property
     def whole(self) -> bool:
         """Whether the cards are wanted for this container alone."""
