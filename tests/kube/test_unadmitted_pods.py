@@ -58,3 +58,14 @@ def test_if_it_cannot_be_read_any_more_it_withholds_everything(
     sink.odd(unreadable({"nodeName": "n1"}))
 
     assert pictures.free_cards(book.picture) == 0
+
+
+def test_of_a_node_that_offers_no_card_nobody_is_told(
+    book: ledger.Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pod there cannot have been given one, and the log does not say that it keeps any from others."""
+    book.node_seen(builders.node("n1"))
+
+    sink.upserted(builders.admitted(POD))
+
+    assert (pictures.free_cards(book.picture), caplog.text) == (4, "")

@@ -81,7 +81,8 @@ class PodSink:
             if where is not None and new:
                 hold, teaches, where = allowance.bare(hold), None, facts.NOWHERE
         self._book.pod_bound(hold, teaches, nameless=nameless, where=where)
-        if not self._book.unadmitted.keeps_out(hold.uid):
+        # A pod has no device of a node that cannot have given it one.
+        if pod.fault and (held := self._book.picture.hold(hold.uid)) and held.devices:
             self._report(hold.uid, hold.title, pod.fault)
 
     def deleted(self, meta: wire.Meta) -> None:
