@@ -164,7 +164,7 @@ class Collector(registry.Collector):
     def _health(self) -> Iterator[core.Metric]:
         well = core.GaugeMetricFamily(
             f"{OWN}health",
-            "Whether a card may be given out: 1 if it is healthy.",
+            "1 if the last look found the card healthy, cordoned or not; 0 if it did not, or if it failed.",
             labels=("UUID", "Hostname"),
         )
         why = core.GaugeMetricFamily(
@@ -174,8 +174,9 @@ class Collector(registry.Collector):
         )
         for one in self._boards:
             ill = {each.uuid: each for each in one.status.devices if each.health != vocabulary.Health.HEALTHY}
+            answers = not _source_failed(one.status)
             for uuid in sorted({each.uuid for each in one.sample.read()} | ill.keys() if one.sample else ill):
-                well.add_metric((uuid, one.node), uuid not in ill)
+                well.add_metric((uuid, one.node), answers and uuid not in ill)
             for uuid, each in sorted(ill.items()):
                 why.add_metric((uuid, one.node, each.reason, str(each.xid or ""), each.recovery), 1)
         return iter((well, why))
@@ -228,6 +229,11 @@ def identity(card: probe.Card, node: str) -> Identity:
         card.model,
         node,
     )
+
+
+def _source_failed(status: wire.DeviceStatus) -> bool:
+    kind, no = vocabulary.DeviceCondition.NVML_READY, vocabulary.Truth.FALSE
+    return any(each.type == kind and each.status == no for each in status.conditions)
 
 
 def _shares(pods: Iterable[wire.GpuPod]) -> Mapping[Identity, int]:

@@ -248,3 +248,12 @@ def test_status_from_the_api_is_told() -> None:
     made.ticked(seconds=0.1, now=100.0)
 
     assert values(shown(made), "berth_dev_health", UUID="GPU-x") == [0]
+
+
+@pytest.mark.parametrize(("truth", "healthy"), [("True", [1, 1]), ("False", [0, 0]), ("Unknown", [1, 1])])
+def test_no_card_is_healthy_while_the_source_fails(truth: str, healthy: list[int]) -> None:
+    """What the last good look found is not told as if it were so now."""
+    made = seen()
+    made.status = wire.DeviceStatus(conditions=(wire.Condition("NVMLReady", truth, "FaultsUnreadable"),))
+
+    assert values(shown(made), "berth_dev_health") == healthy
