@@ -211,3 +211,40 @@ def test_a_name_that_another_node_has_taken_is_tried_every_few_seconds(
 ) -> None:
     """Nobody tells the agent when the operator has given the name back."""
     assert keeper.longest_pause(error) == most
+
+
+# ---------------------------------------------------------------- how much of each card
+
+
+def container(name: str, *, stays: bool = False) -> record.Container:
+    """Name a container, which may prepare the pod and stay."""
+    return record.Container(name, restart_policy="Always" if stays else None)
+
+
+HALF = allocation.Share(CARDS[0].uuid, minor=0, core=50, memory=1024)
+
+
+@pytest.mark.parametrize(
+    ("init", "given", "share"),
+    [
+        pytest.param(["a"], {"a": [WHOLE], "b": [WHOLE]}, "", id="one after the other"),
+        pytest.param(["a"], {"a": [WHOLE], "b": [HALF, SHARE]}, "100 %,50 %", id="more at first"),
+        pytest.param(["a"], {"a": [HALF], "b": [HALF], "c": [HALF]}, "50 % + 50 %", id="two that stay"),
+        pytest.param(["a", "s"], {"a": [HALF], "s": [HALF]}, "50 %", id="gone before the sidecar"),
+        pytest.param(["s", "a"], {"a": [HALF], "s": [HALF]}, "50 % + 50 %", id="beside the sidecar"),
+        pytest.param([], {"a": [HALF], "x": [HALF]}, "50 % + 50 %", id="one that is not known"),
+    ],
+)
+def test_share_is_what_a_pod_has_at_one_time(
+    init: list[str], given: dict[str, list[allocation.Share]], share: str
+) -> None:
+    """Containers that run one after the other do not add up; `s` is one that prepares the pod and stays."""
+    main = tuple(container(name) for name in "abc" if name not in init)
+    first = tuple(container(name, stays=name == "s") for name in init)
+    spec = record.PodSpec("n1", containers=main, init_containers=first)
+    told_of = record.Pod(pod("").metadata, spec, record.PodStatus("Running"))
+    said = record.spec(
+        told_of, allocation.of("n1", {name: {"gpu": parts} for name, parts in given.items()}), VIEW
+    )
+
+    assert record.status(told_of, said, NOTHING, VIEW, evidence=None, now=NOON).share == share

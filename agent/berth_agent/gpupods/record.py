@@ -25,6 +25,7 @@ UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 MOST_UUIDS: Final = 64
 LONGEST_SHARE: Final = 512
 WHOLE: Final = "100 %"
+ALWAYS: Final = "Always"  # What a container restarts that prepares a pod and stays beside it.
 GIB: Final = 1 << 30
 MOST_GRANTS: Final = 128
 
@@ -41,6 +42,7 @@ class Container(wire.Struct, frozen=True):
 
     name: str = ""
     resources: Resources | None = None
+    restart_policy: str | None = None
 
 
 class PodSpec(wire.Struct, frozen=True):
@@ -215,7 +217,7 @@ def status(
     return wire.GpuPodStatus(
         phase=phase,
         minors=_minors(said),
-        share=_shares_of(said),
+        share=_shares_of(pod.spec, said),
         granted=_granted(pod, said, view, evidence),
         conditions=(_dated(found, before, now=now),) if found else (),
     )
@@ -226,15 +228,50 @@ def _minors(said: wire.GpuPodSpec) -> str:
     return ",".join(map(str, sorted(gpus)))
 
 
-def _shares_of(said: wire.GpuPodSpec) -> str:
-    """Return how much of each GPU a pod was given; nothing where it has all of each."""
-    parts: dict[int, list[str]] = {}
-    for each in said.containers:
-        for one in filter(_is_gpu, each.devices):
-            parts.setdefault(one.minor, []).append(_part(one))
-    if all(words == [WHOLE] for words in parts.values()):
+def _shares_of(pod: PodSpec, said: wire.GpuPodSpec) -> str:
+    """Return how much of each GPU a pod has at most at one time; nothing where it has all of each."""
+    most: dict[int, list[wire.HeldCard]] = {}
+    for names_ in _at_one_time(pod, said):
+        for minor, parts in _parts(said, names_).items():
+            most[minor] = max(parts, most.get(minor, []), key=_size)
+    words = {minor: " + ".join(map(_part, most[minor])) for minor in sorted(most)}
+    if all(each == WHOLE for each in words.values()):
         return ""
-    return ",".join(" + ".join(parts[minor]) for minor in sorted(parts))[:LONGEST_SHARE]
+    return ",".join(words.values())[:LONGEST_SHARE]
+
+
+def _at_one_time(pod: PodSpec, said: wire.GpuPodSpec) -> Iterator[frozenset[str]]:
+    """Yield which containers run together: each that prepares the pod, and at last those that stay.
+
+    One of which the pod says nothing runs all the time, as one does that prepares the pod and stays.
+    """
+    passing = frozenset(one.name for one in pod.init_containers or () if one.restart_policy != ALWAYS)
+    last = frozenset(one.name for one in said.containers) - passing
+    main = frozenset(one.name for one in pod.containers or ())
+    staying = last - main
+    for one in pod.init_containers or ():
+        if one.name in passing:
+            yield (staying - _later(pod, one)) | {one.name}
+    yield last
+
+
+def _later(pod: PodSpec, than: Container) -> frozenset[str]:
+    """Return the containers that start after one that prepares the pod."""
+    every = pod.init_containers or ()
+    return frozenset(one.name for one in every[every.index(than) + 1 :])
+
+
+def _parts(said: wire.GpuPodSpec, running: frozenset[str]) -> Mapping[int, list[wire.HeldCard]]:
+    parts: dict[int, list[wire.HeldCard]] = {}
+    for each in said.containers:
+        for one in filter(_is_gpu, each.devices if each.name in running else ()):
+            parts.setdefault(one.minor, []).append(one)
+    return parts
+
+
+def _size(parts: Iterable[wire.HeldCard]) -> tuple[int, int]:
+    held = tuple(parts)
+    return sum(one.core for one in held), sum(one.memory for one in held)
 
 
 def _part(one: wire.HeldCard) -> str:
