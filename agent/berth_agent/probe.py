@@ -207,6 +207,7 @@ class Lost:
     message: str
     uuid: str = ""
     bus_id: str | None = None
+    judged: bool = False  # By whoever looked, as a card that brings its own health: nothing is waited for.
 
 
 @dataclass(frozen=True, slots=True)

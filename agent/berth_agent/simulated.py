@@ -220,7 +220,7 @@ def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.Lost:
     if fault is None:
         return card
     if fault.lost:
-        return probe.Lost(card.index, reason=fault.reason, message=fault.message)
+        return probe.Lost(card.index, reason=fault.reason, message=fault.message, judged=True)
     if fault.health is vocabulary.Health.HEALTHY:
         return card
     health = probe.Health(fault.health, fault.reason, fault.xid, fault.message, fault.recovery)

@@ -332,3 +332,19 @@ def test_error_that_names_no_card_condemns_none() -> None:
     found = judge.judge(judge.Look(sample, {}, 0.0), judge.Record(), RULES)
     assert set(found.verdicts.values()) == {judge.WELL}
     assert found.record.cases == {}
+
+
+def test_lost_card_of_a_source_that_judges_is_well_at_once_and_nothing_else_is_said() -> None:
+    """Simulated cards heal as people say, so no wait is promised that nobody keeps."""
+    lost = probe.Lost(0, "GpuIsLost", "it does not answer", CARD, judged=True)
+    first, second = PAIR.read()
+    gone = dataclasses.replace(PAIR, cards=(lost, second))
+
+    ill = judge.judge(judge.Look(gone, {CARD: lost}, 0.0), judge.Record(), RULES)
+    well = judge.judge(judge.Look(PAIR, {}, 10.0), ill.record, RULES)
+
+    assert (ill.verdicts[CARD].verdict, ill.verdicts[CARD].message) == (
+        vocabulary.Health.UNHEALTHY,
+        "it does not answer",
+    )
+    assert well.verdicts[first.uuid] == judge.WELL

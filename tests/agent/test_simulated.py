@@ -143,7 +143,7 @@ def test_lost_card_is_one_entry(tmp_path: Path) -> None:
     outcome = broken(tmp_path, {"n1": {"0": {"lost": True, "reason": "GpuIsLost", "message": "no answer"}}})
 
     assert isinstance(outcome, probe.Sample)
-    assert tuple(outcome.lost()) == (probe.Lost(0, "GpuIsLost", "no answer"),)
+    assert tuple(outcome.lost()) == (probe.Lost(0, "GpuIsLost", "no answer", judged=True),)
     assert [card.minor for card in outcome.read()] == [1]
 
 

@@ -81,7 +81,8 @@ class Look:
 def judge(look: Look, record: Record, chosen: rules.Rules) -> Judgement:
     """Judge every card of a look."""
     cards = {card.uuid: card for card in look.sample.read()}
-    judged = {uuid for uuid, card in cards.items() if card.health is None} | look.lost.keys()
+    settled = {uuid: signs.of_lost(lost) for uuid, lost in look.lost.items() if lost.judged}
+    judged = {uuid for uuid, card in cards.items() if card.health is None} | look.lost.keys() - settled.keys()
     found = {uuid: _signs(uuid, look, cards, record, chosen) for uuid in sorted(judged)}
     beside = {device.uuid: device for device in look.sample.devices}
     found |= {uuid: (one.sign,) if one.sign else () for uuid, one in beside.items() if one.health is None}
@@ -90,8 +91,8 @@ def judge(look: Look, record: Record, chosen: rules.Rules) -> Judgement:
         for uuid, seen in found.items()
         if (case := _case(uuid, seen, record.cases.get(uuid), look, chosen)) is not None
     }
-    cases |= _absent(look, record, chosen, but=judged | cards.keys() | beside.keys())
-    own = {card.uuid: card.health for card in cards.values() if card.health is not None}
+    cases |= _absent(look, record, chosen, but=judged | settled.keys() | cards.keys() | beside.keys())
+    own = settled | {card.uuid: card.health for card in cards.values() if card.health is not None}
     own |= {uuid: one.health for uuid, one in beside.items() if one.health is not None}
     verdicts = own | {uuid: _verdict(cases.get(uuid), seen, chosen) for uuid, seen in found.items()}
     measured = {uuid: _measured(card, record) for uuid, card in cards.items() if uuid in judged}
