@@ -355,11 +355,11 @@ def _path(environment: Mapping[str, str], name: str) -> Path | None:
 def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
     """Choose between the forms: this one node, made up or real, or several made up by name."""
     several = given["simulated_node"] or ([] if given["simulate"] else given["fallback_simulated"])
-    if several and (given["simulate"] or given["node"]):
+    if several and (given["simulate"] or given["node"] is not None):
         raise Refused("--simulated-node names its nodes itself and goes with neither --node nor --simulate.")
     if several:
         return tuple(_simulated(text) for text in several)
-    name = _node(given["node"] or given["fallback_node"])
+    name = _node(given["fallback_node"] if given["node"] is None else given["node"])
     if given["simulate"]:
         return (SimulatedNode(name, given["simulate"]),)
     if given["faults"]:

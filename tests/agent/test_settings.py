@@ -216,3 +216,10 @@ def test_sharing_is_a_strategy_and_a_number() -> None:
     assert parse("--sharing", "time-slicing:4").sharing == wire.Sharing("time-slicing", 4)
     assert parse(BERTH_SHARING="mps:2").sharing == wire.Sharing("mps", 2)
     assert parse("--sharing", "", BERTH_SHARING="mps:2").sharing is None
+
+
+@pytest.mark.parametrize("more", [["--simulate", "1xT4"], ["--simulated-node", "a=1xT4"], []])
+def test_node_that_was_left_empty_is_not_the_host(more: list[str]) -> None:
+    """`--node "$NODE"` without a NODE must not speak for another node."""
+    with pytest.raises(settings.Refused, match=r"--node|is not the name of a node"):
+        parse("--node", "", *more)
