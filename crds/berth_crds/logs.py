@@ -12,6 +12,7 @@ words and warnings of Python, comes in the same form.
 """
 
 import collections
+import dataclasses
 import logging
 import sys
 import threading
@@ -50,6 +51,21 @@ class Formatter(logging.Formatter):
         return "\n".join(text.line(each, most=LONGEST) for each in super().formatException(ei).splitlines())
 
 
+@dataclasses.dataclass(slots=True)
+class _LeftOut:
+    """How many records of one kind were not written, their highest level, and what the last one said."""
+
+    number: int = 0
+    level: int = logging.NOTSET
+    last: str = ""
+
+    def count(self, record: logging.LogRecord) -> None:
+        """Count a record that is not written."""
+        self.number += 1
+        self.level = max(self.level, record.levelno)
+        self.last = record.getMessage()[:LONGEST]
+
+
 class Limiter:
     """Decides which records are written; those of one kind have the same sentence but for its arguments."""
 
@@ -58,7 +74,7 @@ class Limiter:
         self._since = clock()
         # Of this window: how many were written of each kind and about each object, and how many were not.
         self._written: collections.Counter[tuple[str, ...]] = collections.Counter()
-        self._left_out: collections.Counter[str] = collections.Counter()
+        self._left_out: dict[str, _LeftOut] = {}
 
     def admitted(self, record: logging.LogRecord) -> Iterator[logging.LogRecord]:
         """Yield what is to be written now: how many of the last minute were not, and the record or not."""
@@ -76,7 +92,8 @@ class Limiter:
             limits[kind, str(name)[:LONGEST]] = MOST_ABOUT_ONE
         if any(self._written[key] >= most for key, most in limits.items()):
             # As many kinds are told apart as records are written.
-            self._left_out[kind if kind in self._left_out or (kind,) in self._written else ""] += 1
+            known = kind in self._left_out or (kind,) in self._written
+            self._left_out.setdefault(kind if known else "", _LeftOut()).count(record)
             return False
         self._written.update(limits.keys())
         return True
@@ -84,10 +101,10 @@ class Limiter:
     def _turn(self) -> Iterator[logging.LogRecord]:
         """Begin a new window, and tell what the last one left out."""
         self._since = self._clock()
-        left_out, self._left_out = self._left_out, collections.Counter()
+        left_out, self._left_out = self._left_out, {}
         self._written.clear()
-        for kind, count in left_out.items():
-            yield _told(kind, count)
+        for kind, found in left_out.items():
+            yield _told(kind, found)
 
 
 def about(name: str, **of: object) -> dict[str, object]:
@@ -111,9 +128,10 @@ def node(name: str, **of: object) -> dict[str, object]:
     return about(name, node=name, **of)
 
 
-def _told(kind: str, count: int) -> logging.LogRecord:
-    sentence = f"{count} more like this were not written: {kind or 'records of other kinds'}"
-    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, "%s", (sentence,), None)
+def _told(kind: str, found: _LeftOut) -> logging.LogRecord:
+    like = found.last if kind else "records of other kinds"
+    sentence = f"{found.number} more like this were not written: {like}"
+    return logging.LogRecord(__name__, found.level, __file__, 0, "%s", (sentence,), None)
 
 
 class Handler(logging.StreamHandler[TextIO]):

@@ -68,9 +68,29 @@ def test_what_was_left_out_is_counted(scene: Scene) -> None:
 
     left_out = 100 - logs.MOST_OF_A_KIND
     assert scene.written == [
-        f"{left_out} more like this were not written: {KIND}",
+        f"{left_out} more like this were not written: GpuPod 99 names nothing: a fault",
         "GpuPod ml/late names nothing: a fault",
         "GpuPod ml/later names nothing: a fault",
+    ]
+
+
+def test_the_number_has_the_level_of_what_it_counts() -> None:
+    """Who looks for warnings finds no line that only counts what is no warning."""
+    time = clock.Clock()
+    limiter = logs.Limiter(time)
+    info, error = (
+        [logging.LogRecord("x", level, "x.py", 1, kind, (at,), None) for at in range(100)]
+        for level, kind in ((logging.INFO, "labelled %s"), (logging.ERROR, "failed %s"))
+    )
+    for one in (*info, *error):
+        list(limiter.admitted(one))
+    time.advance(logs.WINDOW_SECONDS)
+
+    told = [(one.levelno, one.getMessage()) for one in limiter.admitted(info[0])]
+
+    assert told[:2] == [
+        (logging.INFO, "40 more like this were not written: labelled 99"),
+        (logging.ERROR, "40 more like this were not written: failed 99"),
     ]
 
 
