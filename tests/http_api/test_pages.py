@@ -254,6 +254,20 @@ async def test_a_request_at_fault_is_explained_by_its_fault(form: str) -> None:
     assert "nonsense" in text
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_what_holds_a_gated_pod_is_said(form: str) -> None:
+    """That it would fit does not hide why nobody places it."""
+    desk = desks.desk()
+    desk.book.pod_waiting(builders.candidate(), gated=True)
+
+    _, gated = await desk.ask(f"/debug/explain?pod=ml/p&format={form}")
+    desk.book.pod_waiting(builders.candidate(), gated=False)
+    _, free = await desk.ask(f"/debug/explain?pod=ml/p&format={form}")
+
+    assert "It is not tried as long as it has spec.schedulingGates." in gated
+    assert "schedulingGates" not in free
+
+
 async def test_a_gated_pod_is_explained_too() -> None:
     """What would happen to a pod once its gates are gone can be asked before."""
     desk = desks.desk()

@@ -125,7 +125,8 @@ class Pages:
             # However many ask, half of the time is for others.
             await asyncio.sleep(self._sources.clock() - began)
             # Of many nodes it takes as long again to write down what they say.
-            return await asyncio.to_thread(explained, told, candidate, request, form)
+            gated = candidate.uid in book.gated
+            return await asyncio.to_thread(explained, told, candidate, request, form, gated=gated)
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Return what was decided last."""
@@ -153,11 +154,13 @@ class Pages:
             return await writing.send(request, writing.listed(pieces, form), form)
 
 
-def explained(told: views.Why, candidate: backlog.Candidate, request: web.Request, form: str) -> web.Response:
+def explained(
+    told: views.Why, candidate: backlog.Candidate, request: web.Request, form: str, *, gated: bool
+) -> web.Response:
     """Write down why a pod does not fit, or where it would, in the form that was asked for."""
     if form == "text":
-        return web.Response(text=views.why_in_text(told, candidate))
-    return written(request, views.why_in_fields(told, candidate))
+        return web.Response(text=views.why_in_text(told, candidate, gated=gated))
+    return written(request, views.why_in_fields(told, candidate, gated=gated))
 
 
 def form_of(request: web.Request, *, usual: str = "json") -> str:

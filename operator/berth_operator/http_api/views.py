@@ -22,6 +22,7 @@ STEPS: Final = 5_000
 SECONDS_IF_FEW: Final = 0.03
 SECONDS: Final = 0.012
 EDIT: Final = "an edit of the pod"
+HELD: Final = "It is not tried as long as it has spec.schedulingGates. Without them: "
 
 Fields = dict[str, Any]
 Said = Callable[[backlog.Candidate], str]
@@ -170,15 +171,16 @@ def why(book: ledger.Ledger, candidate: backlog.Candidate, clock: Callable[[], f
     return explain.explain(book.places, candidate, rules=book.rules, whole=few, effort=effort)
 
 
-def why_in_text(told: Why, candidate: backlog.Candidate) -> str:
+def why_in_text(told: Why, candidate: backlog.Candidate, *, gated: bool = False) -> str:
     """Lay an explanation out for people."""
-    said = f"{candidate.title}: {explain.sentence(told, candidate)}\n"
+    said = f"{candidate.title}: {HELD if gated else ''}{explain.sentence(told, candidate)}\n"
     return said if isinstance(told, decisions.Reject) else f"{said}\n{explain.table(told)}"
 
 
-def why_in_fields(told: Why, candidate: backlog.Candidate) -> Fields:
+def why_in_fields(told: Why, candidate: backlog.Candidate, *, gated: bool = False) -> Fields:
     """Return an explanation for programs."""
-    said: Fields = {"pod": candidate.title, "sentence": explain.sentence(told, candidate)}
+    sentence = f"{HELD if gated else ''}{explain.sentence(told, candidate)}"
+    said: Fields = {"pod": candidate.title, "sentence": sentence}
     if isinstance(told, decisions.Reject):
         return said | {"faults": _plain(told.refusals)}
     return said | {
