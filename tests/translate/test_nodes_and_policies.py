@@ -144,3 +144,12 @@ def test_policy(spec: dict[str, Any], expected: policy.Policy | str) -> None:
 def test_built_in_policy_is_that_of_an_empty_one() -> None:
     """Without any policy the rules are those of one that says nothing."""
     assert rules() == policies.BUILT_IN
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(1, "graceSeconds 1 nodes may close"), (15, "15"), (40, "")])
+def test_a_grace_period_that_agents_cannot_keep_is_remarked(seconds: int, words: str) -> None:
+    """Such a policy is in force as it was written, and says what comes of it."""
+    said = policies.caution(policy.Policy(grace_seconds=seconds))
+
+    assert words in said
+    assert bool(said) is bool(words)

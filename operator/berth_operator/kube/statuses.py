@@ -314,7 +314,7 @@ def _judgement(body: Shown) -> tuple[vocabulary.Truth, str, str]:
     if body["metadata"]["name"] != names.DEFAULT_POLICY:
         message = f"Only the policy named {names.DEFAULT_POLICY} is in force; this one is valid and rests."
         return vocabulary.Truth.FALSE, "NotDefault", message
-    return vocabulary.Truth.TRUE, "InForce", "This policy is in force."
+    return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{policies.caution(rules)}"
 
 
 def _condition(kind: str, truth: str, reason: str, message: str) -> dict[str, Any]:

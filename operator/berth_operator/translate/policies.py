@@ -7,6 +7,8 @@ from berth_crds.text import quoted
 from berth_operator.scheduling import policy
 
 BUILT_IN: Final = policy.Policy()
+# Agents renew their Leases each 10 s unless told otherwise, and may look for 5 s before that.
+CALM_GRACE_SECONDS: Final = 15
 
 
 def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
@@ -33,4 +35,14 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
         fractions=spec.sharing.fractions,
         replicas=spec.sharing.replicas,
         min_memory=min_memory,
+    )
+
+
+def caution(rules: policy.Policy) -> str:
+    """Return what to know of a policy that is in force, if anything."""
+    if rules.grace_seconds > CALM_GRACE_SECONDS:
+        return ""
+    return (
+        f" With spec.agents.graceSeconds {rules.grace_seconds:g} nodes may close and open again all the time,"
+        f" for agents renew their Leases each 10 s unless told otherwise: take over {CALM_GRACE_SECONDS}."
     )
