@@ -358,6 +358,13 @@ def changes(before: wire.DeviceStatus, after: wire.DeviceStatus) -> tuple[str, .
     return (*(line for line in lines if line not in told), *healed, *left)
 
 
+def troubles(status: wire.DeviceStatus) -> frozenset[str]:
+    """Return those lines of a status that tell of something wrong."""
+    failed = (each for each in status.conditions if each.status == vocabulary.Truth.FALSE)
+    ill = (each for each in status.devices if _is_unwell(each))
+    return frozenset((*map(_condition, failed), *map(_card_status, ill)))
+
+
 def _lines(status: wire.DeviceStatus) -> Iterator[str]:
     yield from map(_condition, status.conditions)
     yield from (_card_status(each) for each in status.devices if each.reason or _is_unwell(each))

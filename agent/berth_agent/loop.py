@@ -175,6 +175,13 @@ def _said(before: wire.DeviceStatus) -> wire.Condition | None:
     return next((each for each in before.conditions if each.type == kind), None)
 
 
+def tell(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
+    """Log what changed in the verdicts, once; what is wrong as a warning."""
+    troubles = describe.troubles(now)
+    for line in describe.changes(before, now):
+        log.log(logging.WARNING if line in troubles else logging.INFO, "node %s: %s", node, line)
+
+
 class Ticker:
     """Ticks for one node."""
 
@@ -270,7 +277,7 @@ class Ticker:
         asked = health_monitor.Known(known, before, self._reports.policy.rules, self._word.cards)
         verdicts = self._health.judge(look.outcome, spec, asked, now=self._means.seconds())
         status = describe.status(look.outcome, verdicts, before, beside, now=now)
-        self._tell(before, status)
+        tell(self._node, before, status)
         self._reports.board.status = status
         self._said = spec, status
         return spec, status
@@ -278,11 +285,6 @@ class Ticker:
     def _seen(self) -> tuple[wire.DeviceSpec | None, wire.DeviceStatus]:
         seen = self._publisher.seen()
         return (seen.spec, seen.status) if seen else (None, wire.DeviceStatus())
-
-    def _tell(self, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
-        """Log what changed in the verdicts, once."""
-        for line in describe.changes(before, now):
-            log.info("node %s: %s", self._node, line)
 
     async def _rest(self, seconds: float) -> None:
         """Wait for the next tick, or for news; an API that refuses takes nothing sooner because of those."""

@@ -2,11 +2,12 @@
 
 import dataclasses
 import datetime as dt
+import logging
 
 import msgspec
 import pytest
 
-from berth_agent import describe, probe, simulated
+from berth_agent import describe, loop, probe, simulated
 from berth_crds import device_limits, vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -302,3 +303,18 @@ def test_changes_are_told_once() -> None:
     assert describe.changes(well, ill) == (f"{uuid} is Unhealthy (XidCritical): fallen off the bus",)
     assert describe.changes(ill, ill) == ()
     assert describe.changes(ill, well) == (f"{uuid} is well again",)
+
+
+def test_what_is_wrong_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Who looks for warnings finds a source that failed and a card that is ill, not that they mend."""
+    well = wire.DeviceStatus(conditions=(wire.Condition("NVMLReady", "True", "CardsRead"),))
+    ill = wire.DeviceStatus(
+        devices=(wire.CardStatus("GPU-1", "Unhealthy", reason="TooHot"),),
+        conditions=(wire.Condition("NVMLReady", "False", "FaultsUnreadable"),),
+    )
+    caplog.set_level(logging.INFO)
+
+    loop.tell("n1", well, ill)
+    loop.tell("n1", ill, well)
+
+    assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING", "INFO", "INFO"]
