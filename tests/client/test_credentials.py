@@ -15,7 +15,8 @@ NOW: Final = 1_800_000_000.0
 NODE: Final = {"name": "gpu-1", "uid": "6cf3bbc0"}
 ACCOUNT: Final = {"namespace": "berth-system", "serviceaccount": {"name": "berth-agent", "uid": "1"}}
 COMMAND: Final = (
-    "kubectl -n berth-system create token berth-agent --bound-object-kind Node --bound-object-name gpu-1"
+    "kubectl -n berth-system create token berth-agent --duration 24h"
+    " --bound-object-kind Node --bound-object-name gpu-1"
 )
 
 

@@ -86,6 +86,6 @@ def read(header: str) -> Claims:
 def _command(account: Account) -> str:
     assert account.node is not None  # noqa: S101  the only caller has seen it
     return (
-        f"kubectl -n {account.namespace} create token {account.serviceaccount.name} "
+        f"kubectl -n {account.namespace} create token {account.serviceaccount.name} --duration 24h "
         f"--bound-object-kind Node --bound-object-name {account.node.name}"
     )
