@@ -10,6 +10,7 @@ makes of it. What a broken card means is left to `describe`, as for real ones.
 
 import dataclasses
 import itertools
+import logging
 import re
 import threading
 import uuid
@@ -22,6 +23,8 @@ import msgspec
 from berth_agent import boards, probe, sysfs
 from berth_crds import catalog, names, text, vocabulary
 from berth_crds.text import quoted
+
+log = logging.getLogger(__name__)
 
 MOST_CARDS: Final = 64  # The schema takes no more.
 MOST_BYTES: Final = 1 << 20  # Of the file of faults.
@@ -187,6 +190,7 @@ class FaultFile:
     def __init__(self, path: Path | None, node: str) -> None:
         self._path = path
         self._node = node
+        self._told: tuple[str, ...] = ()
 
     def read(self) -> Faults | probe.SourceFailed:
         """Read what is broken now; a file that cannot be read is a failed source, not a healthy one."""
@@ -194,23 +198,37 @@ class FaultFile:
             return WELL
         try:
             said = _decoder.decode(sysfs.contents(self._path, most=MOST_BYTES))
-            return said.get(self._node, WELL)
         except FileNotFoundError:
+            self._tell("is not there")
             return WELL
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return probe.SourceFailed(
                 "FaultsUnreadable", f"The file of faults {self._path} cannot be used: {text.cause(error)}."
             )
+        if said and self._node not in said:
+            self._tell(f"names other nodes, such as {quoted(min(said))}")
+        return said.get(self._node, WELL)
+
+    def applied(self, healthy: probe.Sample, faults: Faults) -> probe.Outcome:
+        """Break what the file names; of a card that is not there it is only told."""
+        known = {SOURCE, *(str(card.minor) for card in healthy.read())}
+        if faults:
+            unknown = sorted(faults.keys() - known)
+            self._tell(*(f"names minor {quoted(one)}, which is not there" for one in unknown))
+        return broken(healthy, {name: fault for name, fault in faults.items() if name in known})
+
+    def _tell(self, *wrong: str) -> None:
+        """Log what is wrong with the file, once until it is something else."""
+        if wrong != self._told:
+            for one in wrong:
+                log.warning("node %s: the file of faults %s %s", self._node, self._path, one)
+            self._told = wrong
 
 
 def broken(sample: probe.Sample, faults: Faults) -> probe.Outcome:
     """Apply faults to a healthy sample."""
     if source := faults.get(SOURCE):
         return probe.SourceFailed(source.reason, source.message)
-    if unknown := faults.keys() - {str(card.minor) for card in sample.read()}:
-        return probe.SourceFailed(
-            "FaultsUnreadable", f"The file of faults names minor {min(unknown)}, which is not there."
-        )
     return dataclasses.replace(
         sample, cards=tuple(_broken(card, faults.get(str(card.minor))) for card in sample.read())
     )
@@ -248,6 +266,6 @@ class SimulatedProbe:
         while not isinstance(faults := self._faults.read(), probe.SourceFailed):
             source = faults.get(SOURCE)
             if source is None or not source.hang:
-                return broken(self._healthy, faults)
+                return self._faults.applied(self._healthy, faults)
             self._nap()
         return faults

@@ -161,7 +161,6 @@ def test_source_can_fail(tmp_path: Path) -> None:
         pytest.param({"n1": {"0": {"health": "Poorly"}}}, "Invalid enum value 'Poorly'", id="unknown health"),
         pytest.param({"n1": {"0": {"xdi": 79}}}, "unknown field `xdi`", id="unknown field"),
         pytest.param({"n1": {"0": {"reason": "no words"}}}, "reason", id="reason the API would refuse"),
-        pytest.param({"n1": {"7": {}}}, "minor 7, which is not there", id="no such card"),
     ],
 )
 def test_garbage_is_a_failed_source(tmp_path: Path, faults: object, sentence: str) -> None:
@@ -171,6 +170,30 @@ def test_garbage_is_a_failed_source(tmp_path: Path, faults: object, sentence: st
     assert isinstance(outcome, probe.SourceFailed)
     assert outcome.reason == "FaultsUnreadable"
     assert re.search(sentence, outcome.message)
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        pytest.param({"n1": {"7": {}, "0": {}}}, "names minor '7', which is not there", id="no such card"),
+        pytest.param({"n2": {"0": {}}}, "names other nodes, such as 'n2'", id="no such node"),
+        pytest.param(None, "is not there", id="no such file"),
+    ],
+)
+def test_what_the_file_names_in_vain_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, faults: object, words: str
+) -> None:
+    """A slip of the pen in the file is one line of the log, and breaks no card that it does not name."""
+    path = tmp_path / "faults.json"
+    if faults:
+        path.write_text(json.dumps(faults))
+    look = simulated.SimulatedProbe(simulated.machine("n1", "2xT4"), simulated.FaultFile(path, "n1")).sample
+
+    found = [look() for _ in range(3)][-1]
+
+    assert isinstance(found, probe.Sample)
+    assert list(found.read())[1].health == probe.Health()
+    assert [one.getMessage() for one in caplog.records] == [f"node n1: the file of faults {path} {words}"]
 
 
 def test_file_is_read_anew_for_each_sample(tmp_path: Path) -> None:
