@@ -1,6 +1,7 @@
 """What is said of waiting pods stays true, is said again only when it changes, and takes little time."""
 
 import dataclasses
+from unittest import mock
 
 from berth_operator.engine import ledger, reasons
 from berth_operator.scheduling import backlog, cycle, decisions, explain
@@ -319,3 +320,55 @@ def test_a_look_ends_with_its_time() -> None:
 
     assert message.startswith("0/40 nodes fit: ")
     assert "not fully evaluated: search budget" in message
+
+
+def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
+    """It says that it was cut short, and after a pause the pod learns what would help."""
+    book, now = crowded(books.of(2, 1)), clock.Clock()
+    pod, found = waits(book), reasons.Reasons(book, clock=now)
+    (answer,) = books.decide(book, 1e6)
+    assert isinstance(answer, decisions.Wait)
+    found.new_round()
+    with mock.patch.object(reasons, "LOOK_STEPS", 1):
+        in_haste = found.sentence(pod, answer)
+
+    found.new_round()
+    assert found.later(1.0) == []
+    found.new_round()
+    told = {one.name: message for one, message in found.later(10.0)}
+
+    assert in_haste.endswith("What would help was not fully evaluated: search budget.")
+    assert told == {"p": closely(book, pod)}
+    assert found.next_look(20.0) == 21.0
+
+
+def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
+    """However many pods there are of whom not all can be found out, a quiet round makes one such look."""
+    book = crowded(books.of(2, 1))
+    for at in range(7):
+        waits(book, f"p{at}", WANTED + at)
+    found = reasons.Reasons(book)
+    with mock.patch.object(reasons, "LOOK_STEPS", 1):
+        said(found, book)
+        for at in range(1, 5):
+            later(found, float(at))
+        with mock.patch.object(explain, "explain", wraps=explain.explain) as looks:
+            for at in range(5, 605):
+                later(found, float(at))
+
+    assert 7 * 600 / reasons.LONGEST_PAUSE <= looks.call_count <= 7 * (6 + 600 / reasons.LONGEST_PAUSE)
+
+
+def test_an_init_container_does_not_keep_a_pod_from_learning_what_would_help() -> None:
+    """One node of eight cards is looked at to the end, though each container is a puzzle of its own."""
+    book = books.of(1, 8)
+    for minor in range(8):
+        book.pod_bound(builders.hold(f"h{minor}", "n1", minors=[minor]))
+    before = requests.ContainerRequest("before", (requests.cards(2),), runs=False)
+    main = requests.ContainerRequest("main", (requests.cards(1),))
+    pod = books.wait(book, request=requests.Request((before, main)))
+
+    told = said(reasons.Reasons(book), book)
+
+    assert "Would fit if" in told["p"]
+    assert told["p"] == closely(book, pod)

@@ -7,7 +7,8 @@ that ask the same share one. A look is good until the inventory changes, because
 sentence names nodes and figures. Whoever finds no time left keeps what the pod shows, if
 the counts do not contradict it, else gets the counts in words; `later` makes up for the
 looks that were left out, and for those that have become old, without any decision. One
-look a second is for these, however many new pods there are.
+look a second is for these, however many new pods there are. A look that ended before all
+was found out is repeated, after all others, with more time and after longer and longer pauses.
 """
 
 import dataclasses
@@ -22,10 +23,12 @@ from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 
 CLOSE_LOOKS: Final = 2  # A round; each may take some milliseconds.
-LOOK_STEPS: Final = 600  # However many nodes there are, and where nobody has a clock.
+LOOK_STEPS: Final = 2000  # However many nodes there are, and where nobody has a clock.
 LOOK_SECONDS: Final = 0.008  # Of one look, from the first step on: before that all nodes are asked at once.
+LONGEST_LOOK: Final = 0.032  # Of one that was cut short before, more than once.
 LEAST_SECONDS: Final = 0.01  # With less than that left of a round, none is begun.
 LATER_SECONDS: Final = 1.0  # Between the rounds that make up for looks.
+LONGEST_PAUSE: Final = 60.0  # Between two looks that are cut short.
 NEVER: Final = -1
 
 Asks = tuple[requests.Request, facts.Demand]
@@ -36,7 +39,8 @@ class Matter:
     """What pods that ask the same wait for: the last counts, and the last close look.
 
     The look is good for one version of the inventory; a changed count makes it void. `number` rises
-    from matter to matter, and with each look.
+    from matter to matter, and with each look. `cut` counts the looks in a row that were cut short;
+    `again` is when the next one may be tried.
     """
 
     candidate: backlog.Candidate
@@ -44,6 +48,8 @@ class Matter:
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
     messages: Mapping[str, str] = dataclasses.field(default_factory=dict)  # See `explain.by_namespace`.
+    cut: int = 0
+    again: float = math.inf
 
     def message(self, namespace: str) -> str:
         """Return what the last look tells pods of a namespace, so that it names no pods of others."""
@@ -135,28 +141,35 @@ class Reasons:
 
     def next_look(self, now: float) -> float | None:
         """Return when to see again whether anything has become old, if anybody waits; now, if it has."""
-        if now >= self._next and not self._overdue() and not any(map(self._behind, self._said)):
+        idle = not self._overdue() and not self._cut_short(now)
+        if now >= self._next and idle and not any(map(self._behind, self._said)):
             self._next = now + LATER_SECONDS
         return self._next if self._said else None
 
     def later(self, now: float, *, looks: int = CLOSE_LOOKS) -> list[tuple[backlog.Candidate, str]]:
         """Make up for some looks, and return what is new of which pods.
 
-        What was looked at longest ago comes first, so that new pods keep none of the old ones waiting.
+        What was looked at longest ago comes first, so that new pods keep none of the old ones waiting;
+        what was cut short comes last, one a round.
         """
         if now < self._next:
             return []
         self._next = now + LATER_SECONDS
         self._forget()
-        for matter in sorted(self._overdue(), key=lambda one: one.number)[:looks]:
+        due = sorted(self._overdue(), key=lambda one: one.number) or self._cut_short(now)[:1]
+        for matter in due[:looks]:
             if not self._may_look:
                 break
-            if self._look(matter).fits:
+            if self._look(matter, now).fits:
                 matter.messages = {}  # Its turn is coming, and then it has a place or another reason.
         return [self._renewed(uid) for uid in self._said if self._behind(uid)]
 
     def _overdue(self) -> list[Matter]:
         return [one for one in self._matters.values() if one.version != self._version]
+
+    def _cut_short(self, now: float) -> list[Matter]:
+        """Return the matters whose look is to be repeated, those first that have waited longest."""
+        return sorted((one for one in self._matters.values() if one.again <= now), key=lambda one: one.again)
 
     def _behind(self, uid: str) -> bool:
         """Return whether a good look says something else than was said of a pod."""
@@ -184,15 +197,26 @@ class Reasons:
     def _good(self, matter: Matter) -> bool:
         return matter.version == self._version and bool(matter.messages)
 
-    def _look(self, matter: Matter) -> explain.Explanation:
-        """Look closely, whatever was known before."""
+    def _look(self, matter: Matter, now: float | None = None) -> explain.Explanation:
+        """Look closely, whatever was known; in a quiet round with more time, if it was too little before."""
         self._looks -= 1
-        timer = None if self._clock is None else allocator.stopwatch(self._clock, LOOK_SECONDS)
+        seconds = self._seconds(matter, now)
+        timer = None if self._clock is None else allocator.stopwatch(self._clock, seconds)
         effort = allocator.Effort(LOOK_STEPS, timer)
         told = explain.explain(self._book.places, matter.candidate, rules=self._book.rules, effort=effort)
         matter.number = next(self._numbers)
         matter.version, matter.messages = self._version, explain.by_namespace(told, matter.candidate)
+        matter.cut = matter.cut + 1 if told.cut else 0
+        pause = min(LATER_SECONDS * 2 ** min(matter.cut, 8), LONGEST_PAUSE)
+        matter.again = (self._next if now is None else now) + pause if told.cut else math.inf
         return told
+
+    def _seconds(self, matter: Matter, now: float | None) -> float:
+        """Return how long a look may take: in a quiet round longer, each time that it was cut short."""
+        if self._clock is None or now is None:
+            return LOOK_SECONDS
+        longer = min(LOOK_SECONDS * 2 ** min(matter.cut, 8), LONGEST_LOOK)
+        return max(LOOK_SECONDS, min(longer, self._until - self._clock()))
 
     @property
     def _may_look(self) -> bool:

@@ -82,7 +82,8 @@ def explain(
         whole=all(one.looked for one in found),
         models=known_models.instead(survey.counts, survey.picture),
     )
-    return told if fits or told.changes or not found else _missed(survey, told)
+    told = told if fits or told.changes or not found else _missed(survey, told)
+    return dataclasses.replace(told, cut=survey.exhausted and not fits and not told.changes)
 
 
 def _missed(survey: node_survey.NodeSurvey, told: Explanation) -> Explanation:

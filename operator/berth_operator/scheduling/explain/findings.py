@@ -263,7 +263,8 @@ class Explanation:
 
     `counts` say how many nodes refuse for which reason, `nodes` has each of them by name.
     `total` is the number of all known nodes. `whole` tells that all were looked at closely.
-    `models` are those that there are, where the one that is asked for is lacking.
+    `models` are those that there are, where the one that is asked for is lacking. `cut` tells
+    that the effort ended before it was known what would help.
     """
 
     counts: tuple[decisions.Count, ...]
@@ -273,6 +274,7 @@ class Explanation:
     changes: tuple[Change, ...] = ()
     whole: bool = True
     models: known_models.Models = known_models.UNTOLD
+    cut: bool = False
 
     @property
     def fits(self) -> int:

@@ -197,10 +197,14 @@ def _card(finding: findings.Finding) -> str:
     return words.short(next(cards, ""))
 
 
+CUT: Final = "What would help was not fully evaluated: search budget."
+
+
 def _ending(told: findings.Explanation, namespace: str) -> str:
     never = " No node could take it even if nothing were used." if told.never else ""
     if not told.changes:
-        return f".{never}" if never else ""
+        cut = f" {CUT}" if told.cut else ""
+        return f".{never}{cut}" if never or cut else ""
     best = would_fit(discretion.change(told.changes[0], namespace))
     return f".{never} {best[0].upper()}{best[1:]}."
 
