@@ -25,7 +25,7 @@ from berth_operator.scheduling.nodes import facts
 CLOSE_LOOKS: Final = 2  # A round; each may take some milliseconds.
 LOOK_STEPS: Final = 2000  # However many nodes there are, and where nobody has a clock.
 LOOK_SECONDS: Final = 0.008  # Of one look, from the first step on: before that all nodes are asked at once.
-LONGEST_LOOK: Final = 0.032  # Of one that was cut short before, more than once.
+LONGEST_LOOK: Final = 0.024  # Of one that was cut short before, more than once.
 LEAST_SECONDS: Final = 0.01  # With less than that left of a round, none is begun.
 LATER_SECONDS: Final = 1.0  # Between the rounds that make up for looks.
 LONGEST_PAUSE: Final = 60.0  # Between two looks that are cut short.
@@ -207,7 +207,7 @@ class Reasons:
         matter.number = next(self._numbers)
         matter.version, matter.messages = self._version, explain.by_namespace(told, matter.candidate)
         matter.cut = matter.cut + 1 if told.cut else 0
-        pause = min(LATER_SECONDS * 2 ** min(matter.cut, 8), LONGEST_PAUSE)
+        pause = min(LATER_SECONDS * (1 << min(matter.cut, 8)), LONGEST_PAUSE)
         matter.again = (self._next if now is None else now) + pause if told.cut else math.inf
         return told
 
@@ -215,7 +215,7 @@ class Reasons:
         """Return how long a look may take: in a quiet round longer, each time that it was cut short."""
         if self._clock is None or now is None:
             return LOOK_SECONDS
-        longer = min(LOOK_SECONDS * 2 ** min(matter.cut, 8), LONGEST_LOOK)
+        longer = min(LOOK_SECONDS * (1 << min(matter.cut, 8)), LONGEST_LOOK)
         return max(LOOK_SECONDS, min(longer, self._until - self._clock()))
 
     @property
