@@ -159,7 +159,7 @@ def test_lines_of_json_have_the_same_limit() -> None:
     handler.handle(logging.LogRecord("x", logging.INFO, "x.py", 1, "late", (), None))
 
     told = [json.loads(one)["message"] for one in stream.getvalue().splitlines()]
-    assert told[logs.MOST_OF_A_KIND :] == ["40 more like this were not written: pod %s", "late"]
+    assert told[logs.MOST_OF_A_KIND :] == ["40 more like this were not written: pod 99", "late"]
 
 
 PROGRAM: Final = """

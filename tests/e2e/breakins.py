@@ -78,6 +78,7 @@ def crowd(version: str) -> dict[str, Any]:
 
 CROWD: Final = crowd(names.API_VERSION)
 CROWD_OF_LEASE: Final = crowd("coordination.k8s.io/v1")
+CROWD_OF_NODE: Final = crowd("v1")
 
 ALLOWED: Final = {
     "its Device": Attempt(D, "mine", {"spec": {"bootID": "b"}}),
@@ -277,6 +278,7 @@ REFUSED: Final = {
     "an annotation of its Node": Attempt(
         N, "mine", {"metadata": {"annotations": {"k": "x"}}}, words=ONLY_LABELS
     ),
+    "a crowd of managers of its Node": Attempt(N, "mine", CROWD_OF_NODE, words=MANAGERS),
     "a long field of its Node": Attempt(N, "mine", LONG, words=ONLY_LABELS),
     "a finalizer of its Node": Attempt(
         N, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=ONLY_LABELS

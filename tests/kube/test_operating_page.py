@@ -162,9 +162,8 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
         device_limits.LABELS,
         device_limits.FUNCTION_LABELS,
         device_limits.TEXT,
-        device_limits.LINKS,
     }
-    assert f"It has {device_limits.OCCUPANTS} occupants at most, too." in PAGE
+    assert f"It has {device_limits.LINKS} links and {device_limits.OCCUPANTS} occupants at most, too." in PAGE
     assert f"more than {excess.PROFILES} MIG profiles" in " ".join(PAGE.split())
     kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
     assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE

@@ -29,11 +29,6 @@ def cut(cards: int, each: int, profiles: int = 1) -> Cards:
     return [{"mig": {"enabled": True, "instances": instances}} for instances in lists]
 
 
-def linked(cards: int, links: int) -> Cards:
-    """Return cards with so many links each."""
-    return [{"links": [{"peer": f"GPU-{at}", "kind": "nvlink"} for at in range(links)]}] * cards
-
-
 def virtual(groups: int, functions: int, labels: int = 0, length: int = 1) -> Cards:
     """Return a network card with so many groups of so many functions, and labels of so many characters."""
     said = {f"l{at:02}": "x" * length for at in range(labels)}
@@ -48,7 +43,6 @@ def labelled(cards: int, labels: int, length: int = 1) -> Cards:
 
 CASES: Final[dict[str, tuple[Cards, Cards, str]]] = {
     "uuids": (cut(8, 63), cut(8, 64), "512 uuids of cards and MIG instances"),
-    "links": (linked(32, 16), linked(32, 17), "512 links"),
     "profiles": (cut(2, 64, 64), cut(2, 64, 65), "64 MIG profiles"),
     "functions": (virtual(16, 256), virtual(17, 256), "4096 virtual functions"),
     "labels of cards": (labelled(64, 16), labelled(64, 17), "1024 labels"),

@@ -52,7 +52,6 @@ def _counted(spec: wire.DeviceSpec) -> Counted:
     cards = spec.devices
     instances = [one for card in cards if card.mig for one in card.mig.instances]
     yield "uuids of cards and MIG instances", device_limits.UUIDS, len(cards) + len(instances)
-    yield "links", device_limits.LINKS, sum(len(card.links) for card in cards)
     yield "MIG profiles", PROFILES, len({one.profile for one in instances})
     groups = [group for card in cards for group in card.vf_groups]
     yield "virtual functions", device_limits.FUNCTIONS, sum(len(group.vfs) for group in groups)
