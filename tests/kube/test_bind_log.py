@@ -19,7 +19,7 @@ SHARES: Final = (
     decisions.Share("rdma-0", 0, 100, 0, type="rdma"),
 )
 PLACEMENT: Final = decisions.Placement("n1", (decisions.Grant("main", SHARES),))
-WHERE: Final = "ml/p to n1 with cards 0 and 1g.5gb of card 3"
+WHERE: Final = "ml/p to n1 with card 0 and 1g.5gb of card 3"
 
 
 class Scene:

@@ -228,7 +228,11 @@ async def test_a_pod_that_is_placed_is_not_told_otherwise(desk: Desk, candidate:
 
 PARTS: dict[str, tuple[tuple[decisions.Share, ...], str]] = {
     "nothing": ((), ""),
-    "a whole card": ((decisions.Share("GPU-0", 0, 100, 8 << 30),), " with cards 0"),
+    "a whole card": ((decisions.Share("GPU-0", 0, 100, 8 << 30),), " with card 0"),
+    "no more than it was given": (
+        (decisions.Share("GPU-0", 0, 0, 8000 << 20), decisions.Share("GPU-1", 1, 0, 2000 << 20)),
+        " with 7.8 GiB of card 0 and 1.9 GiB of card 1",
+    ),
     "a part": ((decisions.Share("GPU-0", 0, 40, 3 << 30),), " with 40 % of card 0"),
     "memory alone": ((decisions.Share("GPU-0", 0, 0, 3 << 29),), " with 1.5 GiB of card 0"),
     "an instance": (

@@ -270,7 +270,7 @@ TOGETHER: dict[str, tuple[Mapping[str, object], dict[str, str], str]] = {
     "fewer cards named than asked for": (
         CARDS,
         {names.UUIDS: "GPU-a,GPU-b", names.AVOID_UUIDS: "GPU-b"},
-        "annotation berth.dev/uuids leaves 1 cards to choose from, but 2 are asked for",
+        "annotation berth.dev/uuids leaves 1 card to choose from, but 2 are asked for",
     ),
     "a model of no card": (
         NICS,

@@ -276,7 +276,7 @@ def placed(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
     held = [one for one in allocator.held(placement.grants) if one.type == DeviceType.GPU]
     whole = sorted(one.minor for one in held if not _part(one))
     parts = [f"{_part(one)} of card {one.minor}" for one in sorted(held, key=_by_minor) if _part(one)]
-    cards = [f"cards {','.join(map(str, whole))}"] if whole else []
+    cards = [f"card{'s' if len(whole) > 1 else ''} {','.join(map(str, whole))}"] if whole else []
     given = f" with {words.listed([*cards, *parts])}" if held else ""
     return f"{candidate.title} to {placement.node}{given}"
 
@@ -289,7 +289,7 @@ def _part(share: decisions.Share) -> str:
     """Return which part of a card a share is; nothing where it is all of it."""
     if share.profile or share.core == requests.WHOLE:
         return share.profile
-    return f"{share.core} %" if share.core else words.amount(findings.Unit.BYTES, share.memory)
+    return f"{share.core} %" if share.core else words.amount(findings.Unit.BYTES, share.memory, up=False)
 
 
 def patch(candidate: backlog.Candidate, verdict: Verdict, shown: Shown, *, moment: str) -> dict[str, Any]:

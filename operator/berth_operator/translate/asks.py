@@ -259,8 +259,9 @@ def _impossible(wishes: annotations.Wishes, whole: requests.Request) -> Iterator
     named = len(asked.uuids - asked.avoid_uuids)
     need = max([whole.need.whole, *(share.count for share in whole.need.shares)])
     if 0 < named < need:
+        cards = "1 card" if named == 1 else f"{named} cards"
         yield refusals.invalid(
-            f"{said[names.UUIDS].place} leaves {named} cards to choose from, but {need} are asked for"
+            f"{said[names.UUIDS].place} leaves {cards} to choose from, but {need} are asked for"
         )
 
 
