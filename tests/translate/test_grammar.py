@@ -181,6 +181,10 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
         {MEMORY: "1Ei"},
         "berth.dev/gpu-memory: 1Ei is more memory than any card has",
     ),
+    "bytes where MiB are counted": (
+        {names.NVIDIA_GPU: 1, "nvidia.com/gpumem": "8Gi"},
+        "nvidia.com/gpumem: 8Gi is more memory than any card has; it counts MiB, write 8192",
+    ),
     "half a replica": (
         {names.NVIDIA_GPU_SHARED: "0.5"},
         "nvidia.com/gpu.shared: 0.5 is not a number of replicas",

@@ -16,7 +16,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from berth_crds import names
+from berth_crds import aliases, names
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import refusals
@@ -160,8 +160,17 @@ def _memory(figure: Figure, count: int) -> int:
         refusals.refuse(f"{figure.place}: {figure.text} is not an amount of memory")
     each = -(-figure.value.numerator // (figure.value.denominator * count))
     if each > MOST_MEMORY:
-        refusals.refuse(f"{figure.place}: {figure.text} is more memory than any card has")
+        hint = _in_mib(figure, each)
+        refusals.refuse(f"{figure.place}: {figure.text} is more memory than any card has{hint}")
     return each
+
+
+def _in_mib(figure: Figure, each: int) -> str:
+    """Return what to write where somebody wrote bytes under a key that counts MiB."""
+    row = aliases.RESOURCES.get(figure.key)
+    if row is None or row.scale != aliases.MIB:
+        return ""
+    return f"; it counts MiB, write {max(1, each // aliases.MIB // aliases.MIB)}"
 
 
 # ---------------------------------------------------------------- devices of other types
