@@ -89,6 +89,7 @@ METAS: Final[dict[str, dict[str, Any]]] = {
     "labels": {"labels": {"a": "b", "genius/priority": "3"}},
     "annotations": {"annotations": {"a": "b", names.MODEL: "T4"}},
     "an unknown key of ours": {"annotations": {f"{names.GROUP}/modle": "T4"}},
+    "a label of ours": {"labels": {"a": "b", names.MODEL: "T4", "genius/priority": "3"}},
     "an answer": {"annotations": {names.container_key("c", "uuids"): "GPU-1"}},
     "an end": {"deletionTimestamp": "now"},
     "null": {"labels": None, "annotations": None},

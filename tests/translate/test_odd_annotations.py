@@ -1,9 +1,10 @@
-"""Annotations of Berth's own that a pod must not bring along, or that nobody reads."""
+"""Annotations and labels of Berth's own that a pod must not bring along, or that nobody reads."""
 
 import pytest
 
 from berth_crds import names, wire
 from berth_operator.translate import asks, raw
+from translate import manifests
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,30 @@ def test_annotations_that_would_be_believed_or_ignored_are_refused(
 
     # Then it is told so
     assert [sentence in fault.detail for fault in faults] == [True]
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        (names.MODEL, "is an annotation of pods, not a label"),
+        (names.GANG, "is an annotation of pods, not a label"),
+        (names.GPU_SHARED, "is a resource of containers, not a label"),
+        ("berth.dev/modle", "is not known; is it misspelt? Did you mean berth.dev/model?"),
+    ],
+)
+def test_a_request_written_as_a_label_is_refused(key: str, sentence: str) -> None:
+    """Nobody reads it there, and the pod would get other cards than it asks for."""
+    pod = manifests.one({names.NVIDIA_GPU: 4}, labels={key: "T4"})
+
+    assert manifests.sentences(pod) == [f"label {key} {sentence}"]
+
+
+@pytest.mark.parametrize("key", ["app", "berth.dev/gpu.product", "berth.dev/cuda.driver", names.FENCED_LABEL])
+def test_labels_that_ask_for_nothing_are_let_through(key: str) -> None:
+    """Labels of others, and those that Berth writes elsewhere, are no mistake on a pod."""
+    pod = manifests.one({names.NVIDIA_GPU: 4}, labels={key: "T4"})
+
+    assert manifests.asked(pod).need.whole == 4
 
 
 def test_an_answer_that_will_be_overwritten_is_let_through() -> None:

@@ -75,9 +75,10 @@ def test_what_others_write_on_a_pod_is_not_what_it_asks() -> None:
 
 def test_a_misspelt_key_is_a_part_of_what_a_waiting_pod_asks() -> None:
     """What is refused because it is not known makes a difference, too."""
-    change = {"annotations": {f"{names.GROUP}/modle": "H100"}}
+    key = {f"{names.GROUP}/modle": "H100"}
 
-    assert recall.of_waiting(pod()) != recall.of_waiting(pod(metadata=change))
+    for where in ("annotations", "labels"):
+        assert recall.of_waiting(pod()) != recall.of_waiting(pod(metadata={where: key}))
 
 
 def test_a_long_pod_is_read_once() -> None:

@@ -45,6 +45,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     containers, wrong = _containers(pod, wishes)
     wrong += limits.told(resources.of_nothing(pod))
     faults += _odd_annotations(pod, frozenset(one.name for one in containers))
+    faults += limits.told(_odd_labels(pod))
     faults += gangs.of(pod)
     if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
         odd_names = _odd_names(pod.spec)
@@ -75,6 +76,13 @@ def _odd_annotations(pod: raw.Pod, asking: frozenset[str]) -> list[Refusal]:
         if names.GROUP in key and (sentence := _oddity(key, asking))
     )
     return list(limits.told(odd))
+
+
+def _odd_labels(pod: raw.Pod) -> Iterator[Refusal]:
+    """Refuse what is written as a label and would be read as an annotation alone."""
+    for key in sorted(pod.metadata.labels):
+        if key.startswith(spelling.PREFIX) and (sentence := spelling.of_label(key)):
+            yield refusals.invalid(f"label {key} {sentence}")
 
 
 def _oddity(key: str, asking: frozenset[str]) -> str:

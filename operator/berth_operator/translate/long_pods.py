@@ -29,6 +29,7 @@ HOST_PORT: Final = b'"hostPort":'
 CLAIMS: Final = (b'"persistentVolumeClaim":', b'"ephemeral":')
 BINDING: Final = (b'"DoNotSchedule"',)
 LABELS: Final = tuple(sorted(recall.LABELS))
+OURS: Final = f'"{recall.GROUP}'.encode()
 
 
 class Pod(raw.Pod, frozen=True):
@@ -130,6 +131,7 @@ def _known(keys: Iterable[str]) -> type[msgspec.Struct]:
 
 _pod: Final = msgspec.json.Decoder(_Pod)
 _labels: Final = msgspec.json.Decoder(_known(LABELS))
+_all_labels: Final = msgspec.json.Decoder(dict[str, str])
 _selector: Final = msgspec.json.Decoder(dict[str, str] | None)
 _terms: Final = msgspec.json.Decoder(tuple[raw.SelectorTerm, ...] | None)
 _tolerations: Final = msgspec.json.Decoder(tuple[raw.Toleration, ...] | None)
@@ -156,6 +158,9 @@ def _meta(meta: _Meta) -> wire.Meta:
 
 
 def _read_labels(text: msgspec.Raw) -> dict[str, str]:
+    if OURS in bytes(text):
+        found = _all_labels.decode(text)
+        return {key: value for key, value in found.items() if recall.labelled(key)}
     values = msgspec.structs.astuple(_labels.decode(text)) if text else ()
     return {key: value for key, value in zip(LABELS, values, strict=False) if value is not None}
 

@@ -27,6 +27,7 @@ LEAST: Final = 2 << 10  # What each counts at least; most have half of it.
 MOST_KNOWN: Final = MOST_BYTES // LEAST
 
 ON_POD: Final[tuple[aliases.Amount | aliases.Wish, ...]] = (*aliases.ON_PODS, *aliases.WISHES)
+GROUP: Final = f"{names.GROUP}/"
 LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL) | aliases.GANG_KEYS
 ANNOTATIONS: Final = (
     frozenset({*annotations.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER}) | aliases.GANG_KEYS
@@ -115,7 +116,13 @@ def of_waiting(pod: raw.Pod) -> bytes:
         for key, value in pod.metadata.annotations.items()
         if key in ANNOTATIONS or names.GROUP in key  # What is not known there is refused.
     }
-    return _encoder.encode((pod.spec, said, _labels(pod)))
+    labels = {key: value for key, value in pod.metadata.labels.items() if labelled(key)}
+    return _encoder.encode((pod.spec, said, labels))
+
+
+def labelled(key: str) -> bool:
+    """Return whether a label says something of a waiting pod: it is read, or refused where it stands."""
+    return key in LABELS or key.startswith(GROUP)
 
 
 def of_bound(pod: raw.Pod) -> bytes:

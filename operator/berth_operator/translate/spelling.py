@@ -14,6 +14,8 @@ from berth_operator.translate import annotations
 PREFIX: Final = f"{names.GROUP}/"
 RESOURCES: Final = frozenset(name for name in aliases.OWN if name.startswith(PREFIX))
 ANNOTATIONS: Final = frozenset(annotations.READERS)
+# Beginnings of what agents write on Nodes; whoever copies it to a pod asks for nothing by it.
+OF_NODES: Final = (f"{PREFIX}gpu.", f"{PREFIX}cuda.")
 LONGEST: Final = 64  # Characters that are compared; Kubernetes takes no more behind the group.
 
 
@@ -29,6 +31,15 @@ def of_annotation(key: str) -> str:
     if key in RESOURCES:
         return "is a resource of containers, not an annotation"
     return _unknown(key, ANNOTATIONS)
+
+
+def of_label(key: str) -> str:
+    """Return what is wrong with the key of a label: Berth reads none under its group."""
+    if key in RESOURCES:
+        return "is a resource of containers, not a label"
+    if key in ANNOTATIONS or key in annotations.UNSERVED:
+        return "is an annotation of pods, not a label"
+    return "" if key == names.FENCED_LABEL or key.startswith(OF_NODES) else _unknown(key, ANNOTATIONS)
 
 
 def _unknown(key: str, known: Collection[str]) -> str:
