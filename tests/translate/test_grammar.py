@@ -231,12 +231,19 @@ MIXED: dict[str, tuple[dict[str, object], str]] = {
         "nvidia.com/gpu and nvidia.com/gpu.shared and nvidia.com/mig-1g.10gb",
     ),
 }
+SHARES: Final = "berth.dev/gpu-core: 60 and berth.dev/gpu-memory-ratio: 60 beside berth.dev/gpu.shared"
 REFUSED: Final = (
     {name: (resources, f"container main: {sentence}") for name, (resources, sentence) in BAD.items()}
     | {f"too many {name}": (found, f"container main {said}") for name, (found, said) in BOUNDS.items()}
     | {
         f"mixed {name}": (resources, f"container main asks for both {keys}; ask in one way only")
         for name, (resources, keys) in MIXED.items()
+    }
+    | {
+        "percent of several cards": (
+            {names.GPU: 60, SHARED: 2},
+            f"container main asks for both berth.dev/gpu and {SHARED}; ask in one way only: {SHARES}",
+        )
     }
 )
 

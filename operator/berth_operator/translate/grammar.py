@@ -44,10 +44,19 @@ def asks(one: Asked, modes: Mapping[str, Mode]) -> Asks:
     ways = [way for way in WAYS if any(map(way.covers, figures))]
     if len(ways) > 1:
         keys = [next(figure.key for means, figure in figures.items() if way.covers(means)) for way in ways]
-        refusals.refuse(f"container {one.name} asks for both {' and '.join(keys)}; ask in one way only")
+        both = f"container {one.name} asks for both {' and '.join(keys)}"
+        refusals.refuse(f"{both}; ask in one way only{_instead(figures)}")
     cards = ways[0].read(one.name, figures) if ways else ()
     parts = tuple(_parts(kind, figures[means], modes) for means, kind in PARTS.items() if means in figures)
     return cards + parts
+
+
+def _instead(figures: Figures) -> str:
+    """Return what to write for shares of several cards where percent of a card is asked for."""
+    if figures.keys() - PARTS.keys() != {names.GPU, SHARED}:
+        return ""
+    text = figures[names.GPU].text
+    return f": {CORE}: {text} and {RATIO}: {text} beside {figures[SHARED].key}"
 
 
 # ---------------------------------------------------------------- ways that need one figure
