@@ -49,7 +49,7 @@ demo: $(READY) ## three simulated GPU nodes on a real API server; KEEP=1 stays u
 
 chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... SCENARIO=... play one again
 	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(SCENARIO),--scenario $(SCENARIO))
+	  $(if $(SCENARIO),--scenario $(SCENARIO)) $(ARGS)
 
 # Files in their own order: else those of few tests come last, and they are the longest.
 ON_CLUSTER := -n 2 --dist loadfile --no-loadscope-reorder -m "cluster or slow"
@@ -83,13 +83,13 @@ bench: $(READY) ## measure on a real API server; SCENARIO=fill, answers or resta
 
 bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9
 	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) \
-	  $(if $(STRATEGY),--strategy $(STRATEGY))
+	  $(if $(STRATEGY),--strategy $(STRATEGY)) $(ARGS)
 
 bench-agent: $(READY) ## memory, processor and writes of an idle agent; SECONDS=300
-	@$(BIN)/python -m bench.agent $(if $(SECONDS),--seconds $(SECONDS))
+	@$(BIN)/python -m bench.agent $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
-bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes
-	@$(BIN)/python -m bench.decide
+bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes; ARGS="--nodes 100"
+	@$(BIN)/python -m bench.decide $(ARGS)
 
 fuzz: $(READY) ## draw absurd pods for MINUTES and see that none holds the operator up; SEED=... plays again
 	@$(BIN)/python -m bench.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)

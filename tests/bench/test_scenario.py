@@ -1,6 +1,10 @@
 """`make bench` runs the scenarios that there are, and names them to somebody who asks for another."""
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -36,3 +40,24 @@ def test_make_asks_for_scenarios_by_name() -> None:
 
     assert "python -m bench $(or $(SCENARIO),fill)" in target
     assert all(name in target.splitlines()[0] for name in program.SCENARIOS)
+
+
+@pytest.mark.parametrize("target", ["bench", "bench-openb", "bench-agent", "bench-decide", "fuzz", "chaos"])
+def test_make_hands_on_what_is_asked(target: str) -> None:
+    """Any program that measures or breaks tells what it can be asked, and does not start its work instead."""
+    words = ["make", "--dry-run", "--no-print-directory", target, "ARGS=--help"]
+    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = said.replace("\\\n", " ").splitlines()[-1]
+
+    asked = subprocess.run(
+        [sys.executable, *shlex.split(command)[1:]],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "tests"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert asked.returncode == 0, asked.stderr
+    assert asked.stdout.startswith("usage: ")
