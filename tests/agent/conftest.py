@@ -146,6 +146,7 @@ class Scene:
         self.node = f"agent-{secrets.token_hex(3)}"
         self.shape = "2xA100-SXM4-80GB"
         self.faults = tmp_path / "faults.json"
+        self.faults.write_text("{}")  # A file that is not there would be complained of.
         # No kubelet runs what tests bind, unless they bring one.
         self.pod_spec: Mapping[str, Any] = {"containers": [{"name": "main", "image": "none"}]}
         # Who tells what pods hold: the simulated cards, unless a kubelet or a crowd is asked.

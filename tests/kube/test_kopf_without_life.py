@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import threading
@@ -105,18 +106,25 @@ Hang = Callable[[Thing, threading.Event], Awaitable[None]]
 
 
 class Played:
-    """A Kopf of which the first run hangs; the next one delivers what there is."""
+    """A Kopf of which the first run hangs; the next one delivers what there is, once it is allowed to."""
 
     def __init__(self, hang: Hang, released: threading.Event) -> None:
         self._hang = hang
         self._released = released
+        self.allowed = threading.Event()  # Not before the trouble was seen, which would be over by then.
         self.runs: list[Thing] = []
 
     async def spawn_tasks(self, **kopfs: Any) -> list[asyncio.Task[None]]:
         """Start a run."""
         self.runs.append(kopfs)
-        work = (self._hang if len(self.runs) == 1 else delivers)(kopfs, self._released)
-        return [asyncio.create_task(work)]  # type: ignore[arg-type]
+        work = self._play(self._hang if len(self.runs) == 1 else delivers, kopfs)
+        return [asyncio.create_task(work)]
+
+    async def _play(self, hang: Hang, kopfs: Thing) -> None:
+        if hang is delivers:
+            leave = functools.partial(asyncio.to_thread, self.allowed.wait, 0)
+            await waiting.eventually(leave, what="leave to deliver", seconds=30)
+        await hang(kopfs, self._released)
 
 
 @contextlib.asynccontextmanager
@@ -170,6 +178,7 @@ async def test_it_is_ended_and_started_again(
         one.want([summary])
         await looked(one, lambda: one.trouble, "the trouble to be told")
         told = one.trouble
+        played.allowed.set()
         await looked(one, lambda: len(played.runs) > 1 and not one.trouble, "the next run to be well")
         await looked(one, lambda: "PATCH" in {each.method for each in server.requests}, "the status")
 
@@ -196,6 +205,7 @@ async def test_one_that_cannot_be_started_is_started_again(
     async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
         await looked(one, lambda: one.trouble, "the trouble to be told")
         told = one.trouble
+        played.allowed.set()
         await looked(one, lambda: played.runs and not one.trouble, "the next run to be well")
 
     assert told.startswith("Kopf cannot be run: can't start new thread")
@@ -241,6 +251,7 @@ async def test_what_an_ended_run_still_says_reaches_nobody(
             refused.set()
 
     played = Played(late, released)
+    played.allowed.set()
     monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
 
     async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
