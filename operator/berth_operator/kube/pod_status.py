@@ -5,13 +5,15 @@ and never over a pod that was bound meanwhile: the write names the very revision
 judged, so that the server refuses it once the pod has moved on. Pods that show nothing yet
 come first: a crowd whose sentence changes must not keep a newcomer from its first one. But a
 part of each batch is kept for the others, which a stream of newcomers would keep from theirs.
-And of both the namespaces take turns: no crowd keeps the pods of others from theirs.
+And of both the namespaces take turns: no crowd keeps the pods of others from theirs. What is
+shown is replaced only as fast as `rewrites` allows, because each write costs the whole pod.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
+import functools
 import itertools
 import logging
 from collections.abc import Callable
@@ -23,7 +25,7 @@ from berth_crds import text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import pace
-from berth_operator.kube import events, in_turns
+from berth_operator.kube import events, in_turns, rewrites
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import findings, words
@@ -58,6 +60,7 @@ class Shown:
 
     version: str
     verdict: Verdict | None
+    size: int = 0  # In bytes, as the server last sent it in answer to a write of ours.
 
 
 class Written(wire.Struct, frozen=True):
@@ -85,6 +88,7 @@ class PodStatusWriter:
         self._session = session
         self._notes = notes
         self._rhythm = rhythm
+        self._rewrites = rewrites.Rewrites(lambda: asyncio.get_running_loop().time())
         self._wall = wall
         self._shown: dict[str, Shown] = {}
         self._due: dict[str, tuple[backlog.Candidate, Verdict]] = {}
@@ -98,7 +102,8 @@ class PodStatusWriter:
     def saw(self, pod: raw.Pod) -> None:
         """Remember what a waiting pod shows now."""
         uid = pod.metadata.uid
-        self._shown[uid] = Shown(pod.metadata.resource_version, shown_verdict(pod))
+        size = before.size if (before := self._shown.get(uid)) is not None else 0
+        self._shown[uid] = Shown(pod.metadata.resource_version, shown_verdict(pod), size)
         if uid in self._stuck:
             self._stuck.discard(uid)
             self._news.set()
@@ -170,15 +175,15 @@ class PodStatusWriter:
         while True:
             await self._news.wait()
             self._news.clear()
-            await asyncio.sleep(await self._write_all())
-            if not self._due.keys() - self._stuck:
-                await self._until_unstuck()
+            if uids := self._next():
+                await asyncio.sleep(await self._write_all(uids))
+            else:
+                await self._until_more()
             if self._due or self._new or self._known:  # Who has gone since is forgotten by another look.
                 self._news.set()
 
-    async def _write_all(self) -> float:
+    async def _write_all(self, uids: list[str]) -> float:
         """Write some of what is due, and say how long everybody must wait for the server."""
-        uids = self._next()
         # The first goes alone: while the server is away, nobody else is tried.
         for start, end in itertools.pairwise((0, *range(1, len(uids), AT_ONCE), len(uids))):
             pause = max(await asyncio.gather(*map(self._try, uids[start:end])), default=0.0)
@@ -189,9 +194,12 @@ class PodStatusWriter:
     def _next(self) -> list[str]:
         """Return the pods of the next batch: new ones first, and of both kinds each namespace in turn."""
         due: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
+        may_rewrite = functools.cache(lambda namespace: not self._rewrites.owes(namespace))
         for uid, (candidate, _) in self._due.items():
-            if uid not in self._stuck:
-                due[self._shows(uid)].append((candidate.namespace, uid))
+            if uid not in self._stuck and (
+                not (shows := self._shows(uid)) or may_rewrite(candidate.namespace)
+            ):
+                due[shows].append((candidate.namespace, uid))
         self._new.replace(due[False])
         self._known.replace(due[True])
         new = self._new.take(BATCH - min(KEPT_FOR_KNOWN, len(self._known)))
@@ -213,10 +221,10 @@ class PodStatusWriter:
             self._stuck.add(uid)
         return 0.0
 
-    async def _until_unstuck(self) -> None:
-        """Wait until those that could not be written have moved on, or for some time; others come first."""
+    async def _until_more(self) -> None:
+        """Wait until more can be written: a new verdict, a pod that has moved on, or what time allows."""
         self._stuck &= self._due.keys()
-        if self._stuck:
+        if self._due:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_SECONDS):
                     await self._news.wait()
@@ -232,19 +240,33 @@ class PodStatusWriter:
         if shown.verdict == verdict:
             self._drop(uid, verdict)  # An earlier write of it was heard of by the watch alone.
             return
+        if shown.verdict is not None and self._rewrites.owes(candidate.namespace):
+            return  # It stays due.
+        answer = await self._send(candidate, verdict, shown)
+        self._drop(uid, verdict)
+        version = api.decode(answer, Written, path=candidate.title).metadata.resource_version
+        self._revised(uid, version)
+        if (now := self._shown.get(uid)) is not None:
+            says = verdict if now == shown else now.verdict
+            self._shown[uid] = Shown(now.version, says, len(answer))
+
+    async def _send(self, candidate: backlog.Candidate, verdict: Verdict, shown: Shown) -> bytes:
+        """Write a verdict, and have the namespace pay for it where it replaces another."""
         body = patch(candidate, verdict, shown, moment=lease.second(self._wall()))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
-        self._sent[uid] = verdict
+        answer, replaces = b"", shown.verdict is not None
+        self._sent[candidate.uid] = verdict
+        if replaces:
+            self._rewrites.spend(candidate.namespace, shown.size)
         try:
             answer = await self._session.send(
                 "PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH
             )
         finally:
-            del self._sent[uid]
-        self._drop(uid, verdict)
-        self._revised(uid, api.decode(answer, Written, path=path).metadata.resource_version)
-        if (now := self._shown.get(uid)) is not None and now == shown:
-            self._shown[uid] = Shown(shown.version, verdict)
+            del self._sent[candidate.uid]
+            if replaces:
+                self._rewrites.spend(candidate.namespace, len(answer) - shown.size)
+        return answer
 
     def _keep_or_drop(self, uid: str, error: errors.ClientError) -> None:
         if errors.everybodys(error) or isinstance(error, LATER):
