@@ -97,9 +97,13 @@ async def bodies_that_never_end(
         found = re.findall(r'_current_executing_requests\{flow_schema="berth-agent.*\} (\d+)', measured)
         return sum(map(int, found)) >= FEWEST_AT_WORK
 
-    token, at = await link.authorization(), urllib.parse.urlsplit(link.server)
-    connect = asyncio.get_running_loop().create_connection
-    made = [await connect(Request, at.hostname, at.port, ssl=link.trust or True) for _ in range(SLOW)]
+    token, url = await link.authorization(), urllib.parse.urlsplit(link.server)
+    at = {"host": url.hostname, "port": url.port, "ssl": link.trust or True}
+    loop = asyncio.get_running_loop()
+    made: list[tuple[asyncio.Transport, Request]] = [
+        await loop.create_connection(Request, **at)
+        for _ in range(SLOW)  # type: ignore[arg-type]
+    ]
     try:
         for transport, _ in made:
             transport.write(ENDLESS.format(path=path, token=token).encode())
