@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from berth_agent import settings
-from berth_crds import http_server, text
+from berth_crds import http_connections, http_server, text
 
 ABOUT: Final = {"/healthz": "whether it is alive", "/metrics": "for Prometheus"}
 
@@ -21,7 +21,7 @@ async def serving(
     address: str,
     *more: web.RouteDef,
     flag: str = "--listen",
-    limits: http_server.Limits = http_server.USUAL,
+    limits: http_connections.Limits = http_server.USUAL,
 ) -> AsyncIterator[str]:
     """Serve at HOST:PORT while the block runs, and tell where; an address that cannot be had is refused."""
     async with contextlib.AsyncExitStack() as stack:

@@ -4,7 +4,7 @@ aiohttp speaks HTTP and calls the handlers. This module accepts the connections 
 what each client may take: the time for a request, the time for its answer to be read,
 the bytes of a request, which has no body, and a place among so many connections. Where
 all places are taken, the one that has waited longest for its client goes; one whose
-answer is being made stays.
+answer is being made stays. What all clients ask together goes through a turnstile.
 
 asyncio's own loop around `accept` is not used: where a process has no file descriptor
 left, that one logs a traceback for each attempt, a hundred of them at once.
@@ -24,7 +24,7 @@ from typing import Final
 
 from aiohttp import http_exceptions, typedefs, web
 
-from berth_crds import text
+from berth_crds import http_connections, text
 
 log = logging.getLogger(__name__)
 
@@ -40,127 +40,8 @@ FEWEST: Final = 8
 SHARE: Final = 4  # So many listeners could take all file descriptors; there are two, and other uses.
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """What the clients of one listener may take."""
-
-    connections: int = 256
-    request_seconds: float = 10.0  # For a whole request, from the connection or from the last answer on.
-    request_bytes: int = 32 * 1024
-    answer_seconds: float = 60.0  # For an answer to be read.
-
-
-USUAL: Final = Limits()
-PROBES: Final = Limits(connections=64)
-
-
-class Connection(asyncio.Protocol):
-    """One connection: hands everything on to aiohttp, and knows whether it waits for its client."""
-
-    def __init__(self, http: asyncio.Protocol, connections: "Connections") -> None:
-        self._http = http
-        self._others = connections
-        self.transport: asyncio.Transport | None = None
-        self.since = connections.clock()  # When it began to wait for its client.
-        self.answering = False
-        self._unread = 0
-        self._sending_since: float | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a TCP connection is one
-        self.transport = transport
-        self._http.connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        self._others.discard(self)
-        self._http.connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Pass on a part of a request; whoever sends too much is cut off."""
-        self._unread += len(data)
-        if self._unread > self._others.limits.request_bytes:
-            self.abort()
-        else:
-            self._http.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        """Record that the client sends nothing more."""
-        return self._http.eof_received()
-
-    def pause_writing(self) -> None:
-        """Have aiohttp wait until its client has read something."""
-        self._http.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Have aiohttp go on."""
-        self._http.resume_writing()
-
-    def request_began(self) -> None:
-        """Note that a request is whole, and its answer is being made."""
-        self.answering, self._unread, self._sending_since = True, 0, None
-
-    def request_ended(self) -> None:
-        """Note that the answer is made, and the next move is the client's."""
-        self.answering, self.since = False, self._others.clock()
-
-    def overdue(self, now: float) -> bool:
-        """Whether its client takes too long to read an answer, the pauses in between included."""
-        unread = self.transport is not None and self.transport.get_write_buffer_size() > 0
-        if not unread and not self.answering:
-            self._sending_since = None
-        elif unread and self._sending_since is None:
-            self._sending_since = now
-        if self._sending_since is None:
-            return False
-        return now - self._sending_since > self._others.limits.answer_seconds
-
-    def abort(self) -> None:
-        """Close it at once, whatever was not sent yet."""
-        if self.transport is not None:
-            self.transport.abort()
-
-
-class Connections:
-    """The connections of one listener."""
-
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
-        self.limits = limits
-        self.clock = clock
-        self._connections: set[Connection] = set()
-
-    def add(self, connection: Connection) -> None:
-        """Accept a connection."""
-        self._connections.add(connection)
-
-    def discard(self, connection: Connection) -> None:
-        """Forget a connection."""
-        self._connections.discard(connection)
-
-    def find(self, transport: asyncio.BaseTransport | None) -> Connection | None:
-        """Find the connection of a transport."""
-        return next((one for one in self._connections if one.transport is transport), None)
-
-    def room(self) -> bool:
-        """Whether there is room for one more connection, once another has made it where that can be."""
-        return len(self._connections) < self.limits.connections or self.make_room()
-
-    def make_room(self) -> bool:
-        """Close the connection that has waited longest for its client; False where none does."""
-        idle = [one for one in self._connections if not one.answering and one.transport is not None]
-        if not idle:
-            return False
-        oldest = min(idle, key=lambda one: one.since)
-        self.discard(oldest)
-        oldest.abort()
-        return True
-
-    def sweep(self) -> None:
-        """Close connections whose clients do not read."""
-        now = self.clock()
-        for one in [one for one in self._connections if one.overdue(now)]:
-            one.abort()
+USUAL: Final = http_connections.Limits()
+PROBES: Final = http_connections.Limits(connections=64)
 
 
 class Shortage:
@@ -188,7 +69,11 @@ class Listener:
     """Accepts the connections of one socket."""
 
     def __init__(
-        self, listening: socket.socket, connections: Connections, shortage: Shortage, server: web.Server
+        self,
+        listening: socket.socket,
+        connections: http_connections.Connections,
+        shortage: Shortage,
+        server: web.Server,
     ) -> None:
         self._socket = listening
         self._others = connections
@@ -235,13 +120,13 @@ class Listener:
         if not self._others.room():
             made.close()
             return
-        connection = Connection(self._server(), self._others)
+        connection = http_connections.Connection(self._server(), self._others)
         self._others.add(connection)
         task = self._loop.create_task(self._begin(made, connection))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
-    async def _begin(self, made: socket.socket, connection: Connection) -> None:
+    async def _begin(self, made: socket.socket, connection: http_connections.Connection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, made)
         except OSError as error:
@@ -254,11 +139,11 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def serving(
-    address: str, routes: Sequence[web.RouteDef], *, limits: Limits = USUAL
+    address: str, routes: Sequence[web.RouteDef], *, limits: http_connections.Limits = USUAL
 ) -> AsyncIterator[str]:
     """Serve at HOST:PORT while the block runs, and tell where; an OSError says why that cannot be."""
     clock = asyncio.get_running_loop().time
-    connections = Connections(
+    connections = http_connections.Connections(
         dataclasses.replace(limits, connections=connection_limit(limits.connections)), clock
     )
     shortage = Shortage(address, clock)
@@ -307,7 +192,7 @@ async def listening_sockets(address: str) -> list[socket.socket]:
     return sockets
 
 
-def _runner(routes: Iterable[web.RouteDef], connections: Connections) -> web.AppRunner:
+def _runner(routes: Iterable[web.RouteDef], connections: http_connections.Connections) -> web.AppRunner:
     app = web.Application(middlewares=[_bounded(connections)])
     app.add_routes(routes)
     return web.AppRunner(
@@ -324,12 +209,15 @@ def _runner(routes: Iterable[web.RouteDef], connections: Connections) -> web.App
     )
 
 
-def _bounded(connections: Connections) -> typedefs.Middleware:
+def _bounded(connections: http_connections.Connections) -> typedefs.Middleware:
     @web.middleware
     async def answer(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
         connection = connections.find(request.transport)
         if connection is None:
             raise ConnectionResetError("The client is gone.")
+        if not connection.admitted:  # It came together with another.
+            await connections.turnstile.turn()
+        connection.admitted = False
         connection.request_began()
         try:
             if request.body_exists:
@@ -347,7 +235,7 @@ def _refused(request: web.Request) -> web.Response:
     return answer
 
 
-async def _sweep(connections: Connections, shortage: Shortage) -> None:
+async def _sweep(connections: http_connections.Connections, shortage: Shortage) -> None:
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         connections.sweep()

@@ -98,12 +98,8 @@ async def bodies_that_never_end(
         return sum(map(int, found)) >= FEWEST_AT_WORK
 
     token, url = await link.authorization(), urllib.parse.urlsplit(link.server)
-    at = {"host": url.hostname, "port": url.port, "ssl": link.trust or True}
-    loop = asyncio.get_running_loop()
-    made: list[tuple[asyncio.Transport, Request]] = [
-        await loop.create_connection(Request, **at)
-        for _ in range(SLOW)  # type: ignore[arg-type]
-    ]
+    loop, host, port = asyncio.get_running_loop(), str(url.hostname), url.port or 0
+    made = [await loop.create_connection(Request, host, port, ssl=link.trust or True) for _ in range(SLOW)]
     try:
         for transport, _ in made:
             transport.write(ENDLESS.format(path=path, token=token).encode())

@@ -11,11 +11,11 @@ from unittest import mock
 import pytest
 from aiohttp import web
 
-from berth_crds import http_server
+from berth_crds import http_connections, http_server
 from http_server import clients
 
 OK = "200 OK"
-FEW = http_server.Limits(connections=8)
+FEW = http_connections.Limits(connections=8)
 HASTY = dataclasses.replace(FEW, request_seconds=0.3)
 LARGE = 1 << 26
 
@@ -48,7 +48,7 @@ class Site:
         return web.Response(body=bytes(LARGE))
 
     @contextlib.asynccontextmanager
-    async def served(self, limits: http_server.Limits) -> AsyncIterator[str]:
+    async def served(self, limits: http_connections.Limits) -> AsyncIterator[str]:
         """Serve them, and tell where."""
         async with http_server.serving("127.0.0.1:0", self.routes(), limits=limits) as address:
             yield address
@@ -204,7 +204,7 @@ async def test_who_does_not_read_is_cut_off(site: Site) -> None:
 async def test_pauses_in_reading_count() -> None:
     """Who reads a piece now and then does not keep an answer for ever; the next answer has its own time."""
     limits = dataclasses.replace(FEW, answer_seconds=60.0)
-    one = http_server.Connection(mock.Mock(), http_server.Connections(limits, lambda: 0.0))
+    one = http_connections.Connection(mock.Mock(), http_connections.Connections(limits, lambda: 0.0))
     transport = mock.Mock(asyncio.Transport)
     one.connection_made(transport)
     found = []

@@ -11,11 +11,12 @@ from typing import Final
 
 from aiohttp import web
 
-from berth_crds import http_server, text
+from berth_crds import http_connections, http_server, text
 from berth_crds.client import errors
 from berth_operator import metrics
 from berth_operator.http_api import auth, pages
 
+STATE_SECONDS: Final = 0.1  # The state is counted over all nodes, and anybody may ask for it.
 METRICS: Final = "/metrics"
 ABOUT: Final = {
     "/healthz": "whether it is alive, and its state in words",
@@ -32,7 +33,7 @@ async def serve(
     ready: Callable[[], bool],
     state: Callable[[], str],
     more: Sequence[web.RouteDef] = (),
-    limits: http_server.Limits = http_server.USUAL,
+    limits: http_connections.Limits = http_server.USUAL,
 ) -> AsyncIterator[None]:
     """Serve the probes and more routes at HOST:PORT while the block runs; with an empty address, nothing."""
     if not address:
@@ -60,11 +61,17 @@ def everything(
 def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.RouteDef]:
     """Return the routes of the probes."""
 
+    def line() -> bytes:
+        return f"{state()}\n".encode()
+
+    told = http_server.cached(line, seconds=STATE_SECONDS)
+
     async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text=f"{state()}\n")
+        return web.Response(body=told(), content_type="text/plain", charset="utf-8")
 
     async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text=f"{state()}\n", status=200 if ready() else 503)
+        code = 200 if ready() else 503
+        return web.Response(body=told(), content_type="text/plain", charset="utf-8", status=code)
 
     return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
 

@@ -1,0 +1,147 @@
+"""The connections of one listener: what each has received and waits for, and who makes room for others."""
+
+import asyncio
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from berth_crds import turnstile
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What the clients of one listener may take."""
+
+    connections: int = 256
+    request_seconds: float = 10.0  # For a whole request, from the connection or from the last answer on.
+    request_bytes: int = 32 * 1024
+    answer_seconds: float = 60.0  # For an answer to be read.
+
+
+class Connection(asyncio.Protocol):
+    """One connection: hands everything on to aiohttp, and knows whether it waits for its client."""
+
+    def __init__(self, http: asyncio.Protocol, connections: "Connections") -> None:
+        self._http = http
+        self._others = connections
+        self.transport: asyncio.Transport | None = None
+        self.since = connections.clock()  # When it began to wait for its client.
+        self.answering = False
+        self.admitted = False  # Whether a request that comes next has had its turn, with its bytes.
+        self._unread = 0
+        self._sending_since: float | None = None
+        self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a TCP connection is one
+        self.transport = transport
+        self._others.begin(self, transport)
+        self._http.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._ended = True
+        self._others.discard(self)
+        self._http.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on a part of a request in its turn; whoever sends too much is cut off."""
+        assert self.transport is not None  # noqa: S101  nothing is received before it is made
+        self._unread += len(data)
+        if self._unread > self._others.limits.request_bytes:
+            self.abort()
+        elif not self._others.turnstile.pass_through(functools.partial(self._pass_on, data)):
+            self.transport.pause_reading()
+
+    def _pass_on(self, data: bytes) -> bool:
+        if self._ended or self.transport is None:
+            return False
+        self.transport.resume_reading()
+        self.admitted = True
+        self._http.data_received(data)
+        return True
+
+    def eof_received(self) -> bool | None:
+        """Record that the client sends nothing more."""
+        return self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        """Have aiohttp wait until its client has read something."""
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Have aiohttp go on."""
+        self._http.resume_writing()
+
+    def request_began(self) -> None:
+        """Note that a request is whole, and its answer is being made."""
+        self.answering, self._unread, self._sending_since = True, 0, None
+
+    def request_ended(self) -> None:
+        """Note that the answer is made, and the next move is the client's."""
+        self.answering, self.since = False, self._others.clock()
+
+    def overdue(self, now: float) -> bool:
+        """Whether its client takes too long to read an answer, the pauses in between included."""
+        unread = self.transport is not None and self.transport.get_write_buffer_size() > 0
+        if not unread and not self.answering:
+            self._sending_since = None
+        elif unread and self._sending_since is None:
+            self._sending_since = now
+        if self._sending_since is None:
+            return False
+        return now - self._sending_since > self._others.limits.answer_seconds
+
+    def abort(self) -> None:
+        """Close it at once, whatever was not sent yet."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Connections:
+    """The connections of one listener."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.turnstile = turnstile.Turnstile()
+        self._connections: set[Connection] = set()
+        self._begun: dict[asyncio.BaseTransport | None, Connection] = {}
+
+    def add(self, connection: Connection) -> None:
+        """Accept a connection."""
+        self._connections.add(connection)
+
+    def discard(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+        self._begun.pop(connection.transport, None)
+
+    def begin(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
+        """Record the transport of a connection."""
+        self._begun[transport] = connection
+
+    def find(self, transport: asyncio.BaseTransport | None) -> Connection | None:
+        """Find the connection of a transport."""
+        return self._begun.get(transport)
+
+    def room(self) -> bool:
+        """Whether there is room for one more connection, once another has made it where that can be."""
+        return len(self._connections) < self.limits.connections or self.make_room()
+
+    def make_room(self) -> bool:
+        """Close the connection that has waited longest for its client; False where none does."""
+        idle = [one for one in self._connections if not one.answering and one.transport is not None]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda one: one.since)
+        self.discard(oldest)
+        oldest.abort()
+        return True
+
+    def sweep(self) -> None:
+        """Close connections whose clients do not read."""
+        now = self.clock()
+        for one in [one for one in self._connections if one.overdue(now)]:
+            one.abort()

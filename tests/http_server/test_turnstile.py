@@ -1,0 +1,77 @@
+"""However much a crowd asks at once, whatever else the loop is for has its turns in between."""
+
+import asyncio
+
+from aiohttp import web
+
+from berth_crds import http_server, turnstile
+from http_server import clients
+from support import timeless
+
+CROWD = 100
+AT_ONCE = 20  # Requests that a client sends without waiting for an answer.
+
+
+async def test_few_requests_are_answered_in_one_turn_of_the_loop() -> None:
+    """A crowd that sends many requests at once is answered bit by bit, and a newcomer in its turn."""
+    answered = [0]  # In each turn of the loop.
+
+    async def page(_: web.Request) -> web.Response:
+        answered[-1] += 1
+        return web.Response(text="alive\n")
+
+    async def turn() -> None:
+        while True:
+            await asyncio.sleep(0)
+            answered.append(0)
+
+    routes = [web.get("/healthz", page)]
+    async with (
+        http_server.serving("127.0.0.1:0", routes) as address,
+        timeless.beside(turn()),
+        clients.connected(address, CROWD) as crowd,
+    ):
+        for one in crowd:
+            await one.send(clients.REQUEST % b"/healthz" * AT_ONCE)
+        assert await clients.ask(address) == "200 OK"
+        seen = sum(answered)
+
+    assert seen < CROWD * AT_ONCE  # It need not wait for all that the others asked.
+    assert max(answered) < 2 * turnstile.AT_ONCE
+
+
+@timeless.scenario
+async def test_the_first_pass_at_once_and_the_rest_at_a_pace() -> None:
+    """Who comes now and then never waits; a crowd goes one after another, the first first."""
+    clock, gate, passed = timeless.clock(), turnstile.Turnstile(), list[tuple[float, int]]()
+    await timeless.passing(1)
+
+    async def one(number: int) -> None:
+        await gate.turn()
+        passed.append((clock(), number))
+
+    await asyncio.gather(*map(one, range(1032)))
+
+    assert [number for _, number in passed] == list(range(1032))
+    assert passed[turnstile.AT_ONCE - 1][0] == 1.0
+    assert 2.9 < passed[-1][0] < 3.1
+
+    await timeless.passing(1)
+    began = clock()
+    await gate.turn()
+    assert clock() == began
+
+
+@timeless.scenario
+async def test_who_has_gone_takes_no_turn() -> None:
+    """A crowd that comes, asks and goes keeps nobody waiting."""
+    clock, gate = timeless.clock(), turnstile.Turnstile()
+    crowd = [asyncio.create_task(gate.turn()) for _ in range(10_000)]
+    await timeless.passing(0.1)
+    for one in crowd:
+        one.cancel()
+    began = clock()
+
+    await gate.turn()
+
+    assert clock() - began < 0.01
