@@ -226,6 +226,18 @@ REFUSED: Final = {
         owned(*(POD_OWNER | {"name": "<mine>", "uid": f"u{at}"} for at in range(2))),
         words="owned by one Pod",
     ),
+    "a GpuPod for which its Pod waits": Attempt(
+        G,
+        "mine",
+        owned(POD_OWNER | {"name": "<mine>", "uid": "u", "blockOwnerDeletion": True}),
+        words="keeps its Pod from nothing",
+    ),
+    "a GpuPod that is said to be controlled by its Pod": Attempt(
+        G,
+        "mine",
+        owned(POD_OWNER | {"name": "<mine>", "uid": "u", "controller": True}),
+        words="is not controlled by it",
+    ),
     "an annotation of its GpuPod": Attempt(
         G, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=WORDS
     ),
