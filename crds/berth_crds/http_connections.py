@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-from berth_crds import turnstile
+from berth_crds import request_limiter
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
         self._unread += len(data)
         if self._unread > self._others.limits.request_bytes:
             self.abort()
-        elif not self._others.turnstile.pass_through(functools.partial(self._pass_on, data)):
+        elif not self._others.limiter.submit(functools.partial(self._pass_on, data)):
             self.transport.pause_reading()
 
     def _pass_on(self, data: bytes) -> bool:
@@ -105,7 +105,7 @@ class Connections:
     def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
         self.limits = limits
         self.clock = clock
-        self.turnstile = turnstile.Turnstile()
+        self.limiter = request_limiter.RequestLimiter()
         self._connections: set[Connection] = set()
         self._begun: dict[asyncio.BaseTransport | None, Connection] = {}
 

@@ -4,7 +4,7 @@ aiohttp speaks HTTP and calls the handlers. This module accepts the connections 
 what each client may take: the time for a request, the time for its answer to be read,
 the bytes of a request, which has no body, and a place among so many connections. Where
 all places are taken, the one that has waited longest for its client goes; one whose
-answer is being made stays. What all clients ask together goes through a turnstile.
+answer is being made stays. What all clients ask together goes through a rate limiter.
 
 asyncio's own loop around `accept` is not used: where a process has no file descriptor
 left, that one logs a traceback for each attempt, a hundred of them at once.
@@ -216,7 +216,7 @@ def _bounded(connections: http_connections.Connections) -> typedefs.Middleware:
         if connection is None:
             raise ConnectionResetError("The client is gone.")
         if not connection.admitted:  # It came together with another.
-            await connections.turnstile.turn()
+            await connections.limiter.acquire()
         connection.admitted = False
         connection.request_began()
         try:

@@ -16,7 +16,7 @@ AT_ONCE: Final = 32  # For whoever comes now and then.
 Work = Callable[[], bool]  # Whether there was something to do.
 
 
-class Turnstile:
+class RequestLimiter:
     """So many a second, and a few at once; who comes first goes first."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Turnstile:
         self._waiting: collections.deque[Work] = collections.deque()
         self._paid = -math.inf  # The moment until which those that went through would have taken.
 
-    def pass_through(self, work: Work) -> bool:
+    def submit(self, work: Work) -> bool:
         """Do something in its turn; return whether that was now."""
         if self._waiting or not self._open():
             self._waiting.append(work)
@@ -34,7 +34,7 @@ class Turnstile:
         self._do(work)
         return True
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         """Wait for a turn."""
         come: asyncio.Future[None] = self._loop.create_future()
 
@@ -43,7 +43,7 @@ class Turnstile:
                 come.set_result(None)
             return wanted
 
-        self.pass_through(work)
+        self.submit(work)
         await come
 
     def _open(self) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 
 from aiohttp import web
 
-from berth_crds import http_server, turnstile
+from berth_crds import http_server, request_limiter
 from http_server import clients
 from support import timeless
 
@@ -37,41 +37,41 @@ async def test_few_requests_are_answered_in_one_turn_of_the_loop() -> None:
         seen = sum(answered)
 
     assert seen < CROWD * AT_ONCE  # It need not wait for all that the others asked.
-    assert max(answered) < 2 * turnstile.AT_ONCE
+    assert max(answered) < 2 * request_limiter.AT_ONCE
 
 
 @timeless.scenario
 async def test_the_first_pass_at_once_and_the_rest_at_a_pace() -> None:
     """Who comes now and then never waits; a crowd goes one after another, the first first."""
-    clock, gate, passed = timeless.clock(), turnstile.Turnstile(), list[tuple[float, int]]()
+    clock, limiter, passed = timeless.clock(), request_limiter.RequestLimiter(), list[tuple[float, int]]()
     await timeless.passing(1)
 
     async def one(number: int) -> None:
-        await gate.turn()
+        await limiter.acquire()
         passed.append((clock(), number))
 
     await asyncio.gather(*map(one, range(1032)))
 
     assert [number for _, number in passed] == list(range(1032))
-    assert passed[turnstile.AT_ONCE - 1][0] == 1.0
+    assert passed[request_limiter.AT_ONCE - 1][0] == 1.0
     assert 2.9 < passed[-1][0] < 3.1
 
     await timeless.passing(1)
     began = clock()
-    await gate.turn()
+    await limiter.acquire()
     assert clock() == began
 
 
 @timeless.scenario
 async def test_who_has_gone_takes_no_turn() -> None:
     """A crowd that comes, asks and goes keeps nobody waiting."""
-    clock, gate = timeless.clock(), turnstile.Turnstile()
-    crowd = [asyncio.create_task(gate.turn()) for _ in range(10_000)]
+    clock, limiter = timeless.clock(), request_limiter.RequestLimiter()
+    crowd = [asyncio.create_task(limiter.acquire()) for _ in range(10_000)]
     await timeless.passing(0.1)
     for one in crowd:
         one.cancel()
     began = clock()
 
-    await gate.turn()
+    await limiter.acquire()
 
     assert clock() - began < 0.01
