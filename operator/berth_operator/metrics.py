@@ -227,9 +227,9 @@ class _Shelf(registry.Collector):
         )
         waiting = core.GaugeMetricFamily(
             f"{PREFIX}_backlog_pods",
-            "Pods that are not placed: ready, backing-off (a pause must end), "
-            "needs-change (something must change before it is tried again), gated, "
-            "binding (its bind is under way).",
+            "Pods that are not placed, in the states of kube-scheduler's queues: active (to be tried), "
+            "backoff (a pause must end), unschedulable (it does not fit, and waits for something to change), "
+            "gated; and binding (its bind is under way).",
             labels=["state"],
         )
         for state, count in found.backlog.items():

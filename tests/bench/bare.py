@@ -17,6 +17,7 @@ import aiohttp
 from berth_agent import simulated
 from berth_crds import allocation, names
 from berth_crds.client import connection
+from testbed import sessions
 
 IN_FLIGHT: Final = 128
 ATTEMPTS: Final = 100
@@ -52,8 +53,7 @@ async def post_all(chosen: argparse.Namespace) -> None:
     link = connection.load(chosen.kubeconfig)
     headers = {"Authorization": await link.authorization(), "Content-Type": "application/json"}
     base = f"{link.server}/api/v1/namespaces/{chosen.namespace}/pods"
-    connector = aiohttp.TCPConnector(limit=0, ssl=link.trust or True)
-    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+    async with sessions.session(tls=link.trust, headers=headers) as session:
         async with session.get(base) as answer:
             pods = (await answer.json())["items"]
         due = [

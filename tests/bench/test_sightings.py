@@ -47,7 +47,7 @@ def test_a_pod_is_told_when_it_first_says_that_it_fits_nowhere() -> None:
 
     seen.saw(1.0, "ADDED", pod("one"))
     seen.saw(2.0, "MODIFIED", pod("one", message="patience"))
-    seen.saw(3.0, "MODIFIED", pod("one", message="0/8 nodes fit"))
-    seen.saw(4.0, "MODIFIED", pod("one", message="0/9 nodes fit"))
+    seen.saw(3.0, "MODIFIED", pod("one", message="0/8 nodes are available"))
+    seen.saw(4.0, "MODIFIED", pod("one", message="0/9 nodes are available"))
 
     assert seen.told == {sightings.Who("here", "one"): 3.0}

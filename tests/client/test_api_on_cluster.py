@@ -10,7 +10,7 @@ import time
 import msgspec
 import pytest
 
-from berth_crds.client import api, connection, errors, resources
+from berth_crds.client import api, connection, errors, resources, sockets
 from support import mirror
 from testbed import cluster as clusters
 from testbed import proxy
@@ -165,7 +165,7 @@ async def test_a_session_ends_at_once_amid_a_stream(cluster: clusters.Cluster) -
                 wire.hold()
             open_until_now = list(session._sockets)
             started = time.monotonic()
-        assert time.monotonic() - started < api.LINGER_SECONDS / 2
+        assert time.monotonic() - started < sockets.LINGER_SECONDS / 2
         assert open_until_now
         assert [each.fileno() for each in open_until_now if each.fileno() >= 0] == []
         wire.resume()

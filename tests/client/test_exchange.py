@@ -9,7 +9,7 @@ from typing import Self
 import aiohttp
 import pytest
 
-from berth_crds.client import errors, exchange, parser
+from berth_crds.client import errors, exchange, parser, sockets
 
 HEAD = b"HTTP/1.1 201 Created\r\n"
 
@@ -212,7 +212,7 @@ async def test_who_gives_up_at_any_step_leaves_no_connection_behind(host: str) -
     made: list[socket.socket] = []
 
     def make(address: aiohttp.AddrInfoType) -> socket.socket:
-        made.append(exchange.new_socket(address))
+        made.append(sockets.new_socket(address))
         return made[-1]
 
     async with Server(HEAD) as server:

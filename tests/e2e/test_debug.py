@@ -90,7 +90,7 @@ async def test_a_bound_and_a_refused_pod_show_in_the_metrics(stage: stages.Stage
     assert found['berth_refusals_total{reason="Full"}'] >= 1
     assert found["berth_placement_duration_seconds_count"] == 1
     assert found['berth_api_writes_total{code="2xx",resource="pods/binding",verb="create"}'] == 1
-    assert found['berth_backlog_pods{state="needs-change"}'] == 1
+    assert found['berth_backlog_pods{state="unschedulable"}'] == 1
     assert (found["berth_cards"], found["berth_cards_free"]) == (2, 1)
     assert (found["berth_leader"], found["berth_ledger_drift"]) == (1, 0)
     assert found["process_resident_memory_bytes"] > 0
@@ -113,7 +113,7 @@ async def test_a_waiting_pod_is_explained(stage: stages.Stage, door: Door) -> No
     newest = json.loads(door.read("/debug/decisions"))
 
     assert "in use" in text
-    assert (waiting["state"], waiting["reason"]) == ("needs-change", condition["message"])
+    assert (waiting["state"], waiting["reason"]) == ("unschedulable", condition["message"])
     assert [one["title"] for one in held["holds"]] == [f"{stage.namespace}/fits"]
     assert {one["answer"]["kind"] for one in newest} == {"Bind", "Wait"}
 

@@ -8,14 +8,13 @@ import urllib.parse
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 import msgspec
 import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors
 from e2e import fleet
-from testbed import waiting
+from testbed import sessions, waiting
 
 LEVEL = "X-Kubernetes-PF-PriorityLevel-UID"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"
@@ -53,9 +52,8 @@ async def served_from(kubeconfig: Path, path: str) -> str:
     """Send a request, and return the uid of the priority level that it had."""
     link = connection.load(kubeconfig)
     headers = {"Authorization": await link.authorization()}
-    connector = aiohttp.TCPConnector(ssl=link.trust or True)
     async with (
-        aiohttp.ClientSession(link.server, connector=connector) as session,
+        sessions.session(link.server, tls=link.trust) as session,
         session.get(path, headers=headers) as answer,
     ):
         return answer.headers[LEVEL]

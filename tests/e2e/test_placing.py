@@ -257,7 +257,7 @@ async def test_a_pod_that_asks_for_no_device_needs_no_agent(stage: Stage) -> Non
 
     await stage.create(pod("plain", cards=0), pod("wants", cards=1))
     bound = await stage.until_bound("plain")
-    await stage.until_told("wants", "0/1 nodes fit")
+    await stage.until_told("wants", "0/1 nodes are available")
 
     assert bound == {"plain": "bare"}
 

@@ -66,7 +66,7 @@ async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> N
     await stage.until_told("pair", "1 has cards whose uuid is published twice")
     await stage.create(*(pod(f"a{at}") for at in range(4)))
     bound = await stage.until_bound("a0", "a1", "a2")
-    await stage.until_told("a3", "2 are full")
+    await stage.until_told("a3", "2 have no free card")
     cards = {name: cards_of(one) for name, one in (await stage.pods()).items()}
 
     operator.kill()
@@ -75,7 +75,7 @@ async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> N
     await stage.until_ready(first, second)
     await stage.create(*(pod(f"b{at}") for at in range(4)))
     again = await stage.until_bound("b0", "b1", "b2")
-    await stage.until_told("b3", "2 are full")
+    await stage.until_told("b3", "2 have no free card")
 
     assert sorted(bound.values()) == [first, first, second]
     assert sorted(card for found in cards.values() for card in found) == ["GPU-first", SHARED, "GPU-second"]

@@ -99,7 +99,7 @@ async def test_freed_cards_go_to_who_waits() -> None:
         await timeless.until(lambda: "placed on n1" in stage.status_writer.of("second"), most=0.1)
 
     waited, placed = stage.status_writer.of("second")
-    assert waited == "0/1 nodes fit: 1 is full. Would fit if GPU-n1-0 of n1 were freed."
+    assert waited == "0/1 nodes are available: 1 has no free card. Would fit if GPU-n1-0 of n1 were freed."
     assert placed == "placed on n1"
 
 

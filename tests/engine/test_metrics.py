@@ -164,10 +164,10 @@ def test_the_stock_is_read_when_asked() -> None:
     read = measured.registry.get_sample_value
     backlog = {
         state: read("berth_backlog_pods", {"state": state})
-        for state in ("ready", "backing-off", "needs-change", "gated")
+        for state in ("active", "backoff", "unschedulable", "gated")
     }
 
-    assert backlog == {"ready": 1, "backing-off": 0, "needs-change": 1, "gated": 1}
+    assert backlog == {"active": 1, "backoff": 0, "unschedulable": 1, "gated": 1}
     assert (read("berth_nodes"), read("berth_cards"), read("berth_cards_free")) == (2, 8, 7)
 
 

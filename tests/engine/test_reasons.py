@@ -78,9 +78,9 @@ def test_what_has_become_false_is_not_said_again() -> None:
 
     after = said(found, book)["p"]
 
-    assert "GPU 0 of n1 has 50 of 60 GiB" in before
+    assert "GPU 0 of n1 has 50 GiB free, 60 GiB wanted" in before
     assert after == closely(book, pod)
-    assert "GPU 0 of n2 has 40 of 60 GiB" in after
+    assert "GPU 0 of n2 has 40 GiB free, 60 GiB wanted" in after
 
 
 def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
@@ -213,7 +213,7 @@ async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
         await timeless.at(1.0)
         candidate = stage.book.waiting.get("uid-p")
         assert candidate is not None
-        assert stage.loop.reasons.said(candidate).startswith("0/1 nodes fit: ")
+        assert stage.loop.reasons.said(candidate).startswith("0/1 nodes are available: ")
         stage.book.pod_over("uid-held")
         await timeless.until(lambda: stage.writer.binds)
 
@@ -237,13 +237,16 @@ def test_a_new_leader_does_not_keep_what_the_counts_contradict() -> None:
     """Other counts are said at once, in few words; what they do not contradict is put right later."""
     book = crowded(books.of(2, 1))
     pods = [waits(book, f"p{at}", WANTED + at) for at in range(4)]
-    shown = shown_before(book) | {pods[2].uid: "0/3 nodes fit: 3 are full. Would fit if it asked for less."}
-    shown[pods[3].uid] = "0/2 nodes fit: 2 are full (nearest: n7)."
+    shown = shown_before(book) | {
+        pods[2].uid: "0/3 nodes are available: 3 have no card with enough free. Would fit if …"
+    }
+    shown[pods[3].uid] = "0/2 nodes are available: 2 have no card with enough free (nearest: n7)."
     found = reasons.Reasons(book, shown.__getitem__)
 
     told = said(found, book)
 
-    assert (told["p2"], told["p3"]) == ("0/2 nodes fit: 2 are full", shown[pods[3].uid])
+    assert told["p2"] == "0/2 nodes are available: 2 have no card with enough free"
+    assert told["p3"] == shown[pods[3].uid]
     assert later(found, 10.0) == {pod.name: closely(book, pod) for pod in pods[2:]}
 
 
@@ -267,7 +270,7 @@ def test_a_look_has_an_end() -> None:
     (candidate,) = book.waiting.ready(1e6)
     message = found.sentence(candidate, answer)
 
-    assert message.startswith(f"0/{count} nodes fit: ")
+    assert message.startswith(f"0/{count} nodes are available: ")
     assert "were not fully evaluated: search budget" in message
 
 
@@ -283,7 +286,7 @@ def test_no_look_is_begun_that_has_no_time() -> None:
     found.new_round(until=now() + 2 * reasons.LEAST_SECONDS)
     at_leisure = found.sentence(pod, answer)
 
-    assert in_haste == "0/2 nodes fit: 2 are full"
+    assert in_haste == "0/2 nodes are available: 2 have no card with enough free"
     assert at_leisure == closely(book, pod)
 
 
@@ -318,7 +321,7 @@ def test_a_look_ends_with_its_time() -> None:
 
     message = found.sentence(pod, decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", 40),), None))
 
-    assert message.startswith("0/40 nodes fit: ")
+    assert message.startswith("0/40 nodes are available: ")
     assert "not fully evaluated: search budget" in message
 
 

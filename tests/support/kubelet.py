@@ -27,6 +27,7 @@ import aiohttp
 
 from berth_crds import depth
 from testbed import cluster as clusters
+from testbed import sessions
 
 NAMESPACE = "berth-testbed"
 ACCOUNT = "kubelets"
@@ -139,14 +140,15 @@ class Kubelets:
         await asyncio.to_thread(self._cluster.apply, RIGHTS)
         token = await asyncio.to_thread(self._cluster.token, NAMESPACE, ACCOUNT)
         tls = ssl.create_default_context(cafile=str(self._cluster.ca_file))
-        self._session = aiohttp.ClientSession(
+        lent = sessions.session(
             self._cluster.server,
+            tls=tls,
+            limit=CONNECTIONS,
             headers={"Authorization": f"Bearer {token}", "User-Agent": "testbed-kubelets"},
-            connector=aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS),
             read_bufsize=LONGEST_LINE,
         )
+        self._session = await self._close.enter_async_context(lent)
         follower = asyncio.create_task(self._follow(), name="testbed-kubelets")
-        await self._close.enter_async_context(self._session)
         self._close.push_async_callback(self._remove_all)
         self._close.push_async_callback(self._drop_work)
         self._close.push_async_callback(_cancel, [follower])

@@ -22,6 +22,7 @@ import aiohttp
 
 from berth_crds import allocation, names
 from testbed import cluster as clusters
+from testbed import sessions
 
 # A watch event is one line, and aiohttp allows it 64 KiB by itself.
 LONGEST_LINE: Final = 1 << 22
@@ -222,15 +223,15 @@ class Witness(Books):
         self._tls.load_cert_chain(cluster.admin.certificate, cluster.admin.key)
         self._version = ""
         self._task: asyncio.Task[None]
+        self._close = contextlib.AsyncExitStack()
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
         """List, and watch from there."""
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls, limit=0),
-            timeout=aiohttp.ClientTimeout(total=None),
-            read_bufsize=LONGEST_LINE,
+        lent = sessions.session(
+            tls=self._tls, timeout=aiohttp.ClientTimeout(total=None), read_bufsize=LONGEST_LINE
         )
+        self._session = await self._close.enter_async_context(lent)
         await self._begin()
         return self
 
@@ -264,8 +265,7 @@ class Witness(Books):
     ) -> None:
         """Stop watching; a witness that went blind says so."""
         await self._end()
-        await self._session.close()
-        await asyncio.sleep(0.05)  # TLS connections close some turns of the loop later.
+        await self._close.aclose()
 
     async def _follow(self) -> None:
         """Watch for ever, from where the last watch ended: no revision is left out."""

@@ -29,7 +29,7 @@ import aiohttp
 import yarl
 from aiohttp import web
 
-from testbed import calls, cluster, doors, ports, proxy
+from testbed import calls, cluster, doors, ports, proxy, sessions
 
 # Headers that belong to one connection, not to the request; lengths are counted anew, and we want to read.
 PER_HOP: Final = {
@@ -147,11 +147,7 @@ class Interceptor:
         self._close.callback(self._reservation.release)
         trust = ssl.create_default_context(cafile=str(self._target.ca_file))
         self._session = await self._close.enter_async_context(
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ssl=trust),
-                timeout=aiohttp.ClientTimeout(total=None),
-                auto_decompress=False,
-            )
+            sessions.session(tls=trust, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False)
         )
         shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         shown.load_cert_chain(self._target.serving.certificate, self._target.serving.key)

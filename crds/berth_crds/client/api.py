@@ -6,8 +6,6 @@ Every request has a deadline of its own.
 
 import asyncio
 import contextlib
-import socket
-import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -16,7 +14,17 @@ import aiohttp
 import msgspec
 
 from berth_crds import text
-from berth_crds.client import connection, credentials, errors, exchange, history, parser, reading, silence
+from berth_crds.client import (
+    connection,
+    credentials,
+    errors,
+    exchange,
+    history,
+    parser,
+    reading,
+    silence,
+    sockets,
+)
 from berth_crds.client.resources import Resource
 
 JSON: Final = "application/json"
@@ -27,9 +35,6 @@ ACCEPTED: Final = {"Accept": JSON, "Accept-Encoding": "identity"}
 
 DEADLINE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
-LINGER_SECONDS: Final = 2.0
-TURN_SECONDS: Final = 0.01
-FEWEST_TURNS: Final = 3
 
 T = TypeVar("T")
 Tally = Callable[[str, str, int], None]  # Method, path and status; no status where no answer came.
@@ -49,7 +54,7 @@ class Api:
         self._tally = tally
         self._session: aiohttp.ClientSession | None = None
         self._exchange: exchange.Exchange | None = None
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._sockets = sockets.Sockets()
         self.history = history.History()
 
     async def __aenter__(self) -> Self:
@@ -57,7 +62,7 @@ class Api:
         self._session = aiohttp.ClientSession(
             # Watches hold a connection each for ever, so the pool itself sets no bound.
             connector=aiohttp.TCPConnector(
-                limit=0, ssl=self.link.trust or True, keepalive_timeout=60, socket_factory=self._socket
+                limit=0, ssl=self.link.trust or True, keepalive_timeout=60, socket_factory=self._sockets.make
             ),
             timeout=aiohttp.ClientTimeout(total=DEADLINE_SECONDS, sock_connect=CONNECT_SECONDS),
             headers={"User-Agent": self._agent, **ACCEPTED},
@@ -70,7 +75,7 @@ class Api:
                 self.link.server,
                 self.link.trust,
                 server_name=self.link.server_name,
-                make_socket=self._socket,
+                make_socket=self._sockets.make,
             )
         return self
 
@@ -82,23 +87,8 @@ class Api:
             self._exchange.close()
         if self._session is not None:
             await self._session.close()
-        await self._closed()
+        await self._sockets.close()
         self._exchange = self._session = None
-
-    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        """Make a socket for a connection, and remember it."""
-        made = exchange.new_socket(address)
-        self._sockets.add(made)
-        return made
-
-    async def _closed(self) -> None:
-        """Close all connections, those too that were only being made, and wait for it; not for ever."""
-        for each in self._sockets:
-            exchange.hang_up(each)
-        for turn in range(int(LINGER_SECONDS / TURN_SECONDS)):
-            if turn >= FEWEST_TURNS and all(each.fileno() < 0 for each in self._sockets):
-                return
-            await asyncio.sleep(TURN_SECONDS)
 
     async def send(
         self,

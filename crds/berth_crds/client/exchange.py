@@ -22,7 +22,7 @@ import aiohappyeyeballs
 import aiohttp
 
 from berth_crds import text
-from berth_crds.client import errors, parser
+from berth_crds.client import errors, parser, sockets
 
 IDLE_SECONDS: Final = 60.0  # A connection that lay idle for longer is not trusted any more.
 SECOND_ADDRESS_SECONDS: Final = (
@@ -33,12 +33,6 @@ KNOWN: Final = 64  # Headers and queries: most requests differ in their paths an
 
 
 MakeSocket = Callable[[aiohttp.AddrInfoType], socket.socket]
-
-
-def new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Return a socket that is not connected yet."""
-    family, kind, proto, *_ = address
-    return socket.socket(family, kind, proto)
 
 
 class Line(asyncio.Protocol):
@@ -120,7 +114,7 @@ class Exchange:
         trust: ssl.SSLContext | None,
         *,
         server_name: str | None,
-        make_socket: MakeSocket = new_socket,
+        make_socket: MakeSocket = sockets.new_socket,
     ) -> None:
         parts = urllib.parse.urlsplit(server)
         secure = parts.scheme == "https"
@@ -209,7 +203,7 @@ class Exchange:
                 Line, sock=reached, ssl=self._tls, server_hostname=self._server_name
             )
         except BaseException:
-            hang_up(
+            sockets.hang_up(
                 reached
             )  # Who gives up amid a greeting leaves it to the transport, which may go on with it.
             raise
@@ -225,12 +219,6 @@ async def _addresses(host: str, port: int) -> Sequence[aiohttp.AddrInfoType]:
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-
-
-def hang_up(connected: socket.socket) -> None:
-    """End a connection for both sides; whoever holds the socket learns of it and closes it."""
-    with contextlib.suppress(OSError):
-        connected.shutdown(socket.SHUT_RDWR)
 
 
 # ---------------------------------------------------------------- writing a request

@@ -42,7 +42,7 @@ CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whol
 
 
 # Why a node gives out no device at all, and why a card is not given out; 0 where it is.
-STATES: Final = (None, Reason.NO_DEVICE, Reason.SILENT, Reason.SOURCE_FAILED)
+STATES: Final = (None, Reason.NOT_PUBLISHED, Reason.NO_DEVICE, Reason.SILENT, Reason.SOURCE_FAILED)
 TROUBLES: Final = (
     None,
     Reason.UNHEALTHY,

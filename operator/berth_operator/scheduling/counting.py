@@ -159,7 +159,9 @@ def shared(card: facts.Card) -> bool:
 
 
 def _state(row: Row) -> int:
-    if row.device is None or not (row.device.cards or row.device.others):
+    if row.device is None:
+        return columns.STATES.index(Reason.NOT_PUBLISHED)
+    if not (row.device.cards or row.device.others):
         return columns.STATES.index(Reason.NO_DEVICE)
     if row.silent:
         return columns.STATES.index(Reason.SILENT)

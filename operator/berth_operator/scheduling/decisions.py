@@ -23,6 +23,7 @@ class Reason(enum.StrEnum):
     SELECTOR_MISMATCH = "SelectorMismatch"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     # The node's cards.
+    NOT_PUBLISHED = "NotPublished"
     NO_DEVICE = "NoDevice"
     SILENT = "Silent"
     SOURCE_FAILED = "SourceFailed"
@@ -159,6 +160,7 @@ HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.TAINTED: frozenset({Help.NODE_CHANGED}),
     Reason.SELECTOR_MISMATCH: frozenset({Help.NODE_CHANGED}),
     Reason.INSUFFICIENT_RESOURCE: frozenset({Help.NODE_CHANGED, Help.CAPACITY_FREED}),
+    Reason.NOT_PUBLISHED: frozenset({Help.DEVICE_CHANGED}),
     Reason.NO_DEVICE: frozenset({Help.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({Help.DEVICE_CHANGED}),
     Reason.SOURCE_FAILED: frozenset({Help.DEVICE_CHANGED}),

@@ -64,9 +64,9 @@ class Candidate:
 class Standing(enum.StrEnum):
     """How a pod without a node stands; the gated and those with a bind under way are not in the backlog."""
 
-    READY = "ready"
-    BACKING_OFF = "backing-off"
-    NEEDS_CHANGE = "needs-change"
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
     BINDING = "binding"
 
@@ -115,8 +115,8 @@ class Entry:
     def standing(self, now: float) -> Standing:
         """Return what keeps the pod from being tried."""
         if self.wants is not None:
-            return Standing.NEEDS_CHANGE
-        return Standing.READY if self.not_before <= now else Standing.BACKING_OFF
+            return Standing.UNSCHEDULABLE
+        return Standing.ACTIVE if self.not_before <= now else Standing.BACKOFF
 
     def idle(self, now: float) -> bool:
         """Return whether no bind of the pod may be sent for now, though one may be one day."""

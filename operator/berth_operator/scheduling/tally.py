@@ -67,13 +67,17 @@ class NodeReasons:
             self.code[at] = self._number(why)
 
     def counts(self) -> tuple[Count, ...]:
-        """Count the nodes of each reason, the most frequent first."""
+        """Count the nodes of each reason, the most frequent first, and last those that may have no cards."""
         found = np.bincount(self.code, minlength=len(self.whys) + 1)[1:].tolist()
         counts = (Count(*why, nodes) for why, nodes in zip(self.whys, found, strict=True) if nodes)
-        return tuple(sorted(counts, key=lambda one: (-one.nodes, one.reason, one.detail)))
+        return tuple(sorted(counts, key=_importance))
 
     def _number(self, why: Why) -> int:
         return self.whys.setdefault(why, len(self.whys) + 1)
+
+
+def _importance(count: Count) -> tuple[bool, int, str, str]:
+    return count.reason is Reason.NOT_PUBLISHED, -count.nodes, count.reason, count.detail
 
 
 def tally(

@@ -6,32 +6,35 @@ import pytest
 
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import requests
 from scheduling.explain import scenes
 
 FULL = Count(Reason.FULL, "", 2)
 CORDONED = Count(Reason.UNSCHEDULABLE, "", 1)
 UNDECIDED = Count(Reason.UNDECIDED, "", 1)
-POD = scenes.pod(requests.Gpus(1))
+POD = scenes.cards()
 SECONDS = 3.0  # Far more than it takes; to try all ways takes ages.
 
 AGREEING = [
-    pytest.param("0/3 nodes fit: 2 are full; 1 is cordoned", (FULL, CORDONED), id="the same"),
     pytest.param(
-        "0/3 nodes fit: 2 are full (nearest: n1 has 1 of 2 cards free); 1 is cordoned. Would fit if"
-        " n2 were uncordoned.",
+        "0/3 nodes are available: 2 have no free card; 1 is cordoned", (FULL, CORDONED), id="the same"
+    ),
+    pytest.param(
+        "0/3 nodes are available: 2 have no free card (nearest: n1 has 1 card free, 2 wanted); 1 is cordoned"
+        ". Would fit if n2 were uncordoned.",
         (FULL, CORDONED),
         id="the same, and more",
     ),
-    pytest.param("0/3 nodes fit: 3 are full. Would fit if …", (FULL, UNDECIDED), id="decided before"),
+    pytest.param(
+        "0/3 nodes are available: 3 have no free card. Would fit if …", (FULL, UNDECIDED), id="decided before"
+    ),
 ]
 CONTRADICTING = [
-    pytest.param("0/3 nodes fit: 2 are full.", (FULL, CORDONED), id="less"),
-    pytest.param("0/2 nodes fit: 2 are full; 1 is cordoned.", (FULL,), id="too much"),
-    pytest.param("0/2 nodes fit: 2 are fully booked", (FULL,), id="another word"),
+    pytest.param("0/3 nodes are available: 2 have no free card.", (FULL, CORDONED), id="less"),
+    pytest.param("0/2 nodes are available: 2 have no free card; 1 is cordoned.", (FULL,), id="too much"),
+    pytest.param("0/2 nodes are available: 2 have no free cardboard", (FULL,), id="another word"),
     pytest.param("", (FULL,), id="nothing"),
     pytest.param("0/2 nodes are available.", (FULL,), id="of somebody else"),
-    pytest.param("0/4 nodes fit: 4 are full", (FULL, UNDECIDED), id="of other nodes"),
+    pytest.param("0/4 nodes are available: 4 have no free card", (FULL, UNDECIDED), id="of other nodes"),
 ]
 
 

@@ -53,7 +53,7 @@ def test_what_was_not_looked_at_does_not_fit() -> None:
     assert 0 < undecided(told) < NODES
     assert (told.fits, sum(one.nodes for one in told.counts)) == (0, told.total)
     said = explain.sentence(told, puzzling())
-    assert said.startswith(f"0/{NODES} nodes fit: ")
+    assert said.startswith(f"0/{NODES} nodes are available: ")
     assert f"{undecided(told)} were not fully evaluated: search budget" in said
 
 
@@ -62,7 +62,9 @@ def test_more_nodes_may_fit_than_were_looked_at() -> None:
     told = asked(crowd(10), allocator.Effort(LITTLE))
 
     assert 0 < told.fits == NODES - undecided(told) < NODES
-    assert explain.sentence(told, puzzling()).startswith(f"at least {told.fits}/{NODES} nodes fit: ")
+    assert explain.sentence(told, puzzling()).startswith(
+        f"at least {told.fits}/{NODES} nodes are available: "
+    )
     assert f"fits on at least {told.fits} of {NODES} nodes" in explain.table(told)
 
 

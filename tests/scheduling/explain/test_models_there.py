@@ -49,8 +49,8 @@ def test_the_most_frequent_models_are_named(models: list[str], there: str) -> No
     """A few of them, as kubectl shows them, in the short sentence as in the one after a close look."""
     made = of(*models)
 
-    assert f"too few cards of model h100 ({there})" in brief(made)
-    assert f"too few cards of model h100 ({there})" in scenes.said(made, WANTED)
+    assert f"no card of model h100 ({there})" in brief(made)
+    assert f"no card of model h100 ({there})" in scenes.said(made, WANTED)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_node_that_is_not_looked_at_closely_names_them_too() -> None:
 
     said = {one.detail for one in explain.refusals(scenes.told(made, WANTED), WANTED) if not one.device}
 
-    assert said == {"has too few cards of model h100 (there is Tesla-T4)"}
+    assert said == {"has no card of model h100 (there is Tesla-T4)"}
 
 
 def test_a_model_that_is_gone_is_not_named() -> None:
@@ -122,4 +122,4 @@ def test_the_readme_shows_the_sentence() -> None:
 
     said = brief(of("NVIDIA A100-SXM4-80GB", "Tesla T4"))
 
-    assert f"`{said.removeprefix('0/2 nodes fit: ')}`" in " ".join(readme.split())
+    assert f"`{said.removeprefix('0/2 nodes are available: ')}`" in " ".join(readme.split())

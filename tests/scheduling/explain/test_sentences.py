@@ -59,6 +59,8 @@ def troubled(trouble: Reason) -> inventory.Inventory:
 TAINT = nodes.Taint("gpu", "yes", "NoSchedule")
 NOT_READY = nodes.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 ZONE_A = nodes.Where(selector=(("zone", "a"),))
+NONE = "0/1 nodes are available:"
+ONE_CPU = "Would fit if 1 cpu were freed"
 NEVER = "No node could take it even if nothing were used."
 
 SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
@@ -66,9 +68,9 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         mixed(),
         scenes.part(20, 8, models=frozenset({scenes.MODEL})),
         (
-            "0/12 nodes fit: 8 have too few cards of model A100-SXM4-80GB "
-            "(there are Tesla-T4 and A100-SXM4-80GB); 3 are full "
-            "(nearest: GPU 2 of n10 has 6 of 8 GiB free); 1 has a silent agent. "
+            "0/12 nodes are available: 8 have no card of model A100-SXM4-80GB "
+            "(there are Tesla-T4 and A100-SXM4-80GB); 3 have no card with enough free "
+            "(nearest: GPU 2 of n10 has 6 GiB free, 8 GiB wanted); 1 has a silent agent. "
             "Would fit if 2 GiB were freed on GPU-n10-2 of n10."
         ),
     ),
@@ -76,7 +78,8 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0, 70, 6))),
         scenes.part(50, 4),
         (
-            "0/1 nodes fit: 1 is full (nearest: GPU 0 of n1 has 30 of 50 % core and 2 of 4 GiB free). "
+            "0/1 nodes are available: 1 has no card with enough free "
+            "(nearest: GPU 0 of n1 has 30 % core and 2 GiB free, 50 % and 4 GiB wanted). "
             "Would fit if 20 % core and 2 GiB were freed on GPU-n1-0 of n1."
         ),
     ),
@@ -88,14 +91,15 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         ),
         scenes.cards(3),
         (
-            "0/2 nodes fit: 2 are full (nearest: n1 has 2 of 3 cards free). "
+            "0/2 nodes are available: 2 have fewer than 3 free cards "
+            "(nearest: n1 has 2 cards free, 3 wanted). "
             "Would fit if GPU-n1-0 of n1 were freed."
         ),
     ),
     "cpu": (
         scenes.picture(*scenes.several(2), scenes.hold("a", cpu=7500), scenes.hold("b", cpu=5000, at="n2")),
         scenes.cards(cpu=4000),
-        "0/2 nodes fit: 2 lack cpu (nearest: n2 has 3 of 4 cpu free). Would fit if 1 cpu were freed on n2.",
+        f"0/2 nodes are available: 2 lack cpu (nearest: n2 has 3 cpu free, 4 wanted). {ONE_CPU} on n2.",
     ),
     "cpu that pods with cards hold": (
         scenes.picture(
@@ -104,7 +108,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
             *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(4)),
         ),
         scenes.cards(cpu=2000),
-        "0/1 nodes fit: 1 lacks cpu. Would fit if 2 cpu were freed on n1.",
+        "0/1 nodes are available: 1 lacks cpu. Would fit if 2 cpu were freed on n1.",
     ),
     "cpu and cards": (
         scenes.picture(
@@ -113,7 +117,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
             *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(2)),
         ),
         scenes.cards(cpu=1000),
-        "0/1 nodes fit: 1 is full. Would fit if ml/a0 ended on n1.",
+        "0/1 nodes are available: 1 has no free card. Would fit if ml/a0 ended on n1.",
     ),
     "room for pods": (
         scenes.picture(
@@ -122,36 +126,36 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
             scenes.hold("a", scenes.share(0)),
         ),
         scenes.cards(),
-        "0/1 nodes fit: 1 has no room for another pod. Would fit if 1 pod ended on n1.",
+        "0/1 nodes are available: 1 has no room for another pod. Would fit if 1 pod ended on n1.",
     ),
     "more cpu than there is": (
         scenes.picture(*scenes.several(2)),
         scenes.cards(cpu=9000),
-        f"0/2 nodes fit: 2 lack cpu. {NEVER} Would fit on 2 nodes if it asked for 8 instead of 9 cpu.",
+        (
+            f"0/2 nodes are available: 2 lack cpu. {NEVER} "
+            "Would fit on 2 nodes if it asked for 8 instead of 9 cpu."
+        ),
     ),
     "a cordoned node": (
         scenes.picture(scenes.node(unschedulable=True), scenes.device()),
         scenes.cards(),
-        "0/1 nodes fit: 1 is cordoned. Would fit if n1 were uncordoned.",
+        "0/1 nodes are available: 1 is cordoned. Would fit if n1 were uncordoned.",
     ),
     "a taint": (
         scenes.picture(scenes.node(taints=(TAINT,)), scenes.device()),
         scenes.cards(),
-        (
-            "0/1 nodes fit: 1 has the untolerated taint gpu. "
-            "Would fit on 1 node if the taint gpu=yes were tolerated."
-        ),
+        f"{NONE} 1 has the untolerated taint gpu. Would fit on 1 node if the taint gpu=yes were tolerated.",
     ),
     "a taint of Kubernetes": (
         scenes.picture(scenes.node(taints=(NOT_READY,)), scenes.device()),
         scenes.cards(),
-        "0/1 nodes fit: 1 has the untolerated taint node.kubernetes.io/not-ready",
+        "0/1 nodes are available: 1 has the untolerated taint node.kubernetes.io/not-ready",
     ),
     "two taints": (
         scenes.picture(scenes.node(taints=(TAINT, nodes.Taint("b", "", "NoExecute"))), scenes.device()),
         scenes.cards(),
         (
-            "0/1 nodes fit: 1 has the untolerated taint gpu (nearest: n1: taint b and taint gpu). "
+            "0/1 nodes are available: 1 has the untolerated taint gpu (nearest: n1: taint b and taint gpu). "
             "Would fit on at least 1 node if the taint b were tolerated and the taint gpu=yes were tolerated."
         ),
     ),
@@ -159,7 +163,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(3)),
         scenes.cards(where=ZONE_A),
         (
-            "0/3 nodes fit: 3 do not match the node selector or affinity. "
+            "0/3 nodes are available: 3 do not match the node selector or affinity. "
             "Would fit on 3 nodes if the node selector zone=a were dropped."
         ),
     ),
@@ -167,20 +171,20 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(1)),
         scenes.cards(where=nodes.Where(selector=(("size", "5"), ("zone", "a")))),
         (
-            "0/1 nodes fit: 1 does not match the node selector or affinity. "
+            "0/1 nodes are available: 1 does not match the node selector or affinity. "
             "Would fit on 1 node if the node selector were dropped."
         ),
     ),
     "a silent agent": (
         scenes.picture(*scenes.several(1), silent=["n1"]),
         scenes.cards(),
-        "0/1 nodes fit: 1 has a silent agent. Would fit if the agent of n1 were back.",
+        "0/1 nodes are available: 1 has a silent agent. Would fit if the agent of n1 were back.",
     ),
     "a failed source": (
         scenes.picture(scenes.node(), scenes.device(failed="NVMLDown")),
         scenes.cards(),
         (
-            "0/1 nodes fit: 1 cannot read its cards (NVMLDown). "
+            "0/1 nodes are available: 1 cannot read its cards (NVMLDown). "
             "Would fit if the agent of n1 could read its cards."
         ),
     ),
@@ -188,7 +192,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(2)),
         scenes.cards(4),
         (
-            f"0/2 nodes fit: 2 have fewer than 4 cards. {NEVER} "
+            f"0/2 nodes are available: 2 have fewer than 4 cards. {NEVER} "
             "Would fit on 2 nodes if it asked for 2 instead of 4 cards."
         ),
     ),
@@ -196,7 +200,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(2)),
         scenes.cards(models=frozenset({"T4"})),
         (
-            f"0/2 nodes fit: 2 have too few cards of model T4 (there is A100-SXM4-80GB). {NEVER} "
+            f"0/2 nodes are available: 2 have no card of model T4 (there is A100-SXM4-80GB). {NEVER} "
             "Would fit on 2 nodes if the condition on models were dropped."
         ),
     ),
@@ -204,7 +208,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(2)),
         scenes.part(50, 40),
         (
-            f"0/2 nodes fit: 2 have too few cards with at least 40 GiB. {NEVER} "
+            f"0/2 nodes are available: 2 have too few cards with at least 40 GiB. {NEVER} "
             "Would fit on 2 nodes if it asked for 8 GiB instead of 40 GiB of each card."
         ),
     ),
@@ -212,7 +216,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(1)),
         scenes.cards(models=frozenset({"T4"}), memory_at_least=80 * scenes.GIB),
         (
-            f"0/1 nodes fit: 1 has too few cards of model T4 (there is A100-SXM4-80GB). {NEVER} "
+            f"0/1 nodes are available: 1 has no card of model T4 (there is A100-SXM4-80GB). {NEVER} "
             "Would fit on at least 1 node if the condition on models were dropped and "
             "the condition on memory were dropped."
         ),
@@ -221,7 +225,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(scenes.node(unschedulable=True), scenes.device()),
         scenes.cards(models=frozenset({"T4"})),
         (
-            f"0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned and other model). {NEVER} "
+            f"0/1 nodes are available: 1 is cordoned (nearest: n1: cordoned and other model). {NEVER} "
             "Would fit if n1 were uncordoned and the condition on models were dropped."
         ),
     ),
@@ -233,21 +237,21 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         ),
         scenes.cards(),
         (
-            "0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned and full). "
+            "0/1 nodes are available: 1 is cordoned (nearest: n1: cordoned and not enough free). "
             "Would fit if n1 were uncordoned and ml/a0 ended on n1."
         ),
     ),
     "three things at once": (
         scenes.picture(scenes.node(unschedulable=True, taints=(TAINT,)), scenes.device()),
         scenes.cards(models=frozenset({"T4"})),
-        f"0/1 nodes fit: 1 is cordoned (nearest: n1: cordoned, taint gpu and other model). {NEVER}",
+        f"0/1 nodes are available: 1 is cordoned (nearest: n1: cordoned, taint gpu and other model). {NEVER}",
     ),
     "a cordoned card": (
         troubled(Reason.CORDONED),
         scenes.cards(2),
         (
-            "0/1 nodes fit: 1 has cordoned cards "
-            "(such as GPU-n1-0 on n1; nearest: n1 has 1 of 2 cards free). "
+            "0/1 nodes are available: 1 has cordoned cards "
+            "(such as GPU-n1-0 on n1; nearest: n1 has 1 card free, 2 wanted). "
             "Would fit if GPU-n1-0 of n1 were uncordoned."
         ),
     ),
@@ -255,8 +259,8 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         troubled(Reason.UNHEALTHY),
         scenes.cards(2),
         (
-            "0/1 nodes fit: 1 has too few healthy cards "
-            "(such as GPU-n1-0 on n1; nearest: n1 has 1 of 2 cards free). "
+            "0/1 nodes are available: 1 has too few healthy cards "
+            "(such as GPU-n1-0 on n1; nearest: n1 has 1 card free, 2 wanted). "
             "Would fit if GPU-n1-0 of n1 were healthy."
         ),
     ),
@@ -264,7 +268,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(*scenes.several(1), scenes.hold("a", withheld=2)),
         scenes.cards(),
         (
-            "0/1 nodes fit: 1 has cards held by pods without a readable allocation "
+            "0/1 nodes are available: 1 has cards held by pods without a readable allocation "
             "(such as ml/a on n1). Would fit if ml/a ended on n1."
         ),
     ),
@@ -272,8 +276,8 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         halves(),
         scenes.cards(2, manner=requests.Manner(scope=Scope.NUMA)),
         (
-            "0/1 nodes fit: 1 has too few free cards within one NUMA node "
-            "(nearest: n1 has 1 of 2 cards free). "
+            "0/1 nodes are available: 1 has too few free cards within one NUMA node "
+            "(nearest: n1 has 1 card free, 2 wanted). "
             "Would fit if GPU-n1-0 of n1 were freed."
         ),
     ),
@@ -281,22 +285,25 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(scenes.node(), scenes.device(cards=8)),
         scenes.cards(4, manner=requests.Manner(scope=Scope.NVLINK, required=True)),
         (
-            f"0/1 nodes fit: 1 has too few free cards within one NVLink group. {NEVER} "
+            f"0/1 nodes are available: 1 has too few free cards within one NVLink group. {NEVER} "
             "Would fit on 1 node if the condition on scope were dropped."
         ),
     ),
     "a MIG instance": (
         one_instance(),
         scenes.pod(requests.Instances("1g.5gb", 1)),
-        "0/1 nodes fit: 1 has too few free MIG 1g.5gb instances. Would fit if MIG-0 of n1 were freed.",
+        (
+            "0/1 nodes are available: 1 has too few free MIG 1g.5gb instances. "
+            "Would fit if MIG-0 of n1 were freed."
+        ),
     ),
     "no nodes": (scenes.picture(), scenes.cards(), "there are no nodes"),
     "some nodes fit": (
         scenes.picture(*scenes.several(2), scenes.hold("a", scenes.share(0))),
         scenes.cards(2),
-        "1/2 nodes fit: 1 is full (nearest: n1 has 1 of 2 cards free)",
+        "1/2 nodes are available: 1 has fewer than 2 free cards (nearest: n1 has 1 card free, 2 wanted)",
     ),
-    "all nodes fit": (scenes.picture(*scenes.several(2)), scenes.cards(2), "2/2 nodes fit"),
+    "all nodes fit": (scenes.picture(*scenes.several(2)), scenes.cards(2), "2/2 nodes are available"),
 }
 
 
@@ -322,7 +329,7 @@ REFUSALS = {
     "a card that is full": (
         scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0, 70, 6))),
         scenes.part(50, 4),
-        [("GPU-n1-0", Reason.FULL, "full: 30 of 50 % core and 2 of 4 GiB free")],
+        [("GPU-n1-0", Reason.FULL, "not enough free: 30 % core and 2 GiB free, 50 % and 4 GiB wanted")],
     ),
     "a card that another has": (
         scenes.picture(*scenes.several(1), scenes.hold("a", scenes.share(0))),
@@ -332,7 +339,7 @@ REFUSALS = {
     "a card that is too small": (
         scenes.picture(*scenes.several(1, cards=1)),
         scenes.part(50, 40),
-        [("GPU-n1-0", Reason.TOO_SMALL, "too small: has 8 of 40 GiB, never fits")],
+        [("GPU-n1-0", Reason.TOO_SMALL, "too small: has 8 GiB, 40 GiB wanted, never fits")],
     ),
     "a card of another model": (
         scenes.picture(*scenes.several(1, cards=1)),
@@ -351,14 +358,14 @@ REFUSALS = {
             (
                 "",
                 Reason.WITHHELD,
-                "has cards held by pods without a readable allocation (ml/a): 1 of 2 cards free",
+                "has cards held by pods without a readable allocation (ml/a): 1 card free, 2 wanted",
             )
         ],
     ),
     "a resource": (
         scenes.picture(*scenes.several(1), scenes.hold("a", cpu=7500)),
         scenes.cards(cpu=4000),
-        [("", Reason.INSUFFICIENT_RESOURCE, "lacks cpu: 0.5 of 4 cpu free")],
+        [("", Reason.INSUFFICIENT_RESOURCE, "lacks cpu: 0.5 cpu free, 4 wanted")],
     ),
     "no nodes": (scenes.picture(), scenes.cards(), [("", Reason.NO_NODES, "there are no nodes")]),
 }

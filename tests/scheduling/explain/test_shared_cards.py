@@ -39,7 +39,10 @@ def test_an_idle_node_of_replicas_is_not_full(pod: backlog.Candidate, helpful: s
     """Who asks for cards that are only given out as replicas reads so, and what to ask for instead."""
     said = scenes.said(shared(), pod)
 
-    assert said == f"0/1 nodes fit: 1 has {GIVEN}. {NEVER} Would fit on 1 node if it asked for {helpful}."
+    assert (
+        said
+        == f"0/1 nodes are available: 1 has {GIVEN}. {NEVER} Would fit on 1 node if it asked for {helpful}."
+    )
 
 
 def test_the_advice_is_what_a_pod_can_write() -> None:
@@ -74,7 +77,7 @@ def test_no_replica_is_advised_that_is_not_free() -> None:
         for half in "ab":
             picture.charge(scenes.hold(f"{half}{minor}", scenes.share(minor, 50, 4)))
 
-    assert scenes.said(picture, scenes.cards()) == f"0/1 nodes fit: 1 has {GIVEN}. {NEVER}"
+    assert scenes.said(picture, scenes.cards()) == f"0/1 nodes are available: 1 has {GIVEN}. {NEVER}"
 
 
 def test_a_shared_card_is_no_nearer_than_a_full_one() -> None:
@@ -89,7 +92,9 @@ def test_a_shared_card_is_no_nearer_than_a_full_one() -> None:
 
     said = scenes.said(picture, scenes.cards())
 
-    assert said.startswith("0/2 nodes fit: 1 is full; 1 has cards that are given out only as")
+    assert said.startswith(
+        "0/2 nodes are available: 1 has no free card; 1 has cards that are given out only as"
+    )
     assert said.endswith("Would fit if GPU-n2-0 of n2 were freed.")
 
 
@@ -97,7 +102,7 @@ def test_who_asks_for_replicas_reads_of_replicas() -> None:
     """Of plain cards a pod that asks for replicas reads that there are none."""
     said = scenes.said(scenes.picture(*scenes.several(1)), scenes.pod(requests.Replicas(1)))
 
-    assert said == f"0/1 nodes fit: 1 has too few replicas. {NEVER}"
+    assert said == f"0/1 nodes are available: 1 has too few replicas. {NEVER}"
 
 
 def test_its_page_says_what_a_pod_shows() -> None:

@@ -8,14 +8,14 @@ from scheduling.explain import scenes
 
 SHARES = """\
 NODE  DEVICE  UUID      WHY NOT             WANTED       FREE
-n1    -       -         full                1 card       0 cards
-      GPU 0   GPU-n1-0  full                20 %, 8 GiB  90 %, 6 GiB
+n1    -       -         not enough free     1 card       0 cards
+      GPU 0   GPU-n1-0  not enough free     20 %, 8 GiB  90 %, 6 GiB
       GPU 1   GPU-n1-1  unhealthy           20 %, 8 GiB  100 %, 8 GiB
 n2    -       -         other model, never  1 card       0 cards
       GPU 0   GPU-n2-0  other model, never  20 %, 8 GiB  100 %, 8 GiB
 n3    -       -         silent agent        -            -
 n4    -       -         lacks cpu           1 cpu        0.5 cpu
-nearest: GPU 0 of n1 has 6 of 8 GiB free
+nearest: GPU 0 of n1 has 6 GiB free, 8 GiB wanted
 would fit if 2 GiB were freed on GPU-n1-0 of n1 (held by ml/a)
 would fit on 1 node if it asked for 6 GiB instead of 8 GiB of each card
 would fit if 0.5 cpu were freed on n4
@@ -46,12 +46,12 @@ def test_table() -> None:
 
 WHOLE = """\
 NODE  DEVICE  UUID      WHY NOT             WANTED        FREE
-n1    -       -         full                3 cards       1 card
+n1    -       -         not enough free     3 cards       1 card
       GPU 0   GPU-n1-0  in use              100 %, 8 GiB  0 %, 0 GiB
       GPU 1   GPU-n1-1  partly used         100 %, 8 GiB  50 %, 6 GiB
 n2    -       -         in MIG mode, never  3 cards       2 cards
       GPU 2   GPU-n2-2  in MIG mode, never  100 %, 8 GiB  100 %, 8 GiB
-nearest: n1 has 1 of 3 cards free
+nearest: n1 has 1 card free, 3 wanted
 would fit on 1 node if it asked for 2 instead of 3 cards
 would fit if GPU-n1-0 and GPU-n1-1 of n1 were freed (held by ml/a and ml/b)
 """
@@ -94,7 +94,7 @@ def test_large_cluster_is_looked_at_in_part() -> None:
     looked = [finding.node for finding in told.nodes if finding.looked]
     assert looked == [*names[: diagnosis.NEAREST_LOOKED_AT], "n099"]
     assert not told.whole
-    assert "and 91 more, not looked at closely: 91 full\n" in explain.table(told)
+    assert "and 91 more, not looked at closely: 91 not enough free\n" in explain.table(told)
 
 
 def test_large_cluster_is_looked_at_as_a_whole_if_wanted() -> None:

@@ -81,7 +81,9 @@ def test_reason_is_true_of_its_node(picture: inventory.Inventory, pod: backlog.C
 
 
 def _state(row: rows.Row) -> Reason | None:
-    if row.device is None or not (row.device.cards or row.device.others):
+    if row.device is None:
+        return Reason.NOT_PUBLISHED
+    if not (row.device.cards or row.device.others):
         return Reason.NO_DEVICE
     if row.silent:
         return Reason.SILENT

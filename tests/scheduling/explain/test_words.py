@@ -40,6 +40,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "2 do not match the node selector or affinity",
     ),
     Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 lacks cpu", "2 lack cpu"),
+    Reason.NOT_PUBLISHED: (
+        "",
+        "1 has no Device: no agent publishes cards there",
+        "2 have no Device: no agent publishes cards there",
+    ),
     Reason.NO_DEVICE: ("", "1 has no cards", "2 have no cards"),
     Reason.SILENT: ("", "1 has a silent agent", "2 have silent agents"),
     Reason.SOURCE_FAILED: (
@@ -50,8 +55,8 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     Reason.TOO_FEW_CARDS: ("", "1 has fewer than 2 cards", "2 have fewer than 2 cards"),
     Reason.MODEL_MISMATCH: (
         "",
-        "1 has too few cards of model h200 or t4",
-        "2 have too few cards of model h200 or t4",
+        "1 has fewer than 2 cards of model h200 or t4",
+        "2 have fewer than 2 cards of model h200 or t4",
     ),
     Reason.UNHEALTHY: ("", "1 has too few healthy cards", "2 have too few healthy cards"),
     Reason.CORDONED: ("", "1 has cordoned cards", "2 have cordoned cards"),
@@ -72,7 +77,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has cards held by pods without a readable allocation",
         "2 have cards held by pods without a readable allocation",
     ),
-    Reason.FULL: ("", "1 is full", "2 are full"),
+    Reason.FULL: ("", "1 has too few free cards", "2 have too few free cards"),
     Reason.EXCLUDED: (
         "",
         "1 has too few cards that are not excluded",
@@ -143,8 +148,8 @@ def test_reason(reason: Reason) -> None:
     """A reason reads well for one node and for several."""
     detail, one, two = REASONS[reason]
 
-    assert explain.brief([Count(reason, detail, 1)], PICKY) == f"0/1 nodes fit: {one}"
-    assert explain.brief([Count(reason, detail, 2)], PICKY) == f"0/2 nodes fit: {two}"
+    assert explain.brief([Count(reason, detail, 1)], PICKY) == f"0/1 nodes are available: {one}"
+    assert explain.brief([Count(reason, detail, 2)], PICKY) == f"0/2 nodes are available: {two}"
 
 
 DETAILED = {
@@ -172,7 +177,7 @@ DETAILED = {
 @pytest.mark.parametrize(("count", "text"), DETAILED.values(), ids=DETAILED.keys())
 def test_detail(count: Count, text: str) -> None:
     """What a reason is about is named in its own words."""
-    assert explain.brief([count], PICKY) == f"0/{count.nodes} nodes fit: {text}"
+    assert explain.brief([count], PICKY) == f"0/{count.nodes} nodes are available: {text}"
 
 
 CONDITIONS = {
@@ -191,7 +196,7 @@ def test_conditions_on_models(pod: backlog.Candidate, text: str) -> None:
     """What is wanted of a model is repeated as it was asked."""
     assert (
         explain.brief([Count(Reason.MODEL_MISMATCH, "", 1)], pod)
-        == f"0/1 nodes fit: 1 has too few cards {text}"
+        == f"0/1 nodes are available: 1 has no card {text}"
     )
 
 
@@ -211,7 +216,9 @@ def test_counts_stand_in_their_order() -> None:
 
     found = explain.brief(counts, PICKY)
 
-    assert found.startswith("0/14 nodes fit: 5 are full; 1 has the untolerated taint t0; ")
+    assert found.startswith(
+        "0/14 nodes are available: 5 have too few free cards; 1 has the untolerated taint t0; "
+    )
     assert found.endswith("; 1 has the untolerated taint t6; 2 for other reasons")
 
 
@@ -237,7 +244,7 @@ def test_endless_faults_are_cut() -> None:
 
 # ---------------------------------------------------------------- what others wrote
 
-NASTY = "a\x1b[2J\r\n0/9 nodes fit: forged\u202e\u200b\x9b\x7f"
+NASTY = "a\x1b[2J\r\n0/9 nodes are available: forged\u202e\u200b\x9b\x7f"
 NASTY_POD = scenes.pod(
     requests.cards(2),
     models=frozenset({NASTY, "t4"}),
@@ -277,23 +284,23 @@ def test_no_explanation_passes_controls_on() -> None:
 # ---------------------------------------------------------------- amounts
 
 AMOUNTS = {
-    "bytes, even": (Measure("", Unit.BYTES, 8 * GIB, 6 * GIB), "6 of 8 GiB"),
-    "bytes, free rounded down": (Measure("", Unit.BYTES, 8 * GIB, 8 * GIB - 1), "7.9 of 8 GiB"),
-    "bytes, wanted rounded up": (Measure("", Unit.BYTES, 8 * GIB + 1, 6 * GIB), "6 of 8.1 GiB"),
-    "few bytes": (Measure("", Unit.BYTES, 512 << 20, 0), "0 of 512 MiB"),
-    "core": (Measure("core", Unit.PERCENT, 50, 20), "20 of 50 % core"),
-    "a part of another device": (Measure("", Unit.PERCENT, 50, 20), "20 of 50 %"),
-    "cpu": (Measure("cpu", Unit.THOUSANDTHS, 2500, 1999), "1.9 of 2.5 cpu"),
-    "less than nothing": (Measure("cpu", Unit.THOUSANDTHS, 2500, -500), "0 of 2.5 cpu"),
-    "memory": (Measure("memory", Unit.BYTES, 2 * GIB, GIB), "1 of 2 GiB memory"),
-    "a card": (Measure("cards", Unit.PIECES, 1, 0), "0 of 1 card"),
-    "cards": (Measure("cards", Unit.PIECES, 4, 3), "3 of 4 cards"),
-    "instances": (Measure("MIG 1g.10gb", Unit.PIECES, 2, 1), "1 of 2 MIG 1g.10gb instances"),
-    "devices": (Measure("rdma", Unit.PIECES, 2, 1), "1 of 2 rdma devices"),
+    "bytes, even": (Measure("", Unit.BYTES, 8 * GIB, 6 * GIB), "6 GiB free, 8 GiB wanted"),
+    "bytes, free rounded down": (Measure("", Unit.BYTES, 8 * GIB, 8 * GIB - 1), "7.9 GiB free, 8 GiB wanted"),
+    "bytes, wanted rounded up": (Measure("", Unit.BYTES, 8 * GIB + 1, 6 * GIB), "6 GiB free, 8.1 GiB wanted"),
+    "few bytes": (Measure("", Unit.BYTES, 512 << 20, 0), "0 GiB free, 512 MiB wanted"),
+    "core": (Measure("core", Unit.PERCENT, 50, 20), "20 % core free, 50 % wanted"),
+    "a part of another device": (Measure("", Unit.PERCENT, 50, 20), "20 % free, 50 % wanted"),
+    "cpu": (Measure("cpu", Unit.THOUSANDTHS, 2500, 1999), "1.9 cpu free, 2.5 wanted"),
+    "less than nothing": (Measure("cpu", Unit.THOUSANDTHS, 2500, -500), "0 cpu free, 2.5 wanted"),
+    "memory": (Measure("memory", Unit.BYTES, 2 * GIB, GIB), "1 GiB memory free, 2 GiB wanted"),
+    "a card": (Measure("cards", Unit.PIECES, 1, 0), "0 cards free, 1 wanted"),
+    "cards": (Measure("cards", Unit.PIECES, 4, 3), "3 cards free, 4 wanted"),
+    "instances": (Measure("MIG 1g.10gb", Unit.PIECES, 2, 1), "1 MIG 1g.10gb instance free, 2 wanted"),
+    "devices": (Measure("rdma", Unit.PIECES, 2, 1), "1 rdma device free, 2 wanted"),
 }
 
 
 @pytest.mark.parametrize(("measure", "text"), AMOUNTS.values(), ids=AMOUNTS.keys())
 def test_amount(measure: Measure, text: str) -> None:
     """Amounts are written as people write them, never more free than there is."""
-    assert words.counted(measure) == text
+    assert words.shortage([measure]) == text

@@ -49,7 +49,8 @@ def _from_afar(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     whys = [why or (Reason.UNDECIDED, "") for why in survey.whys]
     for at in survey.refusing:
         row, (reason, detail) = found[at], whys[codes[at]]
-        yield Finding(row.name if row else "", reason, detail, never[at])
+        published = row is not None and row.device is not None
+        yield Finding(row.name if row else "", reason, detail, never[at], published=published)
 
 
 def worth_telling(survey: node_survey.NodeSurvey) -> Iterator[int]:

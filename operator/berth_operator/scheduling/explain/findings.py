@@ -55,13 +55,15 @@ class Finding:
     `reason` is the first in the order of `tally`. Where that is about devices and the node
     was looked at closely, `shortfall` has the verdict on each card. `measures` say how much
     is missing, `holders` who holds cards that nobody can name. `never` tells that the node
-    could not take the pod even with nothing used.
+    could not take the pod even with nothing used; of one without a Device, which is not
+    `published`, nobody knows what it might have.
     """
 
     node: str
     reason: decisions.Reason
     detail: str = ""
     never: bool = False
+    published: bool = True
     looked: bool = False
     measures: tuple[Measure, ...] = ()
     holders: tuple[str, ...] = ()
@@ -283,5 +285,11 @@ class Explanation:
 
     @property
     def never(self) -> bool:
-        """Whether no node could take the pod even with nothing used and nothing wrong."""
-        return bool(self.nodes) and not self.fits and all(one.never for one in self.nodes)
+        """Whether no node that has a Device could take the pod even with nothing used and nothing wrong."""
+        published = [one for one in self.nodes if one.published]
+        return bool(published) and not self.fits and all(one.never for one in published)
+
+    @property
+    def unpublished(self) -> bool:
+        """Whether there are nodes without a Device."""
+        return not all(one.published for one in self.nodes)

@@ -36,6 +36,7 @@ STEPS_TO_LOOK: Final = 20
 PART_FOR_SURVEY: Final = 0.4
 
 PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
+NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
 STATES: Final = frozenset(reason for reason in columns.STATES if reason is not None)
 
 
@@ -204,7 +205,7 @@ def never(picture: inventory.Inventory, at: columns.Rows, question: search.Quest
     for pile in tally.piles(table, at, need):
         hopeless |= pile.in_all < pile.wanted
     if need.asked:
-        hopeless |= table.state[at] == columns.STATES.index(Reason.NO_DEVICE)
+        hopeless |= np.isin(table.state[at], [columns.STATES.index(one) for one in NOTHING_THERE])
     if tally.counted_asks(need):
         *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
         for _, undivided in (("", right), *tally.undivided_cards(table, at, right)):

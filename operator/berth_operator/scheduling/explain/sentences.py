@@ -71,7 +71,7 @@ def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> 
         return False
     total = sum(count.nodes for count in counts)
     if any(count.reason is Reason.UNDECIDED for count in counts):
-        return re.match(rf"(?:at least )?\d+/{total} nodes fit\b", said) is not None
+        return re.match(rf"(?:at least )?\d+/{total} nodes are available\b", said) is not None
     return any(_says(said, counts, candidate, total, shown) for shown in REASONS_SHOWN)
 
 
@@ -97,9 +97,8 @@ def nearest(found: findings.Nearest) -> str:
     """Return what comes closest."""
     if found.whys:
         return f"{words.short(found.node)}: {words.listed(words.briefly(*why) for why in found.whys)}"
-    what = " and ".join(words.counted(one) for one in found.measures)
     of = f"{words.device(found.type, found.minor)} of " if found.device else ""
-    return f"{of}{words.short(found.node)} has {what} free"
+    return f"{of}{words.short(found.node)} has {words.shortage(found.measures)}"
 
 
 def would_fit(change: findings.Change) -> str:
@@ -123,10 +122,8 @@ def _refusals(finding: findings.Finding, candidate: backlog.Candidate, there: st
         message = words.REASONS[finding.reason](1, candidate, detail).removeprefix("1 ")
         if finding.reason is Reason.MODEL_MISMATCH and there:
             message = f"{message} ({there})"
-        figures = ", ".join(map(words.counted, finding.measures))
-        return [
-            Refusal(finding.reason, finding.node, detail=f"{message}: {figures} free" if figures else message)
-        ]
+        figures = words.shortage(finding.measures)
+        return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
         Refusal(verdict.reason, finding.node, verdict.device, words.against(verdict)) for verdict in against
     ]
@@ -142,7 +139,11 @@ def _counted(
         return words.REASONS[Reason.NO_NODES](0, candidate, "")
     fits = total - sum(count.nodes for count in counts)
     unsure = any(count.reason is Reason.UNDECIDED for count in counts)
-    head = f"at least {fits}/{total} nodes fit" if fits and unsure else f"{fits}/{total} nodes fit"
+    head = (
+        f"at least {fits}/{total} nodes are available"
+        if fits and unsure
+        else f"{fits}/{total} nodes are available"
+    )
     parts = [
         words.REASONS[count.reason](count.nodes, candidate, count.detail)
         + extras.get((count.reason, count.detail), "")
@@ -201,7 +202,8 @@ CUT: Final = "What would help was not fully evaluated: search budget."
 
 
 def _ending(told: findings.Explanation, namespace: str) -> str:
-    never = " No node could take it even if nothing were used." if told.never else ""
+    which = "node with a Device" if told.unpublished else "node"
+    never = f" No {which} could take it even if nothing were used." if told.never else ""
     if not told.changes:
         cut = f" {CUT}" if told.cut else ""
         return f".{never}{cut}" if never or cut else ""

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from berth_crds import text
 from berth_operator.scheduling import backlog, known_models
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, facts
+from berth_operator.scheduling.devices import allocator, facts, requests
 from berth_operator.scheduling.explain import diagnosis
 from berth_operator.scheduling.explain.findings import Measure, Unit
 from berth_operator.scheduling.nodes import facts as nodes
@@ -51,17 +51,6 @@ def amount(unit: Unit, value: int, *, up: bool = True) -> str:
     assert_never(unit)
 
 
-def of(measure: Measure) -> str:
-    """Write how much there is of what is wanted, such as `6 of 8 GiB`."""
-    free = max(0, measure.free)
-    if measure.unit is Unit.BYTES:
-        name, scale = byte_unit(measure.wanted)
-        return f"{figure(free, scale, up=False)} of {figure(measure.wanted, scale, up=True)} {name}"
-    wanted = amount(measure.unit, measure.wanted)
-    given = amount(measure.unit, free, up=False)
-    return f"{given.removesuffix(' %')} of {wanted}"
-
-
 def noun(name: str, count: int) -> str:
     """Name what is counted."""
     if name in {diagnosis.CARDS, diagnosis.REPLICAS}:
@@ -70,11 +59,18 @@ def noun(name: str, count: int) -> str:
     return f"{short(name)} {kind}" + ("" if count == 1 else "s")
 
 
-def counted(measure: Measure) -> str:
-    """Write a measure with its name, such as `3 of 4 cards` or `2 of 4 cpu`."""
-    if measure.unit is not Unit.PIECES:
-        return f"{of(measure)} {short(measure.name)}".strip()
-    return f"{of(measure)} {noun(measure.name, measure.wanted)}"
+def shortage(measures: Iterable[Measure]) -> str:
+    """Write what is free and what is wanted, such as `3 cards free, 4 wanted`."""
+    found = list(measures)
+    free = [_named(one, max(0, one.free)) for one in found]
+    wanted = [amount(one.unit, one.wanted) for one in found]
+    return f"{' and '.join(free)} free, {' and '.join(wanted)} wanted" if found else ""
+
+
+def _named(measure: Measure, free: int) -> str:
+    given = amount(measure.unit, free, up=False)
+    name = noun(measure.name, free) if measure.unit is Unit.PIECES else short(measure.name)
+    return f"{given} {name}".strip()
 
 
 def short(said: str) -> str:
@@ -112,18 +108,29 @@ def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
     if detail:
         return f"{_have(n)} too few {noun(detail, 2)}"
     count = max(candidate.request.need.least, 1)
-    return f"{_have(n)} fewer than {count} {noun(diagnosis.CARDS, count)}"
+    return f"{_have(n)} {_fewer(count, 'card')}"
 
 
-def _taken(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+def _taken(n: int, candidate: backlog.Candidate, detail: str) -> str:
     """Return what is all given out; without a detail it is the cards."""
     if detail:
         return f"{_have(n)} too few free {noun(detail, 2)}"
-    return f"{n} is full" if n == 1 else f"{n} are full"
+    need, narrowed = candidate.request.need, candidate.request.conditions != requests.ANY_CARD
+    if need.shares:
+        enough = " with enough free"
+        return f"{_have(n)} {_fewer(0 if need.whole or len(need.shares) > 1 else need.least, 'card')}{enough}"
+    return f"{_have(n)} {_fewer(0 if narrowed else need.least, 'free card')}"
+
+
+def _fewer(than: int, thing: str) -> str:
+    """Write that there are not enough; with 0, without saying how many were enough."""
+    if than == 0:
+        return f"too few {thing}s"
+    return f"no {thing}" if than == 1 else f"fewer than {than} {thing}s"
 
 
 def _wrong(n: int, candidate: backlog.Candidate, _detail: str) -> str:
-    return f"{_have(n)} too few cards {models(candidate)}"
+    return f"{_have(n)} {_fewer(max(candidate.request.need.least, 1), 'card')} {models(candidate)}"
 
 
 def models(candidate: backlog.Candidate) -> str:
@@ -220,6 +227,9 @@ REASONS: Final[dict[Reason, Words]] = {
         "does not match the node selector or affinity", "do not match the node selector or affinity"
     ),
     Reason.INSUFFICIENT_RESOURCE: _lacking,
+    Reason.NOT_PUBLISHED: _say(
+        "has no Device: no agent publishes cards there", "have no Device: no agent publishes cards there"
+    ),
     Reason.NO_DEVICE: lambda n, _c, d: f"{_have(n)} no {noun(d, 2) if d else 'cards'}",
     Reason.SILENT: _say("has a silent agent", "have silent agents"),
     Reason.SOURCE_FAILED: _unread,
@@ -269,6 +279,7 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.TAINTED: "taint",
     Reason.SELECTOR_MISMATCH: "selector or affinity",
     Reason.INSUFFICIENT_RESOURCE: "lacks",
+    Reason.NOT_PUBLISHED: "no Device",
     Reason.NO_DEVICE: "no cards",
     Reason.SILENT: "silent agent",
     Reason.SOURCE_FAILED: "cannot read its cards",
@@ -281,7 +292,7 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.WRONG_RECORD: "kept for a pod whose record is wrong",
     Reason.MIG_MODE: "in MIG mode",
     Reason.WITHHELD: "held without a readable allocation",
-    Reason.FULL: "full",
+    Reason.FULL: "not enough free",
     Reason.EXCLUDED: "excluded",
     Reason.NOT_INCLUDED: "not listed",
     Reason.TOO_SMALL: "too small",
@@ -321,9 +332,9 @@ def against(verdict: allocator.Verdict) -> str:
     """Return in a few words why a device does not serve, with figures where it is about how much there is."""
     reason = BRIEFLY[verdict.reason]
     if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:
-        has = of(Measure("", Unit.BYTES, verdict.wanted.memory, verdict.total.memory))
-        return f"{reason}: has {has}, never fits"
-    figures = " and ".join(counted(one) for one in diagnosis.missing(verdict) if one.free > 0)
+        has = amount(Unit.BYTES, verdict.total.memory, up=False)
+        return f"{reason}: has {has}, {amount(Unit.BYTES, verdict.wanted.memory)} wanted, never fits"
+    figures = shortage(one for one in diagnosis.missing(verdict) if one.free > 0)
     if verdict.reason in diagnosis.USED and figures:
-        return f"{reason}: {figures} free"
+        return f"{reason}: {figures}"
     return f"{reason}, never fits" if verdict.never else reason

@@ -1,0 +1,37 @@
+"""Nodes without a Device: where there are no GPUs, which is usual, or where an agent was never started."""
+
+import pytest
+
+from berth_operator.scheduling import backlog, inventory
+from scheduling.explain import scenes
+
+CASES = {
+    "alone": (
+        scenes.picture(scenes.node("n1"), scenes.node("n2")),
+        scenes.cards(),
+        "0/2 nodes are available: 2 have no Device: no agent publishes cards there",
+    ),
+    "beside others, however many they are": (
+        scenes.picture(*scenes.several(1), scenes.node("n2"), scenes.node("n3")),
+        scenes.cards(4),
+        (
+            "0/3 nodes are available: 1 has fewer than 4 cards; "
+            "2 have no Device: no agent publishes cards there. "
+            "No node with a Device could take it even if nothing were used. "
+            "Would fit on 1 node if it asked for 2 instead of 4 cards."
+        ),
+    ),
+    "and one whose Device has no cards": (
+        scenes.picture(scenes.node(), scenes.device(cards=0)),
+        scenes.cards(),
+        "0/1 nodes are available: 1 has no cards. No node could take it even if nothing were used.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "pod", "text"), CASES.values(), ids=CASES.keys())
+def test_nobody_is_told_that_more_hardware_is_needed(
+    picture: inventory.Inventory, pod: backlog.Candidate, text: str
+) -> None:
+    """Of what such a node might have nothing is said, and it stands last: it is seldom what is wrong."""
+    assert scenes.said(picture, pod) == text
