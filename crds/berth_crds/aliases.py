@@ -15,6 +15,7 @@ Where the units of a project can be configured, its default holds: MiB for HAMi 
 Volcano, GiB for gpushare (`--memory-unit=GiB`).
 """
 
+import difflib
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from berth_crds import names
 
 MIB: Final = 1024**2
 GIB: Final = 1024**3
+NVIDIA: Final = "nvidia.com/"
+ALIKE: Final = 0.75  # How alike two names are of which one is a misspelling of the other.
+LONGEST_NAME: Final = 63  # Kubernetes takes no more behind the group.
 
 
 class Where(enum.StrEnum):
@@ -292,6 +296,9 @@ KINDS: Final = (
     "cambricon.com/",
     "dcu.com/gpu",
     "enflame.com/",
+    "google.com/tpu",
+    "gpu.intel.com/",
+    "habana.ai/",
     "huawei.com/Ascend",
     "huawei.com/npu-",
     "hygon.com/dcu",
@@ -306,6 +313,15 @@ KINDS: Final = (
 def unserved_kind(name: str) -> bool:
     """Return whether a resource name asks for a kind of device that Berth does not serve."""
     return name.startswith(KINDS)
+
+
+def meant(name: str) -> str:
+    """Return the resource of NVIDIA's that a name most likely means; nothing where it means none of them."""
+    if not name.startswith(NVIDIA):
+        return ""
+    spelt = name.removeprefix(NVIDIA)[:LONGEST_NAME].lower()
+    near = difflib.get_close_matches(spelt, _OF_NVIDIA, n=1, cutoff=ALIKE)
+    return NVIDIA + near[0] if near else ""
 
 
 def unknown(name: str) -> bool:
@@ -328,6 +344,7 @@ def all_served(found: Iterable[str]) -> set[str]:
 RESOURCES: Final = {one.key: one for one in AMOUNTS if one.where is Where.RESOURCE}
 ON_PODS: Final = tuple(one for one in AMOUNTS if one.where is not Where.RESOURCE)
 _SERVED: Final = frozenset({*OWN, *RESOURCES})
+_OF_NVIDIA: Final = sorted(one.removeprefix(NVIDIA) for one in _SERVED if one.startswith(NVIDIA))
 
 # ---------------------------------------------------------------- for the manual
 

@@ -59,7 +59,7 @@ def test_how_things_stand_is_told_in_one_line(caplog: pytest.LogCaptureFixture) 
     Ear(*nodes, dataclasses.replace(CORDONED, node="m"))
 
     (record,) = caplog.records
-    assert "of 101 nodes with devices 100 are silent" in record.getMessage()
+    assert "nodes with devices: 101; with a silent agent: 100;" in record.getMessage()
 
 
 def test_a_cordon_that_names_nothing_is_an_event_on_the_device() -> None:

@@ -66,7 +66,7 @@ def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureF
     tell()
 
     first, *later = [record.getMessage() for record in caplog.records if record.name == node_news.__name__]
-    assert f"of {nodes} nodes with devices 0 are silent" in first
+    assert f"nodes with devices: {nodes}; with a silent agent: 0;" in first
     assert len(later) == nodes
     assert all("its agent is silent" in line for line in later)
     assert len(scene.names) == 2 * nodes

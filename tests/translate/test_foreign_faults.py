@@ -86,7 +86,16 @@ def test_resources(resources: dict[str, object], sentence: str) -> None:
 @pytest.mark.parametrize(
     "resource",
     [
-        *("amd.com/gpu", "dcu.com/gpu", "huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp"),
+        *(
+            "amd.com/gpu",
+            "dcu.com/gpu",
+            "google.com/tpu",
+            "gpu.intel.com/i915",
+            "habana.ai/gaudi",
+            "huawei.com/npu-core",
+            "huawei.com/npu-cpu",
+            "huawei.com/npu-dvpp",
+        ),
         *("huawei.com/Ascend910B", "cambricon.com/vmlu", "hygon.com/dcunum", "metax-tech.com/sgpu"),
         *(
             "iluvatar.ai/MR-V100-vgpu",

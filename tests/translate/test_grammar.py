@@ -102,6 +102,7 @@ def test_no_devices(container: dict[str, object]) -> None:
 # ---------------------------------------------------------------- what makes no sense
 
 NEITHER = "is neither a percentage of one card (1 to 100) nor whole cards (a multiple of 100)"
+NO_MEMORY = "asks for nothing; write more than 0"
 NO_DEVICE = "is neither a percentage of one device (1 to 100) nor whole devices (a multiple of 100)"
 ADD_MEMORY = "add berth.dev/gpu-memory or berth.dev/gpu-memory-ratio"
 
@@ -119,6 +120,8 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
     "half a percent": ({names.GPU: "500m"}, f"berth.dev/gpu: 500m {NEITHER}"),
     "less than no percent": ({names.GPU: "-100"}, f"berth.dev/gpu: -100 {NEITHER}"),
     "percent in words": ({names.GPU: "all"}, "berth.dev/gpu: 'all' is not a quantity"),
+    "compute and no memory": ({CORE: 50, MEMORY: 0}, f"berth.dev/gpu-memory: 0 {NO_MEMORY}"),
+    "compute and no percent of it": ({CORE: 50, RATIO: "0"}, f"berth.dev/gpu-memory-ratio: 0 {NO_MEMORY}"),
     "compute alone": ({CORE: 50}, f"berth.dev/gpu-core says nothing of memory; {ADD_MEMORY}"),
     "a number of cards alone": (
         {SHARED: 2},

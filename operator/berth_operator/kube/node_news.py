@@ -36,7 +36,8 @@ class NodeNews:
         self._known = {one.node: one for one in found}
         nodes = self._known.values()
         log.info(
-            "of %d nodes with devices %d are silent, %d have a source that failed, %d have cordoned devices",
+            "nodes with devices: %d; with a silent agent: %d; with a source that failed: %d; "
+            "with cordoned devices: %d",
             len(nodes),
             sum(one.silent for one in nodes),
             sum(bool(one.failed) for one in nodes),

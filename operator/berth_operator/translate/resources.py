@@ -20,6 +20,7 @@ from berth_operator.scheduling.decisions import Refusal
 from berth_operator.translate import limits, quantities, raw, refusals
 from berth_operator.translate.refusals import Refused
 
+MEMORIES: Final = frozenset({names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
 MIG_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?P<more>[.+-][a-z0-9.+-]+)?", re.ASCII)
 SHARED_MIG: Final = ".shared"
 OTHER_DEVICES: Final = frozenset({names.RDMA, names.FPGA})
@@ -84,7 +85,17 @@ def of_container(container: raw.Container, *, runs: bool, more: Sequence[Figure]
     figures = [*_of_container(container), *more] if _asks(container) else more
     if not figures:
         return None
+    _memory_is_said(figures)
     return Asked(container.name, runs, merged(unfolded(container.name, figures)))
+
+
+def _memory_is_said(figures: Sequence[Figure]) -> None:
+    """Refuse no memory beside compute: whoever wrote that has not forgotten it."""
+    if any(one.means in MEMORIES and one.value for one in figures):
+        return
+    nothing = next((one for one in figures if one.key in MEMORIES), None)
+    if nothing is not None and any(one.means == names.GPU_CORE and one.value for one in figures):
+        refusals.refuse(f"{nothing.place}: {nothing.text} asks for nothing; write more than 0")
 
 
 def each_container(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:

@@ -300,6 +300,21 @@ AMOUNTS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nvidia.com/gpus", "nvidia.com/gpus (did you mean nvidia.com/gpu?)"),
+        ("nvidia.com/gpu-memory", "nvidia.com/gpu-memory (did you mean nvidia.com/gpumem?)"),
+        ("nvidia.com/hostdev", "nvidia.com/hostdev"),
+        ("example.com/gpus", "example.com/gpus"),
+    ],
+)
+def test_a_resource_that_is_misspelt_is_told_as_it_is_spelt(name: str, said: str) -> None:
+    """A node may well serve it, so it is not refused; who lacks it reads what was meant perhaps."""
+    counts = (Count(Reason.INSUFFICIENT_RESOURCE, name, 1),)
+    assert explain.brief(counts, PICKY) == f"0/1 nodes are available: 1 lacks {said}"
+
+
 @pytest.mark.parametrize(("measure", "text"), AMOUNTS.values(), ids=AMOUNTS.keys())
 def test_amount(measure: Measure, text: str) -> None:
     """Amounts are written as people write them, never more free than there is."""

@@ -72,7 +72,8 @@ def _count(unit: Unit, name: str, count: int) -> str:
 
 
 def _amounts(given: verdicts.Amount, wanted: verdicts.Amount, *, up: bool) -> str:
-    """Write of an amount what is asked for."""
+    """Write of an amount what is asked for; what suffices must not look smaller than what is wanted."""
+    up = up or given.memory >= wanted.memory
     parts = []
     if wanted.core:
         parts.append(words.amount(Unit.PERCENT, given.core))

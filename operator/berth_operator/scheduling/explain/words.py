@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from berth_crds import text
+from berth_crds import aliases, text
 from berth_operator.scheduling import backlog, known_models
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts, requests
@@ -191,7 +191,9 @@ def _with_detail(one: str, many: str) -> Words:
 def _lacking(n: int, _candidate: backlog.Candidate, detail: str) -> str:
     if detail == nodes.PODS:
         return f"{_have(n)} no room for another pod"
-    return f"{n} {'lacks' if n == 1 else 'lack'} {short(detail)}"
+    meant = aliases.meant(detail)
+    hint = f" (did you mean {meant}?)" if meant else ""
+    return f"{n} {'lacks' if n == 1 else 'lack'} {short(detail)}{hint}"
 
 
 def _in_replicas(n: int, candidate: backlog.Candidate, _detail: str) -> str:
