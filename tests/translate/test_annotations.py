@@ -60,6 +60,18 @@ def test_conditions(said: dict[str, str], expected: Conditions) -> None:
     assert request.conditions == expected
 
 
+def test_models_are_remembered_as_they_were_written() -> None:
+    """People read what they wrote, and pods that differ in that alone ask for the same."""
+    written = {names.MODEL: "A100, t4", names.AVOID_MODEL: "Tesla P4"}
+    small = {key: text.lower() for key, text in written.items()}
+    one, other = (manifests.asked(manifests.one(CARDS, annotations=said)) for said in (written, small))
+
+    assert one.conditions.as_written(one.conditions.models) == ["A100", "t4"]
+    assert one.conditions.as_written(one.conditions.avoid_models) == ["Tesla P4"]
+    assert one == other
+    assert hash(one) == hash(other)
+
+
 MANNERS: dict[str, tuple[dict[str, str], Manner]] = {
     "a scope": ({names.SCOPE: "pcie"}, Manner(scope=Scope.PCIE)),
     "a scope in capitals": ({names.SCOPE: " NVLink "}, Manner(scope=Scope.NVLINK)),

@@ -115,11 +115,18 @@ def _wishes(values: Mapping[str, Any], said: Mapping[str, Said]) -> Wishes:
         reader = READERS[key]
         fields[reader.part][reader.field] = value
     return Wishes(
-        requests.Conditions(**fields[Part.CONDITIONS]),
+        requests.Conditions(**fields[Part.CONDITIONS], spelt=_spelt(said, values)),
         requests.Manner(**fields[Part.MANNER]),
         values.get(names.APPLY, {}),
         said,
     )
+
+
+def _spelt(said: Mapping[str, Said], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the models as they were written, of those that compare in another spelling."""
+    texts = (said[key].text for key in (names.MODEL, names.AVOID_MODEL) if key in values)
+    written = {part.strip() for text in texts for part in text.split(",")}
+    return tuple(sorted(one for one in written if one != one.casefold()))
 
 
 # ---------------------------------------------------------------- readers of single keys

@@ -41,7 +41,7 @@ def _of_devices(request: requests.Request) -> Iterator[str]:
     asked, manner = request.conditions, request.manner
     yield from (one.name for one in request.containers)
     yield from (asked.pattern, asked.avoid_pattern)
-    yield from itertools.chain(asked.models, asked.avoid_models, asked.uuids, asked.avoid_uuids)
+    yield from itertools.chain(asked.models, asked.avoid_models, asked.spelt, asked.uuids, asked.avoid_uuids)
     yield from itertools.chain.from_iterable((*manner.labels, *manner.function_labels))
 
 

@@ -5,12 +5,13 @@ from typing import Any, Final
 
 import pytest
 
-from berth_operator.scheduling import explain, inventory, known_models
+from berth_operator.scheduling import backlog, explain, inventory, known_models
 from berth_operator.scheduling.decisions import Count, Reason
 from scheduling.explain import scenes
 
 LACKING: Final = [Count(Reason.MODEL_MISMATCH, "", 2)]
 WANTED: Final = scenes.cards(models=frozenset({"h100"}))
+HINT: Final = "; berth.dev/model wants the whole name, berth.dev/model-pattern a part of it"
 
 
 def of(*models: str) -> inventory.Inventory:
@@ -23,9 +24,9 @@ def of(*models: str) -> inventory.Inventory:
     )
 
 
-def brief(made: inventory.Inventory) -> str:
+def brief(made: inventory.Inventory, pod: backlog.Candidate = WANTED) -> str:
     """Return what is said without a close look."""
-    return explain.brief(LACKING, WANTED, known_models.instead(LACKING, made))
+    return explain.brief(LACKING, pod, known_models.instead(LACKING, made))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,35 @@ def test_a_node_that_is_not_looked_at_closely_names_them_too() -> None:
     assert said == {"has no card of model h100 (there is Tesla-T4)"}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "hint"),
+    [
+        pytest.param("a100", HINT, id="a family"),
+        pytest.param("nvidia a100", HINT, id="with its maker"),
+        pytest.param("t4", "", id="the short name of a model"),
+        pytest.param("a10", "", id="a model whose name others begin with"),
+        pytest.param("h100", "", id="no part of a name"),
+    ],
+)
+def test_a_part_of_a_name_is_told_from_the_whole(wanted: str, hint: str) -> None:
+    """Who asks for a family reads how, beside the models of it that there are."""
+    made, pod = of("NVIDIA A100-SXM4-80GB"), scenes.cards(models=frozenset({wanted}))
+
+    for said in (brief(made, pod), scenes.said(made, pod)):
+        assert f"(there is A100-SXM4-80GB{hint})" in said
+        assert explain.agrees(said, LACKING if "0/2" in said else scenes.told(made, pod).counts, pod)
+
+
+def test_models_are_told_as_they_were_written() -> None:
+    """Case does not matter where they compare, but people look for what they wrote."""
+    models, avoided = frozenset({"a100", "t4", "x"}), frozenset({"l4"})
+    pod = scenes.cards(2, models=models, avoid_models=avoided, spelt=("A100", "L4", "T4"))
+
+    said = brief(of("Odd Card"), pod)
+
+    assert "have fewer than 2 cards of model A100, T4 or x and other than L4 (there" in said
+
+
 def test_a_model_that_is_gone_is_not_named() -> None:
     """What a node no longer publishes counts no more."""
     made = of("Tesla T4", "NVIDIA L4")
@@ -120,6 +150,7 @@ def test_the_readme_shows_the_sentence() -> None:
     """What a user is told there is what the operator says."""
     readme = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
 
-    said = brief(of("NVIDIA A100-SXM4-80GB", "Tesla T4"))
+    pod = scenes.cards(models=frozenset({"h100"}), spelt=("H100",))
+    said = brief(of("NVIDIA A100-SXM4-80GB", "Tesla T4"), pod)
 
     assert f"`{said.removeprefix('0/2 nodes are available: ')}`" in " ".join(readme.split())

@@ -7,7 +7,7 @@ bytes *of each card*; what was asked for several cards together is divided alrea
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope, Strategy
@@ -128,7 +128,10 @@ ANY_MODEL: Final = OfModels()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conditions:
-    """What must hold for each single card, all of it on the same card."""
+    """What must hold for each single card, all of it on the same card.
+
+    `spelt` has the models as they were written where that is not how they compare.
+    """
 
     models: frozenset[str] = frozenset()
     pattern: str = ""
@@ -137,11 +140,18 @@ class Conditions:
     avoid_uuids: frozenset[str] = frozenset()
     memory_at_least: int = 0
     avoid_pattern: str = ""
+    spelt: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def size(self) -> int:
         """How many things are named."""
-        return len(self.models) + len(self.avoid_models) + len(self.uuids) + len(self.avoid_uuids)
+        named = (self.models, self.avoid_models, self.uuids, self.avoid_uuids, self.spelt)
+        return sum(map(len, named))
+
+    def as_written(self, models: Iterable[str]) -> list[str]:
+        """Return models in order, each as it was written."""
+        written = {one.casefold(): one for one in self.spelt}
+        return [written.get(one, one) for one in sorted(models)]
 
     @property
     def of_models(self) -> "OfModels":

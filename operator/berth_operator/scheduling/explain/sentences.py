@@ -43,7 +43,7 @@ def by_namespace(told: findings.Explanation, candidate: backlog.Candidate) -> di
 def _sentence(
     told: findings.Explanation, candidate: backlog.Candidate, examples: Examples, namespace: str
 ) -> str:
-    extras = _extras(told, examples, namespace)
+    extras = _extras(told, candidate, examples, namespace)
     ending = _ending(told, namespace)
     for shown in REASONS_SHOWN:
         said = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
@@ -57,7 +57,7 @@ def brief(
 ) -> str:
     """Return why a pod waits, from the counts and the models that there are alone."""
     total = sum(count.nodes for count in counts)
-    extras = {key: f" ({said})" for key, said in _models_there(counts, known).items()}
+    extras = {key: f" ({said})" for key, said in _models_there(counts, known, candidate).items()}
     return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
 
 
@@ -111,7 +111,7 @@ def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
     if not told.total:
         return (Refusal(Reason.NO_NODES, detail=words.REASONS[Reason.NO_NODES](0, candidate, "")),)
-    there = words.there(told.models)
+    there = words.there(told.models, candidate)
     return tuple(refusal for finding in told.nodes for refusal in _refusals(finding, candidate, there))
 
 
@@ -165,9 +165,11 @@ def _examples(told: findings.Explanation) -> Examples:
     return found
 
 
-def _extras(told: findings.Explanation, examples: Examples, namespace: str) -> Extras:
+def _extras(
+    told: findings.Explanation, candidate: backlog.Candidate, examples: Examples, namespace: str
+) -> Extras:
     """Name an example of what is in the way, the models that there are, and what is nearest."""
-    extras = _models_there(told.counts, told.models) | {
+    extras = _models_there(told.counts, told.models, candidate) | {
         key: f"such as {_example(finding, namespace)} on {words.short(finding.node)}"
         for key, finding in examples.items()
     }
@@ -177,9 +179,11 @@ def _extras(told: findings.Explanation, examples: Examples, namespace: str) -> E
     return {key: f" ({text})" for key, text in extras.items()}
 
 
-def _models_there(counts: Sequence[Count], known: known_models.Models) -> Extras:
+def _models_there(
+    counts: Sequence[Count], known: known_models.Models, candidate: backlog.Candidate
+) -> Extras:
     """Name the models that there are beside the first reason that one is lacking."""
-    said = words.there(known)
+    said = words.there(known, candidate)
     lacking = ((one.reason, one.detail) for one in counts if one.reason is Reason.MODEL_MISMATCH)
     return {key: said for key in itertools.islice(lacking, 1) if said}
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from berth_crds import aliases, text
+from berth_crds import aliases, catalog, names, text
 from berth_operator.scheduling import backlog, known_models
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts, requests
@@ -134,13 +134,13 @@ def _wrong(n: int, candidate: backlog.Candidate, _detail: str) -> str:
 
 
 def models(candidate: backlog.Candidate) -> str:
-    """Return which models a pod accepts."""
+    """Return which models a pod accepts, as it wrote them."""
     asked = candidate.request.conditions
     parts = []
     if asked.models:
-        parts.append(f"of model {listed(sorted(asked.models), 'or')}")
+        parts.append(f"of model {listed(asked.as_written(asked.models), 'or')}")
     if asked.avoid_models:
-        parts.append(f"other than {listed(sorted(asked.avoid_models), 'or')}")
+        parts.append(f"other than {listed(asked.as_written(asked.avoid_models), 'or')}")
     if asked.pattern:
         parts.append(f"whose model matches {short(asked.pattern)}")
     if asked.avoid_pattern:
@@ -148,12 +148,22 @@ def models(candidate: backlog.Candidate) -> str:
     return " and ".join(parts) or "of the wanted model"
 
 
-def there(known: known_models.Models) -> str:
-    """Return which models there are; nothing where that is not told."""
+PART_OF_NAME: Final = f"; {names.MODEL} wants the whole name, {names.MODEL_PATTERN} a part of it"
+
+
+def there(known: known_models.Models, candidate: backlog.Candidate) -> str:
+    """Return which models there are, and how to ask for a part of a name; nothing where that is not told."""
     others = [f"{known.others} {'other' if known.others == 1 else 'others'}"] if known.others else []
-    names = [*known.named, *others]
-    verb = "is" if len(names) == 1 else "are"
-    return f"there {verb} {listed(names, most=len(names))}" if names else ""
+    found = [*known.named, *others]
+    verb = "is" if len(found) == 1 else "are"
+    hint = PART_OF_NAME if _parts_of(known.named, candidate.request.conditions.models) else ""
+    return f"there {verb} {listed(found, most=len(found))}{hint}" if found else ""
+
+
+def _parts_of(there: Iterable[str], models: Iterable[str]) -> bool:
+    """Return whether any of these is no model that is known, but a part of the name of one that is there."""
+    parts = [catalog.normal_model(one).casefold() for one in models if catalog.find(one) is None]
+    return any(part in name.casefold() != part for name in there for part in parts)
 
 
 def _small(n: int, candidate: backlog.Candidate, _detail: str) -> str:
