@@ -187,7 +187,7 @@ async def test_a_server_that_crashes_is_outlived(stage: Stage) -> None:
     await asyncio.to_thread(stage.cluster.restart_apiserver)
     await stage.create(pod("after"), pod("big", cards=4))
     await stage.until_bound("after", seconds=60)  # Pauses between attempts have grown meanwhile.
-    await stage.until_told("big", "full")
+    await stage.until_told("big", "free cards")
     await stage.delete("before", "after")
     await stage.until_bound("big")
 
