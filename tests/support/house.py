@@ -13,7 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TOP_LEVEL = {"pyproject.toml", "operator", "agent", "crds", "manifests", "tests", "Makefile", "README.md"}
+TOP_LEVEL = {
+    "pyproject.toml",
+    "operator",
+    "agent",
+    "crds",
+    "manifests",
+    "tests",
+    "Makefile",
+    "README.md",
+    "LICENSE",
+}
 PACKAGES = ("operator/berth_operator", "agent/berth_agent", "crds/berth_crds")
 LONGEST_FUNCTION = 50
 LONGEST_FILE = 400
