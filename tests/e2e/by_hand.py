@@ -26,7 +26,7 @@ IMAGE: Final = "example.com/train"
 UNTAINTED: Final = '[{"op": "add", "path": "/spec/taints", "value": []}]'
 
 WORDS: Final = """
-export KUBECONFIG={kubeconfig}
+{exports}
 
 # Nodes with eight cards each: {nodes}. An operator and an agent run; logs are in {directory}.
 # The first pod of the README{changed}:
@@ -83,7 +83,7 @@ async def run(names: Sequence[str]) -> None:
         async with contextlib.AsyncExitStack() as stack:
             pod = await prepare(cluster, names, stack)
             words = {
-                "kubeconfig": cluster.admin_kubeconfig,
+                "exports": console.exports(cluster),
                 "nodes": ", ".join(names or [PLAYED]),
                 "directory": cluster.directory,
                 "changed": ", with an image that the node has" if names else "",

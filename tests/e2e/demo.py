@@ -223,6 +223,11 @@ PLACES: Final = (
 REASONS: Final = (
     "custom-columns=POD:.metadata.name,REASON:.status.conditions[0].reason,WHY:.status.conditions[0].message"
 )
+STAYS: Final = """
+Stays up until Ctrl-C. To look around with kubectl, in another shell:
+
+{exports}
+"""
 TITLES: Final = {PLACES: "custom-columns=…", REASONS: "custom-columns=…"}
 
 
@@ -234,8 +239,7 @@ async def run(*, keep: bool) -> None:
             with contextlib.closing(_Closing(demo)):
                 await demo.play()
                 if keep:
-                    print("\nStays up until Ctrl-C. Look around with:\n")
-                    print(f"  export KUBECONFIG={cluster.admin_kubeconfig}", flush=True)
+                    print(STAYS.format(exports=console.exports(cluster)), flush=True)
                     await asyncio.Event().wait()
     print("\nThat was Berth; everything is stopped and removed.")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from e2e import by_hand, fleet
-from testbed import binaries, processes, waiting, workers
+from testbed import processes, waiting, workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -30,9 +30,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, 
     program = processes.start("by-hand", command, log=log, env={**os.environ, "PYTHONPATH": "tests"})
     try:
         said = waiting.until(lambda: _said(program, log), what="the cluster to be there", seconds=180)
-        tools = binaries.ensure(["kubectl"])["kubectl"].parent
-        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-        yield {**os.environ, "PATH": path, "KUBECONFIG": said["KUBECONFIG"], "COMMAND": said["COMMAND"]}
+        yield {**os.environ, **said}
     finally:
         program.stop(grace=30)
 
@@ -41,16 +39,17 @@ def _said(program: processes.Program, log: Path) -> dict[str, str] | None:
     text = log.read_text()
     assert program.alive(), text
     found = re.search(
-        r"^export KUBECONFIG=(\S+)$.*?^(kubectl apply .*)$.*?Ctrl-C", text, re.MULTILINE | re.DOTALL
+        r"^(export KUBECONFIG=\S+\nexport PATH=\S+)$.*?^(kubectl apply .*)$.*?Ctrl-C",
+        text,
+        re.MULTILINE | re.DOTALL,
     )
-    return {"KUBECONFIG": found[1], "COMMAND": found[2]} if found else None
+    return {"EXPORTS": found[1], "COMMAND": found[2]} if found else None
 
 
 def call(shell: dict[str, str], command: str) -> str:
-    """Run a command as somebody would type it."""
-    ended = subprocess.run(
-        ["bash", "-c", command], env=shell, cwd=fleet.ROOT, capture_output=True, text=True, check=False
-    )
+    """Run a command as somebody would type it, after the lines that the shell is to be told first."""
+    words = ["bash", "-c", f"{shell['EXPORTS']}\n{command}"]
+    ended = subprocess.run(words, env=shell, cwd=fleet.ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

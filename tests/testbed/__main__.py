@@ -50,7 +50,7 @@ def up(arguments: argparse.Namespace) -> None:
             install(testbed)
         for name in arguments.worker:
             nodes.enter_context(workers.Worker(testbed, name))
-        print(f"export KUBECONFIG={testbed.admin_kubeconfig}")
+        print(console.exports(testbed))
         print(
             f"# Logs are in {testbed.directory}; Ctrl-C stops the cluster and removes everything.", flush=True
         )

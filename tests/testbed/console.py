@@ -1,18 +1,27 @@
-"""How a program of the tests that a person starts comes to its end.
+"""What programs of the tests that a person starts have in common: what to type, and how they end.
 
 `make demo`, `make cluster`, `make chaos`, `make bench` and `testbed up` start servers; whatever
 ends the program, these are stopped and removed first, and troubles are sentences.
 """
 
+import shlex
 import signal
 import sys
 from collections.abc import Callable
 from typing import Final
 
-from testbed import builder, cluster, processes, waiting
+from testbed import binaries, builder, cluster, processes, waiting
 
 INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells tell it.
 TROUBLES: Final = (builder.Unavailable, processes.CannotStart, cluster.KubectlFailed, waiting.TimedOut)
+
+
+def exports(testbed: cluster.Cluster) -> str:
+    """Return what lets a shell find a cluster that was started, and the kubectl that fits it."""
+    kubectl = binaries.locate("kubectl")
+    assert kubectl, "the cluster was started with it"
+    config, tools = (shlex.quote(str(path)) for path in (testbed.admin_kubeconfig, kubectl.path.parent))
+    return f'export KUBECONFIG={config}\nexport PATH={tools}:"$PATH"'
 
 
 def exit_code(name: str, work: Callable[[], int | None], *, last_words: str = "") -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import urllib.parse
 from collections.abc import Iterator
 from concurrent import futures
+from pathlib import Path
 
 import pytest
 
-from testbed import audit, kubeconfig, processes, waiting
+from testbed import audit, console, kubeconfig, processes, waiting
 from testbed import cluster as clusters
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
@@ -35,6 +38,18 @@ def test_cluster_answers(cluster: clusters.Cluster) -> None:
     assert version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"]
     assert 0 < cluster.ready_seconds < clusters.READY_SECONDS
     print(f"ready in {cluster.ready_seconds:.1f} s")
+
+
+def test_a_shell_is_told_how_to_reach_it(cluster: clusters.Cluster, tmp_path: Path) -> None:
+    """After the lines that it prints, a shell has the kubectl of the server's version, and its cluster."""
+    told = f"{console.exports(cluster)}\nkubectl version -o json && kubectl get namespace default -o name"
+
+    bare = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    said = subprocess.check_output(["bash", "-c", told], env=bare, text=True)
+
+    found, end = json.JSONDecoder().raw_decode(said)
+    assert found["clientVersion"]["gitVersion"] == found["serverVersion"]["gitVersion"]
+    assert said[end:].strip() == "namespace/default"
 
 
 def test_cluster_tests_are_marked(cluster: clusters.Cluster, request: pytest.FixtureRequest) -> None:
