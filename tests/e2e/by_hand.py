@@ -8,37 +8,55 @@ either way. Everything is started here and ends here, also on Ctrl-C.
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from e2e import fleet
 from support import kubelet
 from testbed import cluster as clusters
-from testbed import console, images, processes, waiting, workers
+from testbed import console, images, pki, ports, processes, waiting, workers
 
 PLAYED: Final = "node-1"
 SHAPE: Final = "8xA100-SXM4-80GB"
 IMAGE: Final = "example.com/train"
+LOOK_SECONDS: Final = 1.0
 UNTAINTED: Final = '[{"op": "add", "path": "/spec/taints", "value": []}]'
 
 WORDS: Final = """
 {exports}
+export OPERATOR={operator}
 
 # Nodes with eight cards each: {nodes}. An operator and an agent run; logs are in {directory}.
 # The first pod of the README{changed}:
 kubectl apply -f {pod}
 kubectl get pods,gpupods -o wide
 # A pod of your own needs schedulerName: berth-scheduler{image}.
+# How the operator is doing, and which pages it has for debugging:
+curl "http://$OPERATOR/healthz"
+curl "http://$OPERATOR/debug"
+# Certificates and tokens are good for {days} days: nothing here works any longer than that.
 # Ctrl-C stops the cluster and removes everything.
 """
 
 
-async def prepare(cluster: clusters.Cluster, names: Sequence[str], stack: contextlib.AsyncExitStack) -> Path:
-    """Start all there is to be on a cluster, and return a file with a pod for it."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prepared:
+    """What was started, and what is to be told of it."""
+
+    pod: Path
+    operator: str  # HOST:PORT
+    programs: tuple[processes.Program, ...]
+
+
+async def prepare(
+    cluster: clusters.Cluster, names: Sequence[str], stack: contextlib.AsyncExitStack
+) -> Prepared:
+    """Start all there is to be on a cluster, and write a file with a pod for it."""
     programs = fleet.Fleet(cluster)
     await asyncio.to_thread(programs.install)
     for name in names:
@@ -49,12 +67,14 @@ async def prepare(cluster: clusters.Cluster, names: Sequence[str], stack: contex
         kubelets = await stack.enter_async_context(kubelet.Kubelets(cluster))
         await kubelets.add(kubelet.FakeNode(PLAYED))
     nodes = tuple((name, SHAPE) for name in names or [PLAYED])
-    for program in (programs.operator(), programs.agent(*nodes)):
+    address = f"127.0.0.1:{ports.free()}"
+    started = (programs.operator("--listen", address), programs.agent(*nodes))
+    for program in started:
         stack.callback(program.stop, grace=5)
     await waiting.eventually(_ready(cluster, len(nodes)), what="the Devices to be ready", seconds=60)
     pod = cluster.directory / "first-pod.yaml"
     pod.write_text(first_pod().replace(IMAGE, images.NAME) if names else first_pod())
-    return pod
+    return Prepared(pod, address, started)
 
 
 def first_pod() -> str:
@@ -75,26 +95,46 @@ def _ready(cluster: clusters.Cluster, count: int) -> Callable[[], Awaitable[bool
     return ready
 
 
+def words(cluster: clusters.Cluster, names: Sequence[str], prepared: Prepared) -> str:
+    """Return what can be done with a cluster."""
+    return WORDS.format(
+        exports=console.exports(cluster),
+        operator=prepared.operator,
+        nodes=", ".join(names or [PLAYED]),
+        directory=cluster.directory,
+        changed=", with an image that the node has" if names else "",
+        pod=prepared.pod,
+        image=f", and the image {images.NAME}, for the node has no other" if names else "",
+        days=pki.LIFETIME.days,
+    )
+
+
+async def stay(programs: Sequence[processes.Program], tell: Callable[[str], None]) -> NoReturn:
+    """Stay for as long as nobody ends it, and tell of each program that ends by itself."""
+    running = list(programs)
+    while True:
+        for ended in [each for each in running if not each.alive()]:
+            running.remove(ended)
+            tell(f"{ended.name} has ended by itself; the end of {ended.log}:\n{processes.tail(ended.log)}")
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 async def run(names: Sequence[str]) -> None:
     """Start everything, say what can be done with it, and stay."""
-    if names and (why := workers.obstacle()):
+    if names and (why := workers.misnamed(names) or workers.obstacle()):
         raise processes.CannotStart(f"there can be no worker: {why}")
     with clusters.Cluster() as cluster:
         async with contextlib.AsyncExitStack() as stack:
-            pod = await prepare(cluster, names, stack)
-            words = {
-                "exports": console.exports(cluster),
-                "nodes": ", ".join(names or [PLAYED]),
-                "directory": cluster.directory,
-                "changed": ", with an image that the node has" if names else "",
-                "pod": pod,
-                "image": f", and the image {images.NAME}, for the node has no other" if names else "",
-            }
-            print(WORDS.format_map(words), flush=True)
-            await asyncio.Event().wait()
+            prepared = await prepare(cluster, names, stack)
+            print(words(cluster, names, prepared), flush=True)
+            await stay(prepared.programs, _tell)
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def _tell(text: str) -> None:
+    print(f"cluster: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
     parser.add_argument(
@@ -104,9 +144,12 @@ def main(words: Sequence[str] | None = None) -> int:
         metavar="NAME",
         help="a node with a real kubelet, as root (make cluster WORKER=w1); may be repeated",
     )
-    chosen = parser.parse_args(words)
+    chosen = parser.parse_args(arguments)
     return console.exit_code(
-        "cluster", lambda: asyncio.run(run(chosen.worker)), last_words="everything is stopped and removed"
+        "cluster",
+        lambda: asyncio.run(run(chosen.worker)),
+        last_words="everything is stopped and removed",
+        interrupted=0,  # There is no other end.
     )
 
 

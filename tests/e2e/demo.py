@@ -263,6 +263,7 @@ def main() -> int:
         "demo",
         lambda: asyncio.run(run(keep=chosen.keep)),
         last_words="interrupted; everything is stopped and removed",
+        interrupted=0,
     )
 
 

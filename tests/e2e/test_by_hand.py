@@ -1,10 +1,12 @@
 """After `make cluster` there is all that the first pod and the examples need."""
 
+import http
 import json
 import os
 import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,12 +22,17 @@ WORKER: Final = "w1"
 EXAMPLES: Final = fleet.ROOT / "manifests" / "examples"
 
 
-@pytest.fixture(params=[(), ("--worker", WORKER)], ids=["played", "worker"])
-def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Run the program until it says what to do, and lend an environment in which that can be done."""
+@pytest.fixture(scope="module", params=[(), ("--worker", WORKER)], ids=["played", "worker"])
+def shell(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """Run the program until it says what to do, and lend an environment in which that can be done.
+
+    Whoever ends it by hand gets the exit code 0.
+    """
     if request.param and (why := workers.obstacle()):
         pytest.skip(why)
-    log = tmp_path / "log"
+    log = tmp_path_factory.mktemp("by-hand") / "log"
     command = [sys.executable, "-m", "e2e.by_hand", *request.param]
     program = processes.start("by-hand", command, log=log, env={**os.environ, "PYTHONPATH": "tests"})
     try:
@@ -33,13 +40,14 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, 
         yield {**os.environ, **said}
     finally:
         program.stop(grace=30)
+    assert program.process.returncode == 0, log.read_text()
 
 
 def _said(program: processes.Program, log: Path) -> dict[str, str] | None:
     text = log.read_text()
     assert program.alive(), text
     found = re.search(
-        r"^(export KUBECONFIG=\S+\nexport PATH=\S+)$.*?^(kubectl apply .*)$.*?Ctrl-C",
+        r"^(export KUBECONFIG=\S+\nexport PATH=\S+\nexport OPERATOR=\S+)$.*?^(kubectl apply .*)$.*?Ctrl-C",
         text,
         re.MULTILINE | re.DOTALL,
     )
@@ -75,6 +83,15 @@ def test_the_first_pod_runs_and_the_examples_can_be_applied(shell: dict[str, str
         r"^  name: (\S+)$", "".join(path.read_text() for path in EXAMPLES.glob("pods/*")), re.MULTILINE
     )
     assert {*pods(shell, "examples")} == {*named} - {"examples"}
+
+
+def test_the_operator_tells_how_it_is_doing(shell: dict[str, str]) -> None:
+    """The address that is printed is the operator's, whose pages the README lists."""
+    address = call(shell, "echo $OPERATOR").strip()
+
+    for page in ("/healthz", "/readyz", "/metrics", "/debug/backlog"):
+        with urllib.request.urlopen(f"http://{address}{page}", timeout=10) as answer:
+            assert answer.status == http.HTTPStatus.OK
 
 
 def test_make_starts_it() -> None:

@@ -38,7 +38,7 @@ def where(_arguments: argparse.Namespace) -> None:
 
 def up(arguments: argparse.Namespace) -> None:
     """Start a cluster and stay until told to end."""
-    if arguments.worker and (why := workers.obstacle()):
+    if arguments.worker and (why := workers.misnamed(arguments.worker) or workers.obstacle()):
         raise processes.CannotStart(f"there can be no worker: {why}")
     testbed = cluster.Cluster(
         controller_manager=not arguments.no_controller_manager,

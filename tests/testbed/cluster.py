@@ -45,7 +45,7 @@ PREFIX = "berth-testbed-"
 READY_SECONDS = 60.0
 APISERVER_GRACE_SECONDS = 5.0
 GRACE_SECONDS = 2.0
-TOKEN_SECONDS = 24 * 3600
+TOKEN_SECONDS = round(pki.LIFETIME.total_seconds())  # No longer than the certificates.
 
 
 class KubectlFailed(Exception):

@@ -24,8 +24,13 @@ def exports(testbed: cluster.Cluster) -> str:
     return f'export KUBECONFIG={config}\nexport PATH={tools}:"$PATH"'
 
 
-def exit_code(name: str, work: Callable[[], int | None], *, last_words: str = "") -> int:
-    """Do some work and return the exit code of the program; the last words are those of one interrupted."""
+def exit_code(
+    name: str, work: Callable[[], int | None], *, last_words: str = "", interrupted: int = INTERRUPTED
+) -> int:
+    """Do some work and return the exit code of the program; the last words are those of one interrupted.
+
+    Where somebody looks on and ends it when it is enough, `interrupted=0` says that this is a good end.
+    """
     # Any of these is a wish to end in good order; even SIGINT, which a shell script's `&` sets to be ignored.
     for wish in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(wish, signal.default_int_handler)
@@ -34,7 +39,7 @@ def exit_code(name: str, work: Callable[[], int | None], *, last_words: str = ""
     except KeyboardInterrupt:
         if last_words:
             print(f"\n{name}: {last_words}", file=sys.stderr)
-        return INTERRUPTED
+        return interrupted
     except TROUBLES as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1

@@ -24,3 +24,10 @@ class Reservation:
     def release(self) -> None:
         """Give the port back."""
         self._socket.close()
+
+
+def free() -> int:
+    """Return a port that was free just now, for a program that shares its port with nobody."""
+    reservation = Reservation()
+    reservation.release()
+    return reservation.port

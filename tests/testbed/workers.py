@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +27,9 @@ from testbed import cluster as clusters
 PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
 READY_SECONDS = 60.0
 NEVER = "0%"
+
+# Folders and cgroups are called like that too, and the paths of sockets may have 107 bytes.
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 CONTAINERD = """\
 version = 3
@@ -68,6 +72,16 @@ ADD)
   echo ' "ips": [{"interface": 0, "address": "192.0.2.1/24"}]}' ;;
 esac
 """
+
+
+def misnamed(names: Sequence[str]) -> str:
+    """Return in one sentence why workers cannot be called that; empty if they can."""
+    for name in names:
+        if not NAME.fullmatch(name):
+            return f"{name!r} is not up to 40 lowercase letters, digits and hyphens between them, such as w1"
+        if names.count(name) > 1:
+            return f"{name!r} is named twice"
+    return ""
 
 
 def obstacle() -> str:
