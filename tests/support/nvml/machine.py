@@ -7,15 +7,16 @@ Beside the file of state stands what the kernel would tell: a small /sys with th
 NUMA nodes and PCIe roots, and the id of the boot.
 """
 
+import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from support.nvml import build, presets
+from support.nvml import build, lines, presets
 
+KNOWN: Final = {preset.name: preset for preset in presets.PRESETS}
 VARIABLE: Final = "BERTH_NVML_STATE"
 LISTINGS: Final = ("bus/pci/devices", "bus/pci/drivers/nvidia")
 PAIRS: Final = ("ancestor", "p2p")  # Tables of what is between two cards.
@@ -178,18 +179,52 @@ def _key(what: str, call: str, card: int | None) -> str:
     return f"{what}.{call}" if card is None else f"card.{card}.{what}.{call}"
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make or change a machine from the command line."""
-    folder, *words = arguments
-    known = {preset.name: preset for preset in presets.PRESETS}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if equals:
-            Machine(Path(folder)).change({key: value or None})
-        else:
-            machine = Machine.make(Path(folder), known[word])
-            print(f"export LD_LIBRARY_PATH={build.library().parent} {VARIABLE}={machine.state.absolute()}")
+    parser = argparse.ArgumentParser(
+        prog="python -m support.nvml.machine",
+        usage="%(prog)s [-h] FOLDER (MACHINE | KEY=VALUE ...)",
+        description="Make a machine for the mock of NVML in a folder, or change one that is there.",
+        epilog="tests/support/nvml/state.h lists the keys.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path)
+    parser.add_argument(
+        "words",
+        metavar="MACHINE | KEY=VALUE",
+        nargs="+",
+        help=f"what to make: {', '.join(KNOWN)}; or what to change, such as card.2.lost=1 "
+        "(KEY= takes a line away)",
+    )
+    chosen = parser.parse_args(arguments)
+    try:
+        print(_done(Machine(chosen.folder), chosen.words), end="")
+    except ValueError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+
+
+def _done(machine: Machine, words: Sequence[str]) -> str:
+    """Do what a command line says, all of it or nothing, and return what is to be said."""
+    if len(words) == 1 and "=" not in words[0]:
+        return _made(machine.folder, words[0])
+    if plain := [word for word in words if "=" not in word]:
+        raise ValueError(f"{plain[0]!r} is no KEY=VALUE, and a machine to make stands alone")
+    if not machine.state.exists():
+        raise ValueError(f"{machine.folder} is no machine yet; make one first, such as dgx-a100")
+    changes = {key: value or None for key, _, value in (word.partition("=") for word in words)}
+    if fault := lines.fault(changes, machine.read()):
+        raise ValueError(fault)
+    machine.change(changes)
+    return ""
+
+
+def _made(folder: Path, name: str) -> str:
+    if name not in KNOWN:
+        raise ValueError(f"{name!r} is no machine that is known; there are {', '.join(KNOWN)}")
+    if not build.compiler():
+        raise ValueError("the mock is built with gcc, and there is none")
+    machine = Machine.make(folder, KNOWN[name])
+    return f"export LD_LIBRARY_PATH={build.library().parent} {VARIABLE}={machine.state.absolute()}\n"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
