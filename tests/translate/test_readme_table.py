@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_crds import names
-from berth_operator.scheduling.devices.requests import Gpus
+from berth_operator.scheduling.devices.requests import Gpus, Parts
 from translate import manifests
 
 README: Final = (Path(__file__).resolve().parents[2] / "README.md").read_text()
@@ -28,3 +28,16 @@ def test_shares_of_several_cards() -> None:
     assert written.keys() == {names.GPU_CORE, names.GPU_MEMORY_RATIO, names.GPU_SHARED}
     assert [one.asks for one in request.containers] == [(Gpus(2, core=30, ratio=30),)]
     assert "30 % of each of two cards" in said
+
+
+def test_nics() -> None:
+    """The row says in which unit a NIC is asked for: in percent, of which a hundred are one."""
+    said = row("NICs and FPGAs")
+    meant = {100: Parts("rdma", 1, 100), 200: Parts("rdma", 2, 100), 30: Parts("rdma", 1, 30)}
+
+    asked = {amount: manifests.asked(manifests.one({names.RDMA: amount})) for amount in meant}
+
+    assert "`berth.dev/rdma: 100` is one NIC, `200` are two, and less than `100` is that many percent" in said
+    assert {amount: request.containers[0].asks for amount, request in asked.items()} == {
+        amount: (parts,) for amount, parts in meant.items()
+    }
