@@ -29,12 +29,11 @@ from berth_agent import beside, board, dropins, loop, patience, probe, rdma, set
 from berth_agent.health import rules
 from berth_agent.kubelet import podresources
 from berth_agent.nvml import source
-from berth_crds import depth, logs, vocabulary
+from berth_crds import depth, flags, logs, vocabulary
 from berth_crds.client import api, connection, errors
 
 log = logging.getLogger("berth_agent")
 
-EXIT_UNUSABLE: Final = 2
 LAST_WORD_SECONDS: Final = 1.5
 MOST_PAUSE_SECONDS: Final = 60.0
 STEADY_SECONDS: Final = 600.0  # A node that ran for so long has not failed before.
@@ -51,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(message)s", chosen.log_format)
         subjects = tuple(_subject(node, chosen) for node in chosen.nodes)
         asyncio.run(_serve(_links(chosen), subjects, chosen))
-    except (settings.Refused, simulated.BadShape, errors.Unusable) as refusal:
+    except (flags.Refused, simulated.BadShape, errors.Unusable) as refusal:
         logs.last_word(settings.PROGRAM, refusal)
-        return EXIT_UNUSABLE
+        return flags.EXIT_UNUSABLE
     return 0
 
 
@@ -107,7 +106,7 @@ def _links(chosen: settings.Settings) -> Mapping[str, connection.Connection]:
         return dict.fromkeys(names, connection.load(chosen.kubeconfig, context=chosen.context))
     paths = connection.find(chosen.kubeconfig)
     if paths is None:
-        raise settings.Refused("--context-by-node needs a kubeconfig with a context for each node.")
+        raise flags.Refused("--context-by-node needs a kubeconfig with a context for each node.")
     return dict(zip(names, connection.from_contexts(paths, names), strict=True))
 
 

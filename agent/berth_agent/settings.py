@@ -1,7 +1,7 @@
 """What a person may choose about the agent, read once at the start.
 
 Flags win over the environment, the environment over defaults. Whatever cannot be used
-becomes `Refused` with one sentence; nothing here prints, exits or looks at the machine:
+becomes `flags.Refused` with one sentence; nothing here prints, exits or looks at the machine:
 arguments, environment and host name are handed in. What a shape string means is left to
 the simulated probe, and whether there are cards at all to the one for real hardware.
 """
@@ -11,10 +11,10 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from berth_agent import choices, words
-from berth_crds import logs, names, wire
+from berth_crds import flags, logs, names, wire
 from berth_crds.text import quoted
 
 PROGRAM: Final = "berth-agent"
@@ -26,6 +26,10 @@ DEADLINE_SECONDS: Final = 5.0
 GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVIDIA_MIG_PREFIX}*")
 SYSFS: Final = Path("/sys")
 PROCFS: Final = Path("/proc")
+TREES: Final = (
+    ("sysfs", SYSFS, "the node's /sys, which tells where each real card sits"),
+    ("procfs", PROCFS, "the node's /proc, which tells of which pod a process on a card is"),
+)
 
 _NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -58,10 +62,6 @@ With --pod-resources the kubelet is asked what it gave to whom, and each GpuPod 
 whether that is what its pod was given. The folder of the socket must be mounted rather
 than the socket, which is another one after each start of the kubelet.
 """
-
-
-class Refused(Exception):
-    """The settings cannot be used; the message is one sentence for a person."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Settings:
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str) -> Settings:
-    """Read the settings, or raise `Refused`; `--help` prints and exits, as everywhere."""
+    """Read the settings, or raise `Refused`; `--help` and `--version` print and exit."""
     given = vars(_parser(environment, host).parse_args(arguments))
     settings = Settings(
         nodes=_nodes(given),
@@ -136,21 +136,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
     return settings
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse would print its usage before the sentence, and exit by itself."""
-
-    def error(self, message: str) -> NoReturn:
-        raise Refused(f"{message}; see {PROGRAM} --help")
-
-
 def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=PROGRAM,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = flags.Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG)
     _add_subject(parser, environment, host)
     _add_health(parser, environment)
     _add_kubelet(parser, environment)
@@ -184,13 +171,13 @@ def _add_subject(parser: argparse.ArgumentParser, environment: Mapping[str, str]
         default=_path(environment, "FAULTS"),
         help="JSON file that breaks simulated cards",
     )
-    for flag, tree in (("sysfs", SYSFS), ("procfs", PROCFS)):
+    for flag, tree, what in TREES:
         group.add_argument(
             f"--{flag}",
             metavar="FOLDER",
             type=Path,
             default=_path(environment, flag.upper()) or tree,
-            help="where the node's kernel tells about real cards (default: %(default)s)",
+            help=f"{what} (default: %(default)s)",
         )
     group.add_argument(
         "--devices",
@@ -202,8 +189,8 @@ def _add_subject(parser: argparse.ArgumentParser, environment: Mapping[str, str]
     group.add_argument(
         "--sharing",
         metavar="STRATEGY:REPLICAS",
-        type=words.sharing,
-        default=environment.get("BERTH_SHARING", ""),
+        type=flags.reader(words.sharing),
+        default=flags.default(environment, "", "BERTH_SHARING"),
         help="how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
         " (default: cards are not shared)",
     )
@@ -219,8 +206,8 @@ def _add_health(parser: argparse.ArgumentParser, environment: Mapping[str, str])
         group.add_argument(
             f"--{flag}",
             metavar="XIDS",
-            type=words.xids,
-            default=environment.get(f"BERTH_{flag.upper().replace('-', '_')}") or environment.get(theirs, ""),
+            type=flags.reader(words.xids),
+            default=flags.default(environment, "", flags.variable(flag), theirs),
             help=f"NVIDIA's errors, by commas or `all`, that {what} (also read from {theirs})",
         )
 
@@ -237,8 +224,8 @@ def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]
     group.add_argument(
         "--gpu-resources",
         metavar="NAMES",
-        type=words.patterns,
-        default=environment.get("BERTH_GPU_RESOURCES") or ",".join(GPU_RESOURCES),
+        type=flags.reader(words.patterns),
+        default=flags.default(environment, ",".join(GPU_RESOURCES), "BERTH_GPU_RESOURCES"),
         help="which resources of the kubelet are GPUs, by commas, * for anything (default: %(default)s)",
     )
 
@@ -258,8 +245,8 @@ def _add_told(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -
         group.add_argument(
             f"--{flag}",
             metavar="HOST:PORT",
-            type=words.address,
-            default=environment.get(f"BERTH_{flag.upper().replace('-', '_')}", ""),
+            type=flags.reader(flags.address),
+            default=flags.default(environment, "", flags.variable(flag)),
             help=what,
         )
     for flag, usual, what in (
@@ -303,22 +290,22 @@ def _add_pace(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -
     group.add_argument(
         "--interval",
         metavar="SECONDS",
-        type=words.seconds,
-        default=environment.get("BERTH_INTERVAL") or INTERVAL_SECONDS,
+        type=flags.reader(words.seconds),
+        default=flags.default(environment, INTERVAL_SECONDS, "BERTH_INTERVAL"),
         help="from one look to the next (default: %(default)s)",
     )
     group.add_argument(
         "--lease-duration",
         metavar="SECONDS",
-        type=words.whole_seconds,
-        default=environment.get("BERTH_LEASE_DURATION") or LEASE_SECONDS,
+        type=flags.reader(words.whole_seconds),
+        default=flags.default(environment, LEASE_SECONDS, "BERTH_LEASE_DURATION"),
         help="how long the Lease vouches, in whole seconds (default: %(default)s)",
     )
     group.add_argument(
         "--sample-deadline",
         metavar="SECONDS",
-        type=words.seconds,
-        default=environment.get("BERTH_SAMPLE_DEADLINE") or DEADLINE_SECONDS,
+        type=flags.reader(words.seconds),
+        default=flags.default(environment, DEADLINE_SECONDS, "BERTH_SAMPLE_DEADLINE"),
         help="how long one look may take before its source counts as hung (default: %(default)s)",
     )
     for flag, kind, usual, what in (
@@ -328,20 +315,20 @@ def _add_pace(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -
         group.add_argument(
             f"--{flag}",
             metavar=flag.rpartition("-")[2].upper(),
-            type=kind,
-            default=environment.get(f"BERTH_{flag.upper().replace('-', '_')}") or usual,
+            type=flags.reader(kind),
+            default=flags.default(environment, usual, flags.variable(flag)),
             help=f"{what} (default: %(default)s)",
         )
 
 
 def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
-    name = f"BERTH_{flag.upper().replace('-', '_')}"
+    name = flags.variable(flag)
     if not environment.get(name):
         return usual
     try:
         return words.yes_or_no(environment[name])
     except argparse.ArgumentTypeError as error:
-        raise Refused(f"{name}: {error}.") from None
+        raise flags.Refused(f"{name}: {error}.") from None
 
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:
@@ -354,32 +341,34 @@ def _path(environment: Mapping[str, str], name: str) -> Path | None:
 
 def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
     """Choose between the forms: this one node, made up or real, or several made up by name."""
-    several = given["simulated_node"] or ([] if given["simulate"] else given["fallback_simulated"])
+    named = given["simulated_node"]
+    several = named or ([] if given["simulate"] else given["fallback_simulated"])
+    blamed = "--simulated-node" if named else "BERTH_SIMULATED_NODES"
     if several and (given["simulate"] or given["node"] is not None):
-        raise Refused("--simulated-node names its nodes itself and goes with neither --node nor --simulate.")
+        raise flags.Refused(f"{blamed} names its nodes itself and goes with neither --node nor --simulate.")
     if several:
-        return tuple(_simulated(text) for text in several)
+        return tuple(_simulated(text, blamed) for text in several)
     name = _node(given["fallback_node"] if given["node"] is None else given["node"])
     if given["simulate"]:
         return (SimulatedNode(name, given["simulate"]),)
     if given["faults"]:
-        raise Refused("--faults breaks simulated cards only: give --simulate SHAPE with it.")
+        raise flags.Refused("--faults breaks simulated cards only: give --simulate SHAPE with it.")
     xids = given["ignored_xids"], given["critical_xids"]
     return (HardwareNode(name, given["sysfs"], given["procfs"], given["devices"], *xids),)
 
 
-def _simulated(text: str) -> SimulatedNode:
+def _simulated(text: str, blamed: str) -> SimulatedNode:
     name, separator, shape = text.strip().partition("=")
     if not separator or not shape:
-        raise Refused(
-            f"--simulated-node takes NAME=SHAPE, such as gpu-1=8xA100-SXM4-80GB, not {quoted(text)}."
-        )
+        raise flags.Refused(f"{blamed} takes NAME=SHAPE, such as gpu-1=8xA100-SXM4-80GB, not {quoted(text)}.")
     return SimulatedNode(_node(name), shape)
 
 
 def _node(name: str) -> str:
     if not _NODE.fullmatch(name):
-        raise Refused(f"{quoted(name)} is not the name of a node: lowercase letters, digits, '-' and '.'.")
+        raise flags.Refused(
+            f"{quoted(name)} is not the name of a node: lowercase letters, digits, '-' and '.'."
+        )
     return name
 
 
@@ -387,13 +376,15 @@ def _check(settings: Settings) -> None:
     """Refuse choices that make no sense together."""
     nodes = [node.name for node in settings.nodes]
     if twice := sorted({name for name in nodes if nodes.count(name) > 1}):
-        raise Refused(f"The node {twice[0]} is given twice.")
+        raise flags.Refused(f"The node {twice[0]} is given twice.")
     if settings.context and settings.context_by_node:
-        raise Refused("--context names one context for all nodes: it does not go with --context-by-node.")
+        raise flags.Refused(
+            "--context names one context for all nodes: it does not go with --context-by-node."
+        )
     if settings.pod_resources and len(nodes) > 1:
-        raise Refused("--pod-resources is the socket of one kubelet: it goes with one node alone.")
+        raise flags.Refused("--pod-resources is the socket of one kubelet: it goes with one node alone.")
     if settings.lease_seconds <= settings.interval + settings.deadline:
-        raise Refused(
+        raise flags.Refused(
             f"--lease-duration ({settings.lease_seconds} s) must be longer than --interval"
             f" ({settings.interval:g} s) and --sample-deadline ({settings.deadline:g} s) together:"
             " the Lease would lapse between two looks."

@@ -10,8 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
-from berth_agent import settings
-from berth_crds import http_connections, http_server, text
+from berth_crds import flags, http_connections, http_server, text
 
 ABOUT: Final = {"/healthz": "whether it is alive", "/metrics": "for Prometheus"}
 
@@ -31,7 +30,7 @@ async def serving(
             served = http_server.serving(address, [index, *routes], limits=limits)
             where = await stack.enter_async_context(served)
         except OSError as error:
-            raise settings.Refused(f"{flag} {address}: {text.cause(error)}") from error
+            raise flags.Refused(f"{flag} {address}: {text.cause(error)}") from error
         yield where
 
 

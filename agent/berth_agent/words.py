@@ -48,14 +48,6 @@ def sharing(text: str) -> wire.Sharing | None:
     return wire.Sharing(strategy, int(count))
 
 
-def address(text: str) -> str:
-    """Read an address to listen at; empty is none."""
-    host, colon, port = text.rpartition(":")
-    if text and not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not HOST:PORT")
-    return f"{host or '0.0.0.0'}:{port}" if text else ""
-
-
 def yes_or_no(text: str) -> bool:
     """Read a yes or a no."""
     if text.lower() not in YES | NO:

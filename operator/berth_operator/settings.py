@@ -1,6 +1,6 @@
 """The operator's settings: flags, each with an environment variable behind it.
 
-Defaults suit a cluster; a bad value ends the program with one sentence.
+Defaults suit a cluster; a bad value is refused with one sentence.
 """
 
 import argparse
@@ -11,9 +11,14 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from berth_crds import logs, names
+from berth_crds import flags, logs, names
 from berth_crds.text import quoted
 
+PROGRAM: Final = "berth-operator"
+DESCRIPTION: Final = f"""\
+Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen cards, and marks
+Devices of silent agents not ready. Every flag can be set by the variable in brackets.
+"""
 METRICS_AUTH: Final = ("open", "token")
 # Nobody waits longer for a Lease to lapse, whatever somebody wrote there.
 LONGEST_LEASE_SECONDS: Final = 60.0
@@ -42,7 +47,7 @@ class Settings:
 
 
 def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the command line; `--help` and mistakes end the program as argparse does."""
+    """Read the command line, or raise `Refused`; `--help` and `--version` print and exit."""
     parser = _parser(environ)
     chosen = Settings(**vars(parser.parse_args(argv)))
     if not chosen.retry_period < chosen.renew_deadline < chosen.lease_duration:
@@ -54,20 +59,17 @@ def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.env
 
 
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="berth-operator",
-        description=f"Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen cards, "
-        "and marks Devices of silent agents not ready. Every flag can be set by the variable in brackets.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = flags.Parser(
+        prog=PROGRAM,
+        description=DESCRIPTION,
     )
-    for flag, kind, default, text in FLAGS:
-        variable = "BERTH_" + flag.upper().replace("-", "_")
+    for flag, shape, kind, default, text in FLAGS:
+        variable = flags.variable(flag)
         parser.add_argument(
             f"--{flag}",
-            type=kind,
-            default=environ.get(variable) or default,
-            metavar=flag.rsplit("-", maxsplit=1)[-1].upper(),
+            type=flags.reader(kind),
+            default=flags.default(environ, default, variable),
+            metavar=shape,
             help=f"{text} [{variable}]" + (f" (default: {default})" if default not in {None, ""} else ""),
         )
     return parser
@@ -122,29 +124,25 @@ def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
     return chosen
 
 
-def _address(text: str) -> str:
-    host, colon, port = text.rpartition(":")
-    if text and not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not HOST:PORT")
-    return f"{host or '0.0.0.0'}:{port}" if text else ""
-
-
-FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
+FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
     (
         "kubeconfig",
+        "FILE",
         str,
         None,
         "the kubeconfig to use; without it $KUBECONFIG, the pod's own account, ~/.kube/config",
     ),
-    ("context", str, None, "the context of that kubeconfig"),
+    ("context", "CONTEXT", str, None, "the context of that kubeconfig"),
     (
         "name",
+        "NAME",
         str,
         socket.gethostname(),
         "this replica's name in the leader's Lease; in a pod, the pod's name",
     ),
     (
         "scheduler-names",
+        "NAMES",
         _names,
         names.SCHEDULER_NAME,
         (
@@ -154,7 +152,8 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
     ),
     (
         "listen",
-        _address,
+        "HOST:PORT",
+        flags.address,
         "",
         (
             "serve /healthz, /readyz, /metrics, and under /debug/ backlog, ledger, explain, decisions and "
@@ -166,7 +165,8 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
     ),
     (
         "listen-probes",
-        _address,
+        "HOST:PORT",
+        flags.address,
         "",
         (
             "serve /healthz and /readyz alone at this HOST:PORT, for a kubelet, so that no crowd at --listen "
@@ -175,21 +175,24 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
     ),
     (
         "metrics-auth",
+        "open|token",
         _one_of(METRICS_AUTH),
         "open",
         "who may read /metrics, which names no pod: open (whoever reaches the port) or token (as for /debug)",
     ),
     (
         "lease-duration",
+        "SECONDS",
         _lease_seconds,
         6.0,
         "seconds until a silent leader may be replaced, 60 at most",
     ),
-    ("renew-deadline", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
-    ("retry-period", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),
-    ("binds-at-once", _count, 64, "Bindings under way at the same time"),
+    ("renew-deadline", "SECONDS", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
+    ("retry-period", "SECONDS", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),
+    ("binds-at-once", "NUMBER", _count, 64, "Bindings under way at the same time"),
     (
         "binds-per-second",
+        "NUMBER",
         _rate,
         0.0,
         (
@@ -199,13 +202,15 @@ FLAGS: Final[tuple[tuple[str, Callable[[str], Any], Any, str], ...]] = (
     ),
     (
         "audit-period",
+        "SECONDS",
         _seconds,
         600.0,
         "seconds between two comparisons of the ledger with the API (metric berth_ledger_drift, always 0)",
     ),
-    ("log-level", _one_of(LEVELS), "info", "debug, info, warning or error"),
+    ("log-level", "LEVEL", _one_of(LEVELS), "info", "debug, info, warning or error"),
     (
         "log-format",
+        "FORMAT",
         _one_of(logs.FORMATS),
         logs.PLAIN,
         (

@@ -8,8 +8,8 @@ import msgspec
 import prometheus_client.parser
 import pytest
 
-from berth_agent import board, metrics, probe, settings, simulated, web
-from berth_crds import wire
+from berth_agent import board, metrics, probe, simulated, web
+from berth_crds import flags, wire
 from support import nodes
 from support.nvml import presets
 
@@ -235,7 +235,7 @@ async def test_metrics_are_served() -> None:
 
 async def test_address_that_is_taken_is_refused_in_a_sentence() -> None:
     """The program says which address, and why."""
-    with pytest.raises(settings.Refused, match=r"--listen 203\.0\.113\.1:1: "):
+    with pytest.raises(flags.Refused, match=r"--listen 203\.0\.113\.1:1: "):
         async with web.serving("203.0.113.1:1"):
             raise AssertionError("it listens")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from berth_agent import choices, settings
-from berth_crds import wire
+from berth_crds import flags, wire
 
 
 def parse(*arguments: str, **environment: str) -> settings.Settings:
@@ -134,17 +134,17 @@ def test_one_process_may_speak_for_several_nodes() -> None:
 )
 def test_bad_settings_are_refused_in_one_sentence(arguments: list[str], sentence: str) -> None:
     """Whatever cannot be used is named, in one line."""
-    with pytest.raises(settings.Refused, match=sentence) as refusal:
+    with pytest.raises(flags.Refused, match=sentence) as refusal:
         parse(*arguments)
 
     assert "\n" not in str(refusal.value)
 
 
 def test_environment_is_checked_like_flags() -> None:
-    """A bad value is refused wherever it stands."""
-    with pytest.raises(settings.Refused, match="--interval: '-1' is not a number of seconds above zero"):
+    """A bad value is refused wherever it stands, and what is blamed is where it stands."""
+    with pytest.raises(flags.Refused, match=r"^BERTH_INTERVAL: '-1' is not a number of seconds above zero"):
         parse("--simulate", "1xT4", BERTH_INTERVAL="-1")
-    with pytest.raises(settings.Refused, match="'loud' is none of"):
+    with pytest.raises(flags.Refused, match="'loud' is none of"):
         parse("--simulate", "1xT4", BERTH_LOG_LEVEL="loud")
 
 
@@ -175,12 +175,23 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
     ("words", "environment", "sentence"),
     [
         pytest.param(["--ignored-xids", "7x"], {}, "'7x' is neither the number of an XID", id="a bad number"),
-        pytest.param([], {"DP_DISABLE_HEALTHCHECKS": "no"}, "'no' is neither", id="theirs, bad"),
+        pytest.param(
+            [],
+            {"DP_DISABLE_HEALTHCHECKS": "no"},
+            "DP_DISABLE_HEALTHCHECKS: 'no' is neither",
+            id="theirs, bad",
+        ),
+        pytest.param(
+            [], {"BERTH_SIMULATED_NODES": "a"}, "BERTH_SIMULATED_NODES takes NAME=SHAPE", id="no shape"
+        ),
         pytest.param(["--sharing", "4"], {}, "'4' is not STRATEGY:REPLICAS", id="no strategy"),
         pytest.param(["--sharing", "mps:1"], {}, "such as time-slicing:4 or mps:2", id="shared by one"),
         pytest.param([], {"BERTH_SHARING": "mps:x"}, "'mps:x' is not STRATEGY", id="no number"),
         pytest.param(["--listen", "here"], {}, "'here' is not HOST:PORT", id="a bad address"),
-        pytest.param([], {"BERTH_LISTEN_PROBES": ":x"}, "--listen-probes: ':x' is not", id="bad probes"),
+        pytest.param(
+            ["--listen", "[::1]:99999"], {}, "'[::1]:99999': a port is at most 65535", id="a port too high"
+        ),
+        pytest.param([], {"BERTH_LISTEN_PROBES": ":x"}, "BERTH_LISTEN_PROBES: ':x' is not", id="bad probes"),
         pytest.param(
             [], {"BERTH_NODE_LABELS": "perhaps"}, "BERTH_NODE_LABELS: 'perhaps'", id="neither yes nor no"
         ),
@@ -191,7 +202,7 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
 )
 def test_choices_that_cannot_be_used(words: list[str], environment: dict[str, str], sentence: str) -> None:
     """Each is refused in a sentence that names it."""
-    with pytest.raises(settings.Refused, match=re.escape(sentence)):
+    with pytest.raises(flags.Refused, match=re.escape(sentence)):
         parse(*words, **environment)
 
 
@@ -221,5 +232,15 @@ def test_sharing_is_a_strategy_and_a_number() -> None:
 @pytest.mark.parametrize("more", [["--simulate", "1xT4"], ["--simulated-node", "a=1xT4"], []])
 def test_node_that_was_left_empty_is_not_the_host(more: list[str]) -> None:
     """`--node "$NODE"` without a NODE must not speak for another node."""
-    with pytest.raises(settings.Refused, match=r"--node|is not the name of a node"):
+    with pytest.raises(flags.Refused, match=r"--node|is not the name of a node"):
         parse("--node", "", *more)
+
+
+def test_help_tells_the_trees_of_the_kernel_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """--sysfs and --procfs are each told by what is read there."""
+    with pytest.raises(SystemExit):
+        parse("--help")
+
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--sysfs FOLDER the node's /sys, which tells where each real card sits (default: /sys)" in said
+    assert "--procfs FOLDER the node's /proc, which tells of which pod a process on a card is" in said

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from berth_agent import settings as agent
-from berth_crds import device_limits, http_server, logs, names, schema, vocabulary
+from berth_crds import device_limits, flags, http_server, logs, names, schema, vocabulary
+from berth_operator import __main__ as operator
 from berth_operator import app, metrics, settings
 from berth_operator.engine import budget, loop, pace, reasons, refusals, register, stock
 from berth_operator.http_api import auth, pages, server, views
@@ -16,7 +17,8 @@ from berth_operator.kube import events, failures, feeds, lag, misplaced, pod_sta
 from berth_operator.scheduling import columns, entries, explain
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
-from berth_operator.simulation import whys
+from berth_operator.simulation import __main__ as simulation
+from berth_operator.simulation import program, whys
 from berth_operator.translate import excess, limits
 from engine import books
 from support import builders
@@ -75,6 +77,25 @@ def test_its_figures_are_those_of_the_code() -> None:
     quiet, behind = lag.QUIET_LOOKS * lag.LOOK_SECONDS, lag.BEHIND_LOOKS * lag.LOOK_SECONDS
     assert f"did not deliver for {quiet:g} s" in PAGE
     assert f"that come: {behind:g} s" in PAGE
+
+
+def test_its_exit_codes_are_those_of_the_programs() -> None:
+    """Each code that it lists is one that a program ends with, and means that."""
+    table = PAGE.split("## Exit codes")[1].split("\n## ")[0]
+    meanings = {
+        int(code): meaning for code, meaning in re.findall(r"^\| (\d+) \| (.*) \|$", table, re.MULTILINE)
+    }
+    words = {
+        0: "asked to stop",
+        operator.EXIT_FAILED: "failed while it ran",
+        program.EXIT_UNWRITTEN: "failed while it ran",
+        flags.EXIT_UNUSABLE: "cannot be used",
+        app.EXIT_LOST: "lost the lead",
+    }
+
+    assert meanings.keys() == words.keys()
+    assert all(word in meanings[code] for code, word in words.items())
+    assert f"ends with {simulation.EXIT_INTERRUPTED} at Ctrl-C, and with\n{program.EXIT_PIPE} when" in PAGE
 
 
 def test_its_columns_are_those_of_devices() -> None:

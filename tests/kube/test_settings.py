@@ -1,7 +1,10 @@
 """The operator's flags and variables: what they mean, and one sentence for each mistake."""
 
+import re
+
 import pytest
 
+from berth_crds import flags
 from berth_operator import settings
 
 
@@ -77,7 +80,7 @@ def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
         pytest.param(["--log-format", "xml"], "'xml' is not one of text, json", id="format"),
         pytest.param(["--listen", "8080"], "'8080' is not HOST:PORT", id="a port alone"),
         pytest.param(["--listen", "a:b"], "'a:b' is not HOST:PORT", id="no port"),
-        pytest.param(["--listen", ":65536"], "':65536' is not HOST:PORT", id="a port too high"),
+        pytest.param(["--listen", ":65536"], "':65536': a port is at most 65535", id="a port too high"),
         pytest.param(["--listen", ":²"], "':²' is not HOST:PORT", id="a port in superscript"),
         pytest.param(
             ["--renew-deadline", "6"], "the renew deadline shorter than the lease duration", id="deadline"
@@ -86,44 +89,57 @@ def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
         pytest.param(["--retry-period", "4"], "the retry period must be shorter", id="retry"),
     ],
 )
-def test_a_mistake_is_one_sentence(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A value that cannot be used ends the program with code 2, and the last line says which and why."""
-    with pytest.raises(SystemExit) as ended:
+def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:
+    """A value that cannot be used is refused in one line, which says which and why."""
+    with pytest.raises(flags.Refused, match=re.escape(sentence)) as refusal:
         parse(*words)
 
-    assert ended.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("berth-operator: error: ")
-    assert sentence in last
+    assert str(refusal.value).endswith("; see berth-operator --help")
+    assert "\n" not in str(refusal.value)
 
 
-def test_a_bad_variable_is_told_like_a_bad_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    """A variable goes through the same checks."""
-    with pytest.raises(SystemExit):
+def test_a_bad_variable_is_told_by_its_name() -> None:
+    """A variable goes through the same checks, and is blamed itself, unless a flag stands above it."""
+    with pytest.raises(flags.Refused, match=r"^BERTH_BINDS_AT_ONCE: 'few' is not a whole number"):
         parse(BERTH_BINDS_AT_ONCE="few")
+    with pytest.raises(flags.Refused, match=r"^BERTH_LISTEN: 'bad' is not HOST:PORT"):
+        parse(BERTH_LISTEN="bad")
 
-    assert "argument --binds-at-once: 'few' is not a whole number" in capsys.readouterr().err
+    assert parse("--listen", ":80", BERTH_LISTEN="bad").listen == "0.0.0.0:80"
 
 
-def test_metrics_are_open_or_behind_a_token(capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_are_open_or_behind_a_token() -> None:
     """The metrics are open unless chosen otherwise, and there are only these two choices."""
     assert parse().metrics_auth == "open"
     assert parse(BERTH_METRICS_AUTH="Token").metrics_auth == "token"
-    with pytest.raises(SystemExit):
+    with pytest.raises(flags.Refused, match="argument --metrics-auth: 'maybe' is not one of open, token"):
         parse("--metrics-auth", "maybe")
-
-    assert "argument --metrics-auth: 'maybe' is not one of open, token" in capsys.readouterr().err
 
 
 def test_help_names_every_variable(capsys: pytest.CaptureFixture[str]) -> None:
-    """--help ends well and tells each flag with its variable."""
+    """--help ends well and tells each flag with its variable, whatever the variables say."""
     with pytest.raises(SystemExit) as ended:
-        parse("--help")
+        parse("--help", BERTH_LISTEN="bad")
 
     said = capsys.readouterr().out
     assert ended.value.code == 0
-    for flag, *_ in settings.FLAGS:
-        assert f"--{flag}" in said
+    for flag, shape, *_ in settings.FLAGS:
+        assert f"--{flag} {shape}" in said
         assert "BERTH_" + flag.upper().replace("-", "_") in said
+
+
+def test_help_says_what_a_value_looks_like(capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands for a value in the help is a thing that can be written there, not the end of a flag."""
+    with pytest.raises(SystemExit):
+        parse("--help")
+
+    said = capsys.readouterr().out
+    for shown in (
+        "--kubeconfig FILE",
+        "--listen HOST:PORT",
+        "--metrics-auth open|token",
+        "--renew-deadline SECONDS",
+        "--binds-at-once NUMBER",
+        "--binds-per-second NUMBER",
+    ):
+        assert f"  {shown}" in said

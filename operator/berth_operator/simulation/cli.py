@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from berth_crds import names, text
+from berth_crds import flags, names, text
 from berth_crds.text import quoted
 from berth_crds.vocabulary import Strategy
 from berth_operator.simulation import (
@@ -103,6 +103,7 @@ class _Parser(argparse.ArgumentParser):
 def parse(words: Sequence[str]) -> Chosen:
     """Read the command line; files and flags may come in any order."""
     parser = _Parser(prog=CALLED, description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_version(parser, PROGRAM)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     found = {
         "place": _command(commands, "place", "place the pods that have no node yet", _place_options),

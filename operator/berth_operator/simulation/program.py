@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final, TextIO
 
+from berth_crds import flags
 from berth_operator.simulation import cli, mistakes
 
 EXIT_UNWRITTEN: Final = 1
-EXIT_MISTAKE: Final = 2
 EXIT_PIPE: Final = 141  # As of a program that the signal ended.
 
 
@@ -23,14 +23,14 @@ def run(words: Sequence[str]) -> int:
         _write(sys.stdout, chosen)
     except mistakes.Mistake as mistake:
         _say(str(mistake))
-        return EXIT_MISTAKE
+        return flags.EXIT_UNUSABLE
     except BrokenPipeError:
         # Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except RecursionError:
         _say("the input is nested too deep")
-        return EXIT_MISTAKE
+        return flags.EXIT_UNUSABLE
     except OSError as error:
         _say(f"the output cannot be written: {error.strerror}")
         return EXIT_UNWRITTEN
