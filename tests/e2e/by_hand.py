@@ -35,13 +35,15 @@ export OPERATOR={operator}
 # The first pod of the README{changed}:
 kubectl apply -f {pod}
 kubectl get pods,gpupods -o wide
-# A pod of your own needs schedulerName: berth-scheduler{image}.
+{inside}# A pod of your own needs schedulerName: berth-scheduler{image}.
 # How the operator is doing, and which pages it has for debugging:
 curl "http://$OPERATOR/healthz"
 curl "http://$OPERATOR/debug"
 # Certificates and tokens are good for {days} days: nothing here works any longer than that.
 # Ctrl-C stops the cluster and removes everything.
 """
+INSIDE: Final = "kubectl exec train -- /pause env\n"
+NOTHING_INSIDE: Final = "# The node is played: there are no containers for kubectl logs and exec.\n"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def words(cluster: clusters.Cluster, names: Sequence[str], prepared: Prepared) -
         changed=", with an image that the node has" if names else "",
         pod=prepared.pod,
         image=f", and the image {images.NAME}, for the node has no other" if names else "",
+        inside=INSIDE if names else NOTHING_INSIDE,
         days=pki.LIFETIME.days,
     )
 

@@ -51,7 +51,10 @@ def _said(program: processes.Program, log: Path) -> dict[str, str] | None:
         text,
         re.MULTILINE | re.DOTALL,
     )
-    return {"EXPORTS": found[1], "COMMAND": found[2]} if found else None
+    inside = re.search(r"^kubectl exec .*$", text, re.MULTILINE)
+    return (
+        {"EXPORTS": found[1], "COMMAND": found[2], "INSIDE": inside[0] if inside else ""} if found else None
+    )
 
 
 def call(shell: dict[str, str], command: str) -> str:
@@ -77,6 +80,8 @@ def test_the_first_pod_runs_and_the_examples_can_be_applied(shell: dict[str, str
         return bool(pods(shell, "default")["train"]["status"].get("phase") == "Running")
 
     waiting.until(runs, what="the first pod to run", seconds=60)
+    if shell["INSIDE"]:
+        assert "HOSTNAME=train" in call(shell, shell["INSIDE"])
     train = pods(shell, "default")["train"]
     assert train["metadata"]["annotations"]["berth.dev/minors"] == "0,1"
     named = re.findall(

@@ -87,6 +87,8 @@ def apiserver(site: Site, *, serving: pki.Pair, signing_key: Path, extra: Sequen
         "--endpoint-reconciler-type=none",  # A loopback address may not be an endpoint.
         "--allow-privileged=true",
         "--kubelet-preferred-address-types=InternalIP",
+        f"--kubelet-client-certificate={site.directory / 'admin.crt'}",
+        f"--kubelet-client-key={site.directory / 'admin.key'}",
         f"--audit-policy-file={policy}",
         f"--audit-log-path={site.audit_log}",
         "--audit-log-maxsize=10000",  # Megabytes, so that no log rotates in the middle of a test.

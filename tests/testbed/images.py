@@ -14,12 +14,22 @@ from pathlib import Path
 NAME = "berth.invalid/pause:1"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
-# It waits to be told to end, as the infrastructure container of a pod does.
+# It waits to be told to end, as the infrastructure container of a pod does. `/pause env`, which people
+# may run beside it, prints the environment of the container.
 PROGRAM = """\
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
+extern char **environ;
 static void end(int number) { (void)number; _exit(0); }
-int main(void) { signal(SIGTERM, end); signal(SIGINT, end); for (;;) pause(); }
+int main(int count, char **words) {
+    (void)words;
+    if (count > 1) {
+        for (char **each = environ; *each; each++) puts(*each);
+        return 0;
+    }
+    signal(SIGTERM, end); signal(SIGINT, end); for (;;) pause();
+}
 """
 
 

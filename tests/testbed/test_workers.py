@@ -55,6 +55,16 @@ def _running(cluster: clusters.Cluster, namespace: str) -> str:
     return pod["metadata"]["uid"] if pod["status"]["phase"] == "Running" else ""
 
 
+def test_containers_can_be_looked_into(cluster: clusters.Cluster, namespace: str) -> None:
+    """As on any node, kubectl shows what a container prints, and runs commands in it."""
+    with workers.Worker(cluster, "seen"):
+        cluster.apply(POD.format(namespace=namespace, image=images.NAME).replace("worker", "seen"))
+        waiting.until(lambda: _running(cluster, namespace), what="the pod to run", seconds=60)
+        assert cluster.kubectl("logs", "p", "-n", namespace) == ""
+        assert "HOSTNAME=" in cluster.kubectl("exec", "p", "-n", namespace, "--", "/pause", "env")
+    cluster.kubectl("delete", "node", "seen")
+
+
 def test_what_cannot_start_is_told_with_its_last_words(cluster: clusters.Cluster) -> None:
     """A room that cannot be set up says why, and leaves nothing."""
     directory = cluster.directory / "room"

@@ -21,12 +21,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from testbed import api, binaries, enclosure, images, processes, waiting
+from testbed import api, binaries, enclosure, images, ports, processes, waiting
 from testbed import cluster as clusters
 
 PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
 READY_SECONDS = 60.0
 NEVER = "0%"
+LOOPBACK = "127.0.0.1"
+ADDRESSES = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": LOOPBACK}]}})
 
 # Folders and cgroups are called like that too, and the paths of sockets may have 107 bytes.
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -147,13 +149,15 @@ class Worker:
             f"--kubeconfig={self._cluster.kubelet_kubeconfig(self.name)}",
             f"--hostname-override={self.name}",
             f"--root-dir={self._directory / 'kubelet'}",
-            # Somebody else says which addresses the Node has. Nobody does: it needs none here.
+            # Somebody else says which addresses the Node has, for a kubelet takes no loopback address.
             "--cloud-provider=external",
         ]
         # The sockets of a kubelet that was killed stay, and tell nothing of the next one.
         before = {socket: _made(socket) for socket in self._sockets()}
         self._kubelet = self._enclosure.run("kubelet", command, env=self._environment())
         self._until(lambda: self._is_up(before), what=f"the kubelet of {self.name}")
+        # There the API server asks it for logs, and to run commands in containers.
+        self._cluster.kubectl("patch", "node", self.name, "--subresource=status", "--patch", ADDRESSES)
 
     def kill_kubelet(self) -> None:
         """Kill the kubelet; its pods run on."""
@@ -199,7 +203,16 @@ class Worker:
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "enableServer": False,
+            "address": LOOPBACK,
+            "port": ports.free(),
+            "healthzPort": 0,
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": False},
+                "x509": {"clientCAFile": str(self._cluster.ca_file)},
+            },
+            # Whoever has a certificate of this cluster may ask it for anything.
+            "authorization": {"mode": "AlwaysAllow"},
             "containerRuntimeEndpoint": f"unix://{self._directory / 'containerd.sock'}",
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": self._enclosure.cgroup,
