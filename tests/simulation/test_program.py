@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from typing import Final
 import pytest
 
 from berth_operator.simulation import __main__ as program
+from berth_operator.simulation import kinds
 from simulation import desk
 
+PAGE: Final = Path(__file__).resolve().parents[2] / "manifests" / "examples" / "README.md"
 WORDS: Final = (sys.executable, "-m", "berth_operator.simulation")
 
 
@@ -33,6 +36,19 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert end.value.code == 0
     assert f"usage: .venv/bin/berth-simulation{' ' if words else ''}{' '.join(words)}" in text
     assert not words or "examples:" in text
+
+
+def test_help_and_page_tell_which_kinds_count(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both name all kinds that are read, and say that what makes pods is refused rather than passed over."""
+    with pytest.raises(SystemExit):
+        program.main(["place", "--help"])
+
+    told = " ".join(capsys.readouterr().out.split())
+    page = " ".join(PAGE.read_text().split())
+    for text, listed in ((told, "prints them: "), (page, "The kinds that count are ")):
+        names, rest = text.split(listed)[1].split("ther kinds are passed over", maxsplit=1)
+        assert [kind.name for kind in kinds.KINDS if not re.search(rf"\b{kind.name}\b", names)] == []
+        assert "is refused where it was written by hand, for no controller is at work here" in rest
 
 
 def test_any_order(tmp_path: Path) -> None:
