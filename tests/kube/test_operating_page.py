@@ -162,7 +162,7 @@ def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
 
     assert f"shows `{Reason.TOO_MUCH_TOGETHER}`" in text
     assert 1 / feeds.READ_AGAIN_SECONDS == 10
-    assert "by itself and ten such pods a second, the oldest first and namespaces in turns" in text
+    assert "by itself, for ten such pods a second, the oldest first and namespaces in turns" in text
     assert f"no more than {budget.FREE // 1024} KiB of memory does not count" in text
 
 
@@ -208,7 +208,7 @@ def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
     assert f"up to {misplaced.MOST_GLANCED} in each second" in text
     assert misplaced.HISTORY_SECONDS == 3600, "an hour"
     assert f"Of one node {misplaced.MOST_OF_A_NODE} GpuPods are followed" in text
-    assert f"judged each of them once, up to {misplaced.MOST_THINNED} in each second" in text
+    assert f"up to {misplaced.MOST_THINNED} of these are judged in each second" in text
     assert f"`has more than {misplaced.MOST_OF_A_NODE} GpuPods`" in text
 
 
