@@ -101,7 +101,9 @@ class Operator:
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer, options)
         self._lead = leadership(session, identity, chosen, measured)
         self._declarer = declarer.Declarer(self._book, self._lead.declare, clock=clock)
-        self._touches = touches.Touches(session, self._book, shown=self._status_writer.verdict, wall=wall)
+        self._touches = touches.Touches(
+            session, self._book, shown=self._status_writer.verdict, size=self._status_writer.size, wall=wall
+        )
         self._reconciler = reconciler.Reconciler(
             session.link,
             pace.Pace(clock, aside),

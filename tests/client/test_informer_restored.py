@@ -123,7 +123,7 @@ async def test_after_an_outage_everything_is_told_anew(scene: Scene, monkeypatch
 
     assert live
     assert scene.mirror.things["a"].data == {"x": "new"}
-    assert len(scene.resumed_from()) < informer.PATIENCE, "the outage counts, not the failures"
+    assert scene.resumed_from().count("20") < informer.PATIENCE, "the outage counts, not the failures"
 
 
 async def test_a_watch_that_opened_late_is_not_believed(

@@ -60,7 +60,7 @@ class Shown:
 
     version: str
     verdict: Verdict | None
-    size: int = 0  # In bytes, as the server last sent it in answer to a write of ours.
+    size: int = 0  # In bytes; of a small pod it is known once we have written it.
 
 
 class Written(wire.Struct, frozen=True):
@@ -102,11 +102,16 @@ class PodStatusWriter:
     def saw(self, pod: raw.Pod) -> None:
         """Remember what a waiting pod shows now."""
         uid = pod.metadata.uid
-        size = before.size if (before := self._shown.get(uid)) is not None else 0
+        size = pod.length or self.size(uid)
         self._shown[uid] = Shown(pod.metadata.resource_version, shown_verdict(pod), size)
         if uid in self._stuck:
             self._stuck.discard(uid)
             self._news.set()
+
+    def size(self, uid: str) -> int:
+        """Return how many bytes a waiting pod has, as far as that is known: of small ones it is 0."""
+        shown = self._shown.get(uid)
+        return shown.size if shown is not None else 0
 
     def verdict(self, uid: str) -> Verdict | None:
         """Return the verdict that a waiting pod shows now, if any."""

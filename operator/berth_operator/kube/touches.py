@@ -8,11 +8,13 @@ needs no other change; if that was a bind, the new leader has to know of it firs
 """
 
 import asyncio
+import collections
+import contextlib
 import datetime as dt
 import itertools
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +28,7 @@ from berth_operator.scheduling import backlog
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 32
+BYTES_AT_ONCE: Final = 4 << 20  # The server reads and writes whole pods, and has our Lease to renew beside.
 PAUSE_SECONDS: Final = (0.1, 0.2, 0.5, 1.0)
 REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.Malformed)
 REFUSALS_HEEDED: Final = 20  # A pod that nobody may change must not keep all others from their cards.
@@ -47,13 +50,15 @@ class Touches:
         book: ledger.Ledger,
         *,
         shown: Callable[[str], pod_status.Verdict | None],
+        size: Callable[[str], int] = lambda _uid: 0,
         wall: Callable[[], dt.datetime],
     ) -> None:
         self._session = session
         self._book = book
         self._shown = shown
         self._wall = wall
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._size = size
+        self._under_way = UnderWay()
 
     async def void(self, declared: declaration.Declaration) -> str:
         """Change all pods that wait and were declared; return the newest revision that came of it.
@@ -73,6 +78,7 @@ class Touches:
                 len(due),
             )
         until = asyncio.get_running_loop().time() + TROUBLE_SECONDS
+        due.sort(key=lambda one: self._size(one[0].uid))
         versions = await asyncio.gather(
             *(self._touch_surely(candidate, before, until) for candidate, before in due)
         )
@@ -83,7 +89,8 @@ class Touches:
         for attempt in itertools.count():
             pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
             try:
-                async with self._turns:  # Anew for each attempt: one may take long, and others are quick.
+                # Anew for each attempt: one may take long, and others are quick.
+                async with self._under_way.one(self._size(candidate.uid)):
                     version = await self._changed(candidate, before, attempt)
                 if version != before:
                     return version
@@ -138,6 +145,38 @@ class Touches:
         if not version:
             raise errors.Unreachable(f"{path}: the answer names no revision", ambiguous=True)
         return version
+
+
+class UnderWay:
+    """The writes that are under way: some, of so many bytes together, or a single one that has more."""
+
+    def __init__(self) -> None:
+        self._waiting: collections.deque[tuple[int, asyncio.Future[None]]] = collections.deque()
+        self._count = 0
+        self._bytes = 0
+
+    @contextlib.asynccontextmanager
+    async def one(self, size: int) -> AsyncIterator[None]:
+        """Wait until there is room for a write of this size, and keep it during the block."""
+        come = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, come))
+        self._admit()
+        await come
+        try:
+            yield
+        finally:
+            self._count, self._bytes = self._count - 1, self._bytes - size
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            size, come = self._waiting.popleft()
+            if not come.done():
+                self._count, self._bytes = self._count + 1, self._bytes + size
+                come.set_result(None)
+
+    def _has_room(self, size: int) -> bool:
+        return not self._count or (self._count < AT_ONCE and self._bytes + size <= BYTES_AT_ONCE)
 
 
 def _patience(error: errors.ClientError) -> float:
