@@ -70,3 +70,20 @@ def test_a_second_edit_within_half_a_minute_is_a_habit() -> None:
     assert [known.edited(mine, at) for at in (0.0, 1.0, 2.0)] == [False, True, True]
     assert not known.edited(theirs, 5.0)
     assert not known.edited(mine, 100.0)
+
+
+@timeless.scenario
+async def test_pods_that_are_gone_before_they_are_bound_keep_no_card_from_others() -> None:
+    """Each would have the card for a while, one after another: of such a namespace a dry run comes first."""
+    stage = Stage(cards=1)
+    for name in (f"short-{at}" for at in range(40)):
+        stage.writer.when_bound(name, Reply(ports.Unknown("modified", open=False, version="1"), takes=0.3))
+        stage.writer.when_looked_at(name, Reply(ports.Gone()))
+        stage.wait(name, priority=5)
+
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(0.01)
+        stage.wait("good")
+        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+
+    assert timeless.clock()() < 2.0

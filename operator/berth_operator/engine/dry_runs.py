@@ -60,6 +60,10 @@ class DryRuns:
         """Remember a bind that was refused."""
         self._refusals.bind_refused(candidate, placement, self._clock())
 
+    def in_vain(self, candidate: backlog.Candidate) -> None:
+        """Remember a pod that was gone before it was bound."""
+        self._refusals.in_vain(candidate.namespace, self._clock())
+
     def edited_often(self, candidate: backlog.Candidate) -> bool:
         """Note a pod that was edited while it was bound; return whether that is a habit of its namespace."""
         return self._refusals.edited(candidate, self._clock())

@@ -174,6 +174,7 @@ class Loop:
                 self._dry_runs.bound(candidate.uid)
                 self._status_writer.placed(candidate, placement)
             case ports.Gone():
+                self._dry_runs.in_vain(candidate)
                 self._book.pod_over(candidate.uid)
             case ports.Refused() | ports.Throttled() | ports.Unsent():
                 self._take_back(candidate, placement, outcome)

@@ -6,6 +6,9 @@ after all others, and is not bound any more before the server has accepted its b
 for which no card is kept. Dry runs come first, too, for every pod of a namespace in which
 several were refused just now.
 
+A pod that is deleted while its bind is under way counts as refused: a stream of such pods would
+have each freed card in turn, and use none.
+
 A server may accept a dry run and refuse the bind all the same: etcd, which has its own limits, hears
 of no dry run. Of a pod with which that happened nothing is asked any more. It is bound on trial, in
 pauses that grow to a minute, and comes after all others for good.
@@ -79,8 +82,18 @@ class Refusals:
         self._drop(candidate.uid)
         self._refused[candidate.uid] = RefusedBind(candidate, placement)
         self._counts[candidate.namespace] += 1
-        recent = self._recent.setdefault(candidate.namespace, collections.deque(maxlen=SEVERAL))
+        self._happened(candidate.namespace, now)
+
+    def in_vain(self, namespace: str, now: float) -> None:
+        """Note a pod that was deleted while its bind was under way: it kept a card for nothing."""
+        self._happened(namespace, now)
+        if len(self._recent) > MOST_EDITED:
+            del self._recent[next(iter(self._recent))]
+
+    def _happened(self, namespace: str, now: float) -> None:
+        recent = self._recent.pop(namespace, None) or collections.deque(maxlen=SEVERAL)
         recent.append(now)
+        self._recent[namespace] = recent  # The last that something happened to comes last.
 
     def edited(self, candidate: backlog.Candidate, now: float) -> bool:
         """Note a pod that was edited while its bind was under way; return whether that is a habit."""
