@@ -373,7 +373,8 @@ class Rig:
             for name, start in seat.lives:
                 version = 0
                 for record in seat.wire.seen[start:]:
-                    if record.call.kind == plans.BIND:
+                    # One of the process before, which was killed, may be seen only now.
+                    if record.call.kind == plans.BIND and f"{name}_".encode() in record.asked:
                         break
                     if plans.shows_pods(record):
                         version = max(version, record.version)
