@@ -311,8 +311,8 @@ def _about_trouble(
     reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, count: int, cards: columns.Mask
 ) -> None:
     trouble = table.trouble[rows]
-    few = columns.count(cards & (trouble == 0)) < count
-    for reason in OF_CARDS:
+    few = (columns.count(cards & (trouble == 0)) < count) & (reasons.code == 0)
+    for reason in OF_CARDS if few.any() else ():
         troubled = (cards & (trouble == columns.TROUBLES.index(reason))).any(axis=1)
         reasons.mark(few & troubled, (reason, ""))
 

@@ -1,14 +1,18 @@
 """A close look has an end: what was not looked at is called so, and never counted among what fits."""
 
 import dataclasses
+from typing import Any
 from unittest import mock
 
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
 import pytest
 
 from berth_operator.scheduling import backlog, explain, inventory, policy, search
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.explain import findings
+from berth_operator.scheduling.explain import findings, node_survey
 from scheduling.explain import scenes
 
 NODES = 60
@@ -99,6 +103,42 @@ def test_time_ends_a_look_as_well() -> None:
 
     assert 0 < undecided(told) < NODES
     assert len(asked_for_time) < 200
+
+
+def test_what_is_read_for_the_first_look_takes_time_as_well() -> None:
+    """The clock runs from the first look on, not from its end: what takes all the time is looked at alone."""
+    now, place = [0.0], allocator.place
+
+    def slowly(*args: Any, **more: Any) -> Any:
+        now[0] += 1
+        return place(*args, **more)
+
+    with mock.patch.object(allocator, "place", slowly):
+        asked(crowd(40), allocator.Effort(expired=allocator.stopwatch(lambda: now[0], 0.5)))
+
+    assert now[0] == 1
+
+
+ASKS = st.builds(
+    requests.Gpus,
+    st.integers(1, 5),
+    core=st.sampled_from([0, 10, 70, 100]),
+    ratio=st.sampled_from([1, 30, 80, 100]),
+) | st.builds(requests.Gpus, st.integers(1, 5), core=st.just(30), memory=st.integers(1, 9 * scenes.GIB))
+
+
+@hypothesis.given(st.lists(ASKS, min_size=1, max_size=8))
+def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
+    """Only asks that no other contains are compared with all nodes, and the others would change nothing."""
+    picture = crowd(40)
+
+    def lacks(*some: requests.Gpus) -> Any:
+        pod = scenes.pod(*some)
+        return node_survey.gaps(picture, picture.everything, search.ask(pod.request, pod.demand))
+
+    together = sum(ask.count for ask in asks if ask.whole)
+    singly = [lacks(ask) for ask in asks if not ask.whole]
+    assert lacks(*asks) == pytest.approx(np.max([*singly, lacks(requests.cards(together))], axis=0))
 
 
 def test_looking_at_all_nodes_has_an_end() -> None:

@@ -7,6 +7,7 @@ bytes *of each card*; what was asked for several cards together is divided alrea
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -332,11 +333,16 @@ def _largest(shares: tuple[Gpus, ...]) -> tuple[Gpus, ...]:
     """Return the shares that no other contains, the largest first where they are many."""
     if len(shares) <= FEW_SHARES:
         return tuple(dict.fromkeys(shares))
+    return tuple(itertools.islice(uncontained(shares), FEW_SHARES))
+
+
+def uncontained(shares: Iterable[Gpus]) -> Iterator[Gpus]:
+    """Yield the shares that no other contains, the largest first."""
     found: list[Gpus] = []
     for ask in sorted(set(shares), key=_size, reverse=True):
-        if len(found) < FEW_SHARES and not any(_contains(one, ask) for one in found):
+        if not any(_contains(one, ask) for one in found):
             found.append(ask)
-    return tuple(found)
+            yield ask
 
 
 def _size(ask: Gpus) -> tuple[int, ...]:

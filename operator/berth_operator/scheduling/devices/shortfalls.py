@@ -71,7 +71,7 @@ def explain(
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
     trial = _Trial(prefer, packing.Effort() if effort is None else effort)
-    never = trial.fits(emptied(view), request) is False
+    never = not trial.effort.late and trial.fits(emptied(view), request) is False
     if trial.effort.late:
         return Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
     trial.effort.spend(finder.steps_to_read(view, request))
@@ -137,10 +137,12 @@ def _of_ask(view: views.View, request: requests.Request, ask: requests.Ask) -> S
     if not count:
         return None
     conditions, manner = request.conditions, request.manner
-    well = [one for one in devices if verdicts.against(view, one, ask, conditions, manner=manner) is None]
-    found = sum(_units(view, one, ask, request) for one in well)
-    if found >= count:
-        return None
+    found = 0
+    for one in devices:
+        if verdicts.against(view, one, ask, conditions, manner=manner) is None:
+            found += _units(view, one, ask, request)
+            if found >= count:
+                return None
     judged = [verdicts.judge(view, one, ask, conditions, manner=manner) for one in devices]
     against = tuple(verdict for verdict in judged if verdict is not None)
     reason = _nearest(devices, judged, ask, request, count)

@@ -9,7 +9,7 @@ few are worth a closer look.
 
 import dataclasses
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 import numpy as np
@@ -186,10 +186,10 @@ def look(
     view: views.View, request: requests.Request, effort: allocator.Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Look at the devices of a node closely, as long as the search for a place does at most."""
+    effort.spend(STEPS_TO_LOOK)  # From the first of these on time counts, what is read for it included.
     part = effort.part(search.STEPS_A_NODE)
     found = allocator.place(view, request, effort=part)
     effort.use(search.STEPS_A_NODE, part)
-    effort.spend(STEPS_TO_LOOK)
     return found
 
 
@@ -224,27 +224,29 @@ def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Questi
         gap = np.maximum(gap, np.where(left == columns.ABSENT, 0, _lack(left, amount)))
     for pile in tally.piles(table, at, question.need):
         gap = np.maximum(gap, _lack(pile.left, pile.wanted))
-    asks = tally.counted_asks(question.need)
-    if asks:
-        *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
-        for ask in asks:
-            gap = np.maximum(gap, _card_gap(table, at, ask, right))
+    if asks := tally.counted_asks(question.need):
+        for missing in _card_gaps(picture, at, question, asks):
+            gap = np.maximum(gap, missing)
     return gap
 
 
-def _card_gap(
-    table: columns.Columns, at: columns.Rows, ask: requests.Gpus, right: columns.Mask
-) -> columns.Scores:
-    if ask.whole:
-        free = columns.count(right & table.whole[at]) - table.withheld[at]
-        return _lack(free, ask.count)
+def _card_gaps(
+    picture: inventory.Inventory, at: columns.Rows, question: search.Question, asks: list[requests.Gpus]
+) -> Iterator[columns.Scores]:
+    """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
+    table = picture.columns
+    *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
     # Only where there is a card: one node with many makes the table wide for all.
-    lack = np.ones(right.shape)
     core, memory, total = (each[at][right] for each in (table.core, table.memory, table.total))
-    wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
-    lack[right] = np.maximum(_lack(core, ask.core), _lack(memory, wanted))
-    nearest: columns.Scores = np.sort(lack, axis=1)[:, : ask.count].mean(axis=1)
-    return nearest
+    for ask in requests.uncontained(asks):
+        if ask.whole:
+            free = columns.count(right & table.whole[at]) - table.withheld[at]
+            yield _lack(free, ask.count)
+        else:
+            wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
+            lack = np.ones(right.shape)
+            lack[right] = np.maximum(_lack(core, ask.core), _lack(memory, wanted))
+            yield np.sort(lack, axis=1)[:, : ask.count].mean(axis=1)
 
 
 def _lack(free: columns.Numbers, wanted: columns.Numbers | int) -> columns.Scores:
