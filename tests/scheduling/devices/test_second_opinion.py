@@ -7,7 +7,16 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling.decisions import Grant
-from berth_operator.scheduling.devices import allocator, facts, finder, packing, requests, views
+from berth_operator.scheduling.devices import (
+    allocator,
+    facts,
+    finder,
+    packing,
+    puzzles,
+    requests,
+    verdicts,
+    views,
+)
 from scheduling.devices import brute, generate, merits
 
 MOST_WAYS = 10_000
@@ -235,3 +244,22 @@ def capacity(device: facts.Device, uuid: str) -> tuple[int, int]:
             if one.uuid == uuid:
                 return 100, one.memory
     raise AssertionError(f"{uuid} is not on the node")
+
+
+@many
+@hypothesis.given(generate.scenes())
+def test_devices_that_are_alike_get_the_same_answer(scene: Scene) -> None:
+    """So of sixty-four equal cards one is asked what each container wants, and each card has been counted."""
+    view, request = scene
+    problem = puzzles.read_problem(view, request, allocator.Prefer.PACK)
+
+    assert sorted(number for group in problem.alike for number in group) == list(range(len(problem.devices)))
+    for group in problem.alike:
+        for ask in {ask for one in request.containers for ask in one.asks}:
+            judged = {
+                verdicts.against(
+                    view, problem.devices[number], ask, request.conditions, manner=request.manner
+                )
+                for number in group
+            }
+            assert len(judged) == 1

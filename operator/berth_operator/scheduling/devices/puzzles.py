@@ -18,6 +18,7 @@ from typing import Final
 from berth_operator.scheduling.devices import (
     facts,
     joint,
+    likeness,
     orders,
     packing,
     requests,
@@ -56,6 +57,16 @@ class Problem:
     def others(self) -> tuple[facts.Card, ...]:
         """The devices of other types, in the order of their minors."""
         return others_in_order(self.view.device)
+
+    @functools.cached_property
+    def devices(self) -> tuple[facts.Card, ...]:
+        """All devices: a spot names its own by the number that it has here."""
+        return (*self.cards, *self.others)
+
+    @functools.cached_property
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the devices, together those of which the same is true for whatever is asked."""
+        return tuple(likeness.groups(self.view, self.devices, self.request))
 
     @functools.cached_property
     def spots(self) -> tuple[Spot, ...]:
@@ -263,17 +274,20 @@ def _needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
 
 
 def _found_needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
-    able = {
-        number
-        for number, device in enumerate((*problem.cards, *problem.others))
-        if (device.type == facts.GPU) != isinstance(ask, requests.Parts)
-        and verdicts.against(
-            problem.view, device, ask, problem.request.conditions, manner=problem.request.manner
-        )
-        is None
-    }
-    spots = ((at, spot) for at, spot in enumerate(problem.spots) if spot.device in able)
-    return {at: _need(problem, spot, ask) for at, spot in spots if _right_instance(spot, ask)}
+    rooms: dict[int, Room] = {}
+    for numbers in problem.alike:
+        device = problem.devices[numbers[0]]
+        if _suits(problem, device, ask):
+            rooms |= dict.fromkeys(numbers, _need(problem, device, ask))
+    spots = ((at, spot) for at, spot in enumerate(problem.spots) if spot.device in rooms)
+    return {at: rooms[spot.device] for at, spot in spots if _right_instance(spot, ask)}
+
+
+def _suits(problem: Problem, device: facts.Card, ask: requests.Ask) -> bool:
+    if (device.type == facts.GPU) == isinstance(ask, requests.Parts):
+        return False
+    asked, manner = problem.request.conditions, problem.request.manner
+    return verdicts.against(problem.view, device, ask, asked, manner=manner) is None
 
 
 def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
@@ -282,12 +296,12 @@ def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
     return spot.instance.profile == ask.profile
 
 
-def _need(problem: Problem, spot: Spot, ask: requests.Ask) -> Room:
+def _need(problem: Problem, device: facts.Card, ask: requests.Ask) -> Room:
     match ask:
         case requests.Gpus():
-            return ask.core, ask.least_of(spot.card.memory)
+            return ask.core, ask.least_of(device.memory)
         case requests.Parts():
-            return ask.share, int(verdicts.takes_function(spot.card, ask, problem.request.manner))
+            return ask.share, int(verdicts.takes_function(device, ask, problem.request.manner))
     return 1, 0
 
 
