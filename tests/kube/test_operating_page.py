@@ -168,7 +168,7 @@ def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
 
 def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:
     """What it says of a bound pod that says too much is what is added up."""
-    assert f"more than {limits.FIGURES} amounts of\ndevices, counts as one that takes all of its node" in PAGE
+    assert f"more than\n{limits.FIGURES} amounts of devices that are not zero, all cards" in PAGE
 
 
 def test_its_limits_of_nodes_are_those_of_the_code() -> None:

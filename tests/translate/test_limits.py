@@ -13,7 +13,7 @@ from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, limits, pods, quantities, raw
+from berth_operator.translate import demands, limits, pods, raw
 from translate import manifests
 
 CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
@@ -235,36 +235,51 @@ def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> 
 
 
 FOREIGN: Final[dict[str, Any]] = {"nodeName": "n1", "schedulerName": "default-scheduler"}
-ODD: Final = [{"cpu": f"{at}e-3"} for at in range(1, 4200)]
+MANY: Final = 5000  # More than is read of a pod that can be refused.
 
 
-def uncounted() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return specs of bound pods that say more than is added up."""
-    yield "amounts", {"containers": [manifests.asking(f"c{at}", {"cpu": 1, "b": 2}) for at in range(2049)]}
-    yield "odd amounts", {"containers": [manifests.asking(f"c{at}", one) for at, one in enumerate(ODD)]}
-    yield "containers", {"containers": [manifests.container(f"c{at}") for at in range(4097)]}
-    yield "overhead", {"overhead": {f"example.com/r{at}": f"{at}e-3" for at in range(4097)}}
-    whole = {"requests": {f"hugepages-{at}": f"{at}e-3" for at in range(4097)}}
-    yield "the whole pod", {"resources": whole}
+def crowds() -> Iterator[tuple[str, dict[str, Any], dict[str, int]]]:
+    """Return specs of bound pods that say very much, and what that comes to."""
+    words: dict[str, Any] = {"requests": {"cpu": "0", "memory": "0"}, "limits": {"ephemeral-storage": "1"}}
+    nothing = [manifests.container(f"c{at}", resources=words) for at in range(MANY)]
+    yield "nothing", {"containers": nothing}, {"ephemeral-storage": MANY}
+    figures = [manifests.asking(f"c{at}", {"cpu": f"{at}m"}) for at in range(MANY)]
+    yield "figures", {"containers": figures}, {facts.CPU: MANY * (MANY - 1) // 2}
+    others = [{"restartPolicy": "Always"} | one for one in figures]
+    yield "sidecars", {"initContainers": others, "containers": figures}, {facts.CPU: MANY * (MANY - 1)}
+    yield "one by one", {"initContainers": figures}, {facts.CPU: MANY - 1}
+    yield "no cards", {"containers": [manifests.asking(f"c{at}", NO_CARD) for at in range(MANY)]}, {}
 
 
-@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in uncounted()])
-def test_of_a_bound_pod_no_more_is_added_up_than_is_read(
-    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+NO_CARD: Final = {names.NVIDIA_GPU: 0, names.GPU_MEMORY: 0}
+
+
+@pytest.mark.parametrize(("spec", "takes"), [pytest.param(*case[1:], id=case[0]) for case in crowds()])
+def test_a_bound_pod_counts_for_what_it_asks_however_much_it_says(
+    spec: dict[str, Any], takes: dict[str, int]
 ) -> None:
-    """It is taken to use all of its node, as far as it names anything, and not one of its amounts is read."""
-    monkeypatch.setattr(quantities, "demand", None)
-    monkeypatch.setattr(quantities, "supply", None)
+    """It cannot be refused, and whoever writes very many words for nothing must not take a whole node."""
+    found = pods.bound(manifests.pod(**{"containers": [manifests.container("main")]} | spec, **FOREIGN))
 
-    amounts = dict(pods.bound(manifests.pod(**spec, **FOREIGN)).hold.amounts)
-
-    assert amounts[facts.CPU] == amounts[facts.MEMORY] == facts.LARGEST
-    assert len(amounts) <= limits.NAMES + 3
+    assert dict(found.hold.amounts) == {facts.PODS: 1} | takes
+    assert not found.hold.devices
 
 
-def test_a_bound_pod_of_many_amounts_may_have_all_cards_that_it_names() -> None:
+@pytest.mark.parametrize("place", ["overhead", "resources"])
+def test_of_a_bound_pod_only_so_many_names_are_kept(place: str) -> None:
+    """No node has as many resources, and what is kept takes memory."""
+    amounts = {f"hugepages-{at}": "1" for at in range(MANY)}
+    spec: dict[str, Any] = {place: amounts if place == "overhead" else {"requests": amounts}}
+
+    found = pods.bound(manifests.pod(containers=[manifests.asking("main", {"cpu": 1})], **spec, **FOREIGN))
+
+    assert dict(found.hold.amounts)[facts.CPU] == 1000
+    assert len(found.hold.amounts) <= limits.NAMES + 3
+
+
+def test_a_bound_pod_of_many_amounts_of_devices_may_have_all_cards_that_it_names() -> None:
     """It keeps all of them back, and what each resource may have brought it is all of them as well."""
-    amounts = [{"cpu": 1, names.NVIDIA_GPU: 0}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 1025
+    amounts = [{"cpu": 1, names.NVIDIA_GPU: 1}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 129
     containers = [manifests.asking(f"c{at}", one) for at, one in enumerate(amounts)]
 
     found = pods.bound(manifests.pod(containers=containers, **FOREIGN))

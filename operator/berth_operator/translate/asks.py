@@ -38,7 +38,7 @@ from berth_operator.translate.refusals import Refused
 
 def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Read the request of a whole pod, and all that is wrong with it."""
-    too_many = limits.uncounted(pod.spec)
+    too_many = limits.too_many(pod.spec)
     if too_many is not None:
         return requests.NO_DEVICES, (too_many,)
     wishes, faults = annotations.read(pod)

@@ -36,31 +36,48 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
 def amounts(spec: raw.PodSpec) -> facts.Amounts:
     """Return a pod's effective requests, sorted by name, nothing that is zero.
 
-    Of a bound pod that names more resources than any node has, the last are left out.
+    A bound pod cannot be refused, so all that it says is added up, and it may have thousands of
+    containers. Of one that names more resources than any node has, the last are left out.
     """
+    running, peak = _while_it_starts(spec.init_containers or ())
+    # Of what a container does not ask for, the most is what runs in the end.
+    for (name, value), times in _counted(spec.containers).items():
+        running[name] = running.get(name, 0) + times * _amount(name, value)
+    total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
+    asked = {name: min(amount, facts.LARGEST) for name, amount in _first(total).items() if amount}
+    return tuple(sorted({**asked, facts.PODS: 1}.items()))
+
+
+def _while_it_starts(containers: Iterable[raw.Container]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return what runs when all init containers have ended or go on running, and the most until then."""
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container, runs in resources.each_asking(spec):
-        # Of what a container does not ask for, the most is what runs in the end.
-        for name, value in resources.asked(container.resources).items():
-            if name not in peak and len(peak) >= limits.NAMES and name not in {facts.CPU, facts.MEMORY}:
-                continue
+    for container in containers:
+        runs = container.restart_policy == "Always"
+        for name, value in resources.pairs(container):
             together = running.get(name, 0) + _amount(name, value)
             if together > peak.get(name, -1):
                 peak[name] = together
             if runs:
                 running[name] = together
-    total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
-    total[facts.PODS] = 1
-    return tuple(sorted((name, min(amount, facts.LARGEST)) for name, amount in total.items() if amount))
+    return running, peak
 
 
-def everything(spec: raw.PodSpec) -> facts.Amounts:
-    """Return the amounts of a pod that says too much to be added up: it may take all that it names."""
-    first = dict.fromkeys(itertools.islice(limits.named(spec), limits.AMOUNTS))
-    some = itertools.islice(first, limits.NAMES)
-    total = dict.fromkeys((*some, facts.CPU, facts.MEMORY), facts.LARGEST)
-    return tuple(sorted({**total, facts.PODS: 1}.items()))
+def _counted(containers: Iterable[raw.Container]) -> dict[tuple[str, raw.Quantity], int]:
+    """Count how often each amount is asked for: of thousands of containers most ask for the same."""
+    counts: dict[tuple[str, raw.Quantity], int] = {}
+    for container in containers:
+        for pair in resources.pairs(container):
+            counts[pair] = counts.get(pair, 0) + 1
+    return counts
+
+
+def _first(total: dict[str, int]) -> dict[str, int]:
+    """Return the first of very many amounts, and those that every pod takes."""
+    if len(total) <= limits.NAMES:
+        return total
+    some = itertools.islice(total, limits.NAMES)
+    return {name: total[name] for name in (facts.CPU, facts.MEMORY, *some) if name in total}
 
 
 def as_a_whole(total: Mapping[str, int], resources: raw.ContainerResources | None) -> dict[str, int]:

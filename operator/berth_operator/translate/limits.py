@@ -91,14 +91,14 @@ def exceeded(spec: raw.PodSpec) -> Refusal | None:
     return _first(itertools.chain.from_iterable(counted))
 
 
-def uncounted(spec: raw.PodSpec) -> Refusal | None:
-    """Return what is more than is added up even of a bound pod, which cannot be refused."""
+def too_many(spec: raw.PodSpec) -> Refusal | None:
+    """Return of what a pod asks for too much at once for each of it to be read as a request."""
     return _first(itertools.chain(_of_containers(spec), _of_devices(spec)))
 
 
-def crowded(spec: raw.PodSpec) -> bool:
-    """Return whether a pod has so much in its lists that it takes long even to compare it with others."""
-    return _first(_of_containers(spec)) is not None
+def many_devices(spec: raw.PodSpec) -> bool:
+    """Return whether a bound pod, which cannot be refused, has more amounts of devices than are read."""
+    return _first(_of_devices(spec)) is not None
 
 
 def named(spec: raw.PodSpec) -> Iterator[str]:

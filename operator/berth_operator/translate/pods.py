@@ -19,6 +19,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
     asks,
+    crowds,
     demands,
     holdings,
     limits,
@@ -168,17 +169,18 @@ class Taken:
 
 def taken(pod: raw.Pod) -> Taken:
     """Read what a bound pod asked for."""
-    if limits.uncounted(pod.spec) is not None:
-        return Taken(holdings.anything(pod.spec), demands.everything(pod.spec), None)
-    whole, amounts = asked_of(pod), demands.amounts(pod.spec)
+    amounts, ports = demands.amounts(pod.spec), demands.host_ports(pod.spec)
+    pod = crowds.without_others(pod)
+    if limits.many_devices(pod.spec):
+        return Taken(holdings.anything(pod.spec), amounts, None, ports)
+    whole = asked_of(pod)
     teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
-    return Taken(holdings.asked(pod, whole), amounts, teaches, demands.host_ports(pod.spec))
+    return Taken(holdings.asked(pod, whole), amounts, teaches, ports)
 
 
 def bound(pod: raw.Pod) -> Bound:
     """Read a bound pod."""
-    crowded = pod.length and limits.crowded(pod.spec)
-    takes = taken(pod) if crowded else _taken(pod, recall.of_bound(pod))
+    takes = _taken(pod, recall.of_bound(pod))
     found = holdings.holding(pod, takes.asked)
     hold = holds.Hold(
         uid=pod.metadata.uid,

@@ -37,7 +37,8 @@ PATTERN: Final = re.compile(
 
 
 # Nearly all quantities are whole numbers of a unit, and a pod may have thousands.
-PLAIN: Final = re.compile(r"(\d{1,15})([KMGTPE]i|[numkMGTPE]?)", re.ASCII)
+PLAIN_DIGITS: Final = 15
+PLAIN: Final = re.compile(rf"(\d{{1,{PLAIN_DIGITS}}})([KMGTPE]i|[numkMGTPE]?)", re.ASCII)
 LONGEST: Final = 64  # The API server writes none with more than thirty characters.
 
 
@@ -53,7 +54,13 @@ def exact(text: str) -> fractions.Fraction:
 
 def demand(text: str | float, *, thousandths: bool = False) -> int:
     """Read what is asked for, rounded up; nobody asks for less than nothing."""
-    above, below = _ratio(str(text))
+    text = str(text)
+    milli = thousandths and text.endswith("m")
+    digits = text[:-1] if milli else text
+    if digits.isascii() and digits.isdigit() and len(digits) <= PLAIN_DIGITS:
+        whole = int(digits) * (1000 if thousandths and not milli else 1)  # Of thousands of amounts most.
+        return min(whole, facts.LARGEST)
+    above, below = _ratio(text)
     if above <= 0:
         return 0
     return min(-(-above * (1000 if thousandths else 1) // below), facts.LARGEST)

@@ -12,7 +12,7 @@ import fractions
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from berth_crds import aliases, names
@@ -129,6 +129,16 @@ def _serves(container: raw.Container) -> bool:
 def _asks(container: raw.Container) -> bool:
     resources = container.resources
     return resources is not None and bool(resources.requests or resources.limits)
+
+
+def pairs(container: raw.Container) -> Iterable[tuple[str, raw.Quantity]]:
+    """Return the names and amounts that a container asks for."""
+    found = container.resources
+    if found is None:
+        return ()
+    if found.limits and found.requests:
+        return asked(found).items()
+    return (found.limits or found.requests or {}).items()
 
 
 def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
