@@ -100,7 +100,9 @@ class Operator:
         options = feeds.Options(schedulers=chosen.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer, options)
         self._lead = leadership(session, identity, chosen, measured)
-        self._declarer = declarer.Declarer(self._book, self._lead.declare, clock=clock)
+        self._declarer = declarer.Declarer(
+            self._book, self._lead.declare, self._status_writer.size, clock=clock
+        )
         self._touches = touches.Touches(
             session, self._book, shown=self._status_writer.verdict, size=self._status_writer.size, wall=wall
         )

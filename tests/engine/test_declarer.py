@@ -44,6 +44,7 @@ class Scene:
     book: ledger.Ledger
     lease: Lease
     declarer: declarer.Declarer
+    sizes: dict[str, int]  # Of large pods, by uid.
 
 
 async def scene(*versions: str) -> Scene:
@@ -51,9 +52,10 @@ async def scene(*versions: str) -> Scene:
     book, lease = books.of(cards=64), Lease()
     for at, version in enumerate(versions):
         books.wait(book, f"p{at}", version=version)
-    made = Scene(book, lease, declarer.Declarer(book, lease.write, clock=timeless.clock()))
-    await made.declarer.declare()
-    return made
+    sizes: dict[str, int] = {}
+    keeps = declarer.Declarer(book, lease.write, lambda uid: sizes.get(uid, 0), clock=timeless.clock())
+    await keeps.declare()
+    return Scene(book, lease, keeps, sizes)
 
 
 @timeless.scenario
@@ -190,6 +192,34 @@ async def test_pods_that_came_and_fit_nowhere_are_soon_covered_no_more(
     """Many of them are worth a write; a few, and those that a new leader leaves alone, are not."""
     on = await scene("5")
     crowd(on.book, count, **fields)
+
+    async with timeless.beside(on.declarer.run()):
+        await timeless.passing(5 * declarer.LOOK_SECONDS)
+
+    assert len(on.lease.written) == writes
+
+
+@timeless.scenario
+async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
+    """To change it takes a new leader as long as a hundred others, and meanwhile all of them wait."""
+    on = await scene("100")
+    for at in range(3):
+        books.wait(on.book, f"large{at}", version=str(at), priority=9)
+        on.sizes[f"uid-large{at}"] = declarer.LARGE
+    bind = books.assume(on.book, "large1")
+
+    await asyncio.gather(on.declarer.permit(bind.uid), on.declarer.permit("uid-large0"))
+
+    assert on.lease.written[1:] == [Declaration(100, frozenset({"uid-p0", bind.uid, "uid-large0"}))]
+
+
+@timeless.scenario
+@pytest.mark.parametrize(("count", "writes"), [(4, 1), (5, 2)])
+async def test_large_pods_that_came_are_soon_covered_no_more(count: int, writes: int) -> None:
+    """As long as they fit nowhere, or other pods come first; once is enough, they need not go."""
+    on = await scene("5")
+    crowd(on.book, count)
+    on.sizes |= {f"uid-big{at}": declarer.MOST_BYTES // 4 for at in range(count)}
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(5 * declarer.LOOK_SECONDS)

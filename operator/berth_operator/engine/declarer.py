@@ -7,11 +7,12 @@ to be covered, and those that come first in the backlog, so that one write serve
 the pods that wait for a change, or pause, only a few are among them. It is renewed when it
 has come to cover many pods without need, because a new leader has to change each of them
 before it decides: a crowd that fits nowhere must not keep the others from their cards then.
+A large pod takes the server as long as a hundred others, so it is named only for its own bind.
 """
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from berth_operator.engine import declaration, ledger, ports, revisions
@@ -20,18 +21,29 @@ NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs
 IDLE_AHEAD: Final = 64  # Of the pods of which no bind is sent for now, which all the same may be next.
 MOST_IDLE: Final = 128
 MOST_COVERED: Final = 1024  # A new leader changes so many in about a second.
+LARGE: Final = 1 << 16  # Bytes of a pod.
+MOST_BYTES: Final = 4 << 20  # Of all large pods that are covered without need.
 LOOK_SECONDS: Final = 1.0
 COMPARED_A_SECOND: Final = 10_000  # Pods of which no bind is sent for now, to find the first of them.
 
 
 class Declarer:
-    """Declares for which pods binds may be under way; `write` has the Lease carry a text, for certain."""
+    """Declares for which pods binds may be under way.
+
+    `write` has the Lease carry a text, for certain; `size` tells how many bytes a pod has, if it is large.
+    """
 
     def __init__(
-        self, book: ledger.Ledger, write: Callable[[str], Awaitable[None]], *, clock: ports.Clock
+        self,
+        book: ledger.Ledger,
+        write: Callable[[str], Awaitable[None]],
+        size: Callable[[str], int] = lambda _uid: 0,
+        *,
+        clock: ports.Clock,
     ) -> None:
         self._book = book
         self._write = write
+        self._size = size
         self._clock = clock
         # Nothing is covered before the first declaration.
         self._in_force: tuple[declaration.Declaration, ...] = (declaration.Declaration(revisions.LATEST),)
@@ -65,12 +77,18 @@ class Declarer:
         """Return whether far more is covered than need be; this looks at what may be covered alone."""
         known, declared = self._book.revisions, self._in_force[-1]
         newer = {uid for uid in known.fresh if known[uid].number > declared.after}
-        if len(newer) > MOST_COVERED:
+        covered = newer | declared.uids
+        if len(newer) > MOST_COVERED or self._bytes_of_large(covered) > MOST_BYTES:
             return True
         now, waiting = self._clock(), self._book.waiting
         if len(waiting) <= MOST_IDLE:
             return False
-        return sum(waiting.idle(uid, now) for uid in newer | declared.uids) > MOST_IDLE
+        return sum(waiting.idle(uid, now) for uid in covered) > MOST_IDLE
+
+    def _bytes_of_large(self, covered: Iterable[str]) -> int:
+        """Count the bytes of the large pods whose binds are not under way."""
+        sizes = (self._size(uid) for uid in covered if uid not in self._book.assumed)
+        return sum(size for size in sizes if size >= LARGE)
 
     async def _declared(self) -> None:
         if self._writing is None or self._writing.done():
@@ -89,7 +107,7 @@ class Declarer:
         book, requested = self._book, self._requested
         self._requested = set()
         ahead = *book.waiting.first_in_line(NAMED_AHEAD), *self._first_idle()
-        named = frozenset((*book.assumed, *requested, *ahead))
+        named = frozenset((*book.assumed, *requested, *(uid for uid in ahead if self._size(uid) < LARGE)))
         return declaration.Declaration(book.revisions.newest(), named)
 
     def _first_idle(self) -> list[str]:
