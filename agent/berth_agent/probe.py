@@ -255,7 +255,7 @@ class Listener(Protocol):
     """A probe to which its driver tells errors between looks."""
 
     def has_news(self) -> bool:
-        """Say, without waiting, whether there is something to look at; never asked beside a look."""
+        """Return, without waiting, whether there is something to look at; never asked beside a look."""
 
 
 @runtime_checkable
@@ -271,7 +271,7 @@ class Locator(Protocol):
     """A probe that can tell how far a look has come."""
 
     def whereabouts(self) -> str:
-        """Say what the look under way is doing, such as "reading card 3"; asked beside it, when it hangs."""
+        """Describe what the look under way is doing, such as "reading card 3"; asked when it hangs."""
 
 
 class Probe(Protocol):

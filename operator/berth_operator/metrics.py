@@ -218,7 +218,7 @@ class _Shelf(registry.Collector):
         self._take = take
 
     def collect(self) -> Iterable[core.Metric]:
-        """Give the numbers as they are now."""
+        """Return the numbers as they are now."""
         found = self._take()
         yield core.GaugeMetricFamily(f"{PREFIX}_nodes", "Nodes that are known.", found.nodes)
         yield core.GaugeMetricFamily(f"{PREFIX}_cards", "GPUs that agents publish.", found.cards)

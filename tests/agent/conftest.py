@@ -96,7 +96,7 @@ class Limited:
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
     def trust(self) -> None:
-        """Give it the rights of an agent."""
+        """Grant it the rights of an agent."""
         self.cluster.apply(TRUSTED.format(name=self.name, namespace=self.namespace))
 
 
@@ -213,7 +213,7 @@ class Scene:
         return Limited(self.cluster, self.namespace, name, kubeconfig)
 
     def writes(self) -> list[audit.AuditEvent]:
-        """Give what the agents have written about this node and in this namespace."""
+        """Return what the agents have written about this node and in this namespace."""
         events = audit.writes_by(self.cluster.audit(), USER)
         return [each for each in events if each.name == self.node or each.namespace == self.namespace]
 
@@ -359,7 +359,7 @@ async def admin(berth: clusters.Cluster) -> AsyncIterator[api.Api]:
 
 @pytest.fixture
 async def own_rules(berth: clusters.Cluster, admin: api.Api) -> AsyncIterator[None]:
-    """Take away for a test the policy that others may have brought: the rules are its own."""
+    """Remove for a test the policy that others may have brought: the rules are its own."""
     before = await _or_none(admin.get(resources.POLICIES, names.DEFAULT_POLICY, into=Thing))
     if before:
         await admin.delete(resources.POLICIES, names.DEFAULT_POLICY)

@@ -28,14 +28,14 @@ NIC = allocation.Share("rdma-0000:1f:00.0", minor=0, core=100, memory=0, vf="000
 
 
 def pod(text: str | None, *, phase: str = "Pending") -> record.Pod:
-    """Give a bound pod with this allocation."""
+    """Make a bound pod with this allocation."""
     annotations = {} if text is None else {names.ALLOCATION: text}
     meta = wire.Meta(name="p", namespace="ns", uid="u-1", annotations=annotations)
     return record.Pod(meta, record.PodSpec("n1"), record.PodStatus(phase))
 
 
 def told(*, node: str = "n1") -> allocation.Allocation:
-    """Give an allocation of two containers."""
+    """Make an allocation of two containers."""
     return allocation.of(node, {"a": {"gpu": [SHARE, WHOLE]}, "b": {"gpu": [SLICE], "rdma": [NIC]}})
 
 

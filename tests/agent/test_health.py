@@ -199,7 +199,7 @@ def test_source_that_judges_by_itself_is_believed() -> None:
 
 
 def published(health: probe.Health) -> wire.DeviceStatus:
-    """Give what stands in the Device."""
+    """Return what stands in the Device."""
     entry = wire.CardStatus(
         CARD,
         health.verdict,

@@ -14,7 +14,7 @@ A100 = "8xA100-SXM4-80GB"
 
 
 def cards(shape: str, *, node: str = "n1") -> tuple[probe.Card, ...]:
-    """Give the cards of a machine made up."""
+    """Make the cards of a simulated machine."""
     return tuple(simulated.machine(node, shape).read())
 
 

@@ -13,7 +13,7 @@ class ComparingMirror(mirror.Mirror[mirror.ConfigMap]):
     """A mirror that is told of a restore, too."""
 
     def restored(self) -> None:
-        """Take note."""
+        """Note it."""
         self.told.append(("restored", "", ""))
 
 

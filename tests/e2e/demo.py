@@ -65,7 +65,7 @@ PLACED: Final = 9  # The last three cannot be.
 
 
 class Story:
-    """Tells what happens, with the time since the start."""
+    """Prints what happens, with the time since the start."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -98,7 +98,7 @@ class Demo:
         self._namespace = ""
 
     async def play(self) -> None:
-        """Tell the whole story."""
+        """Play the whole story."""
         await self._install()
         await self._start()
         await self._ask()

@@ -53,7 +53,7 @@ def door() -> Door:
 
 @pytest.fixture
 def listening(base: fleet.Fleet) -> Iterator[None]:
-    """Give the operator what it needs at an open address, as its help says."""
+    """Set up for the operator what it needs at an open address, as its help says."""
     base.cluster.apply(LISTENING)
     yield
     base.cluster.kubectl("delete", "-f", str(LISTENING))
@@ -148,7 +148,7 @@ def simulated(where: Path) -> dict[str, Any]:
 
 
 def cards_refused(refusals: list[dict[str, Any]], words: str) -> set[tuple[str, str, str, str]]:
-    """Give the refusals of cards."""
+    """List the refusals of cards."""
     return {(one["node"], one["device"], one["reason"], one[words]) for one in refusals if one["device"]}
 
 

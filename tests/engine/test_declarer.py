@@ -26,7 +26,7 @@ class Lease:
         self.slow = False
 
     async def write(self, text: str) -> None:
-        """Take a declaration, at once or when the test says so."""
+        """Accept a declaration, at once or when the test says so."""
         self.written.append(declaration.decode(text))
         if self.slow:
             self.open.append(asyncio.get_running_loop().create_future())

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 class Server:
-    """Takes a tenth of a second for each write, and notes how many bytes it has to do with at once."""
+    """A session whose writes need a tenth of a second each; it notes how many bytes are under way at once."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         self.sizes = sizes

@@ -16,7 +16,7 @@ ASTRAY = dataclasses.replace(WELL, astray=("9", "GPU-x"))
 
 
 class Ear:
-    """Hears news of nodes."""
+    """Collects news of nodes."""
 
     def __init__(self, *begin: summaries.Summary) -> None:
         self.notes: list[events.Note] = []

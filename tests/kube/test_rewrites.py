@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class Server:
-    """Takes verdicts on pods of some size, each by its name, and counts the bytes it had to store."""
+    """Accepts verdicts on pods of some size, each by its name, and counts the bytes it had to store."""
 
     def __init__(self, **sizes: int) -> None:
         self.sizes = sizes

@@ -11,7 +11,7 @@ BIG = {"nvidia.com/gpu": 4}
 
 
 def record(of: desk.Body, *minors: int, core: int = 100) -> dict[str, str]:
-    """Give the annotation that hands cards of a Device to the container."""
+    """Return the annotation that hands cards of a Device to the container."""
     listed = [card for card in of["spec"]["devices"] if card["minor"] in minors]
     shares = [
         allocation.Share(card["uuid"], card["minor"], core, card["memory"] * core // 100) for card in listed

@@ -136,7 +136,7 @@ class Kubelets:
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
-        """Take on the identity and begin to watch."""
+        """Adopt the identity and begin to watch."""
         await asyncio.to_thread(self._cluster.apply, RIGHTS)
         token = await asyncio.to_thread(self._cluster.token, NAMESPACE, ACCOUNT)
         tls = ssl.create_default_context(cafile=str(self._cluster.ca_file))

@@ -159,7 +159,7 @@ class Cluster:
         return copy
 
     def restore_etcd(self, copy: Path) -> None:
-        """Take the server's data back to those of a copy, with all servers stopped meanwhile."""
+        """Put a copy in the place of the server's data, with all servers stopped meanwhile."""
         self._running.pop("kube-apiserver").kill()
         self._running.pop("etcd").kill()
         shutil.rmtree(self.directory / "etcd")

@@ -34,7 +34,7 @@ int main(int count, char **words) {
 
 
 def obstacle() -> str:
-    """Say in one sentence why no image can be made; empty if one can."""
+    """Explain in one sentence why no image can be made; empty if one can."""
     return "" if shutil.which("gcc") else "the image of a container is built with gcc, and there is none"
 
 

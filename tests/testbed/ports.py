@@ -15,14 +15,14 @@ class Reservation:
     """Keeps a port of the loopback interface for as long as it is open."""
 
     def __init__(self) -> None:
-        """Take any free port."""
+        """Reserve any free port."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
 
     def release(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._socket.close()
 
 

@@ -236,7 +236,7 @@ def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]
 
 
 def capacity(device: facts.Device, uuid: str) -> tuple[int, int]:
-    """Say how much a device, or an instance of a card, has."""
+    """Return how much a device, or an instance of a card, has."""
     for card in (*device.cards, *device.others):
         if card.uuid == uuid:
             return 100, card.memory

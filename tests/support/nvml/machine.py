@@ -86,7 +86,7 @@ class Machine:
         self.change({f"card.{card}.absent": 1})
 
     def unplug(self, card: int) -> None:
-        """Take a card out of the machine."""
+        """Remove a card from the machine."""
         self.drop(card)
         for listing in LISTINGS:
             (self.sys / listing / self._address(card)).unlink()
@@ -139,7 +139,7 @@ class Machine:
         self.change({key: None for key in self.read() if "hang." in key})
 
     def unload(self, code: int = NOT_LOADED) -> None:
-        """Take the driver away: every call answers this error."""
+        """Unload the driver: every call answers this error."""
         self.change({"driver.error": code})
 
     def load(self) -> None:
