@@ -121,7 +121,7 @@ class Board:
 LOOSE: Final = Board(0, ())  # Nothing is known of the wiring.
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=1 << 13)
 def slots(mask: int) -> tuple[int, ...]:
     """List the slots of a mask, lowest first."""
     return tuple(at for at in range(mask.bit_length()) if mask >> at & 1)

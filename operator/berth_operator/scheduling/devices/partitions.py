@@ -8,7 +8,7 @@ lowest slots. A board without a table, or with none of that size, has no opinion
 from berth_operator.scheduling.devices import boards
 
 
-@boards.remembered(1 << 14)
+@boards.remembered(1 << 12)
 def able(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
     """Give the partitions of that size that lie in the pool, best first; `free` is what others might use."""
     found = [part for part in board.partitions if part.size == count and part.mask & pool == part.mask]

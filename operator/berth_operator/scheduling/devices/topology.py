@@ -73,7 +73,7 @@ def best_set(
     return found.chosen
 
 
-@boards.remembered(1 << 15)
+@boards.remembered(1 << 13)
 def _best(board: boards.Board, free: int, count: int, pool: int, among: int) -> Found | None:
     available = boards.slots(pool)
     if count > len(available):
