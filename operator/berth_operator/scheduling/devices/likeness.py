@@ -21,7 +21,7 @@ def of(view: views.View, request: requests.Request) -> Hashable:
         return None
     device = view.device
     devices = tuple(
-        (_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
+        (*_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
     )
     return view.open, view.withheld, device.failed, weakref.ref(device.board), devices
 
@@ -41,7 +41,7 @@ def _names_devices(request: requests.Request) -> bool:
     return bool(request.conditions.uuids or request.conditions.avoid_uuids)
 
 
-def _device(view: views.View, card: facts.Card) -> Hashable:
+def _device(view: views.View, card: facts.Card) -> tuple[Hashable, ...]:
     """Return all that it depends on whether a device can serve an ask, but for where it is and its names."""
     plain = (card.type, card.model, card.memory, card.trouble, card.mig, card.replicas, card.labels)
     pieces = tuple(
