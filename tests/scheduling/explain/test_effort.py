@@ -11,7 +11,7 @@ import pytest
 
 from berth_operator.scheduling import backlog, explain, inventory, policy, search
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import allocator, requests, verdicts, views
 from berth_operator.scheduling.explain import findings, node_survey
 from scheduling.explain import scenes
 
@@ -149,3 +149,25 @@ def test_looking_at_all_nodes_has_an_end() -> None:
         told = explain.explain(places, puzzling(), rules=policy.Policy(), whole=True)
 
     assert 0 < undecided(told) < NODES
+
+
+def test_a_node_is_read_no_longer_than_there_is_time() -> None:
+    """However many things are asked of however many different cards, the clock is looked at soon."""
+    view = views.View(
+        scenes.device(cards=64),
+        {scenes.uuid("n1", minor): views.Usage(minor, minor * scenes.GIB // 8, 1) for minor in range(64)},
+    )
+    asks = [requests.Gpus(1, core=1 + at, memory=scenes.GIB) for at in range(50)]
+    judged, against = [0], verdicts.against
+
+    def counted(*args: Any, **more: Any) -> Any:
+        judged[0] += 1
+        return against(*args, **more)
+
+    with mock.patch.object(verdicts, "against", counted):
+        effort = allocator.Effort(expired=lambda: judged[0] > 100)
+        answer = allocator.place(view, scenes.pod(*asks).request, effort=effort)
+
+    assert isinstance(answer, allocator.Shortfall)
+    assert answer.reason is Reason.UNDECIDED
+    assert judged[0] <= 2 * 64

@@ -66,6 +66,8 @@ def search(
         return None
     problem = puzzles.read_problem(view, request, prefer)
     effort.spend(steps_to_read(view, request))
+    if not problem.is_read(effort):
+        return None
     solved = []
     for types in problem.parties:
         found = _solve(problem, types, effort)

@@ -10,7 +10,7 @@ from berth_operator.scheduling.devices import boards
 
 @boards.remembered(1 << 12)
 def able(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
-    """Return the partitions of that size that lie in the pool, best first; `free` is what others might use."""
+    """Return the partitions of that size that lie in the pool, best first; `free` is what others may use."""
     found = [part for part in board.partitions if part.size == count and part.mask & pool == part.mask]
     found.sort(key=lambda part: (-board.wholeness(free & ~part.mask), -part.score, part.mask))
     return tuple(dict.fromkeys(part.mask for part in found))

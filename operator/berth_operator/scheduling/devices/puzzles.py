@@ -107,6 +107,16 @@ class Problem:
         """What was found to do for each ask; containers often ask for the same."""
         return {}
 
+    def is_read(self, effort: packing.Effort) -> bool:
+        """Ask all devices for each thing that is asked, and return whether there was time for it."""
+        for container in self.request.containers:
+            for ask in container.asks:
+                _needs(self, ask)
+                if effort.late:
+                    effort.spend(0)
+                    return False
+        return True
+
     def type_of(self, item: Item) -> str:
         """Name the type of device that an item asks for."""
         return joint.type_of(self.ask_of(item))
