@@ -1,4 +1,4 @@
-"""Which models of cards there are, for pods that ask for one that is lacking.
+"""Which models of cards and MIG profiles there are, for pods that ask for one that is lacking.
 
 Models are named as people see them in `kubectl get devices`, those of most nodes first, and
 only a few of many: a sentence has room for no more.
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from berth_crds import catalog
-from berth_operator.scheduling import inventory
+from berth_operator.scheduling import columns, inventory
 from berth_operator.scheduling.decisions import Count, Reason
 
 NAMED: Final = 4
@@ -20,25 +20,37 @@ NAMED: Final = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Models:
-    """The most frequent models, and how many others there are."""
+    """The most frequent models and MIG profiles, and how many others there are of each."""
 
     named: tuple[str, ...] = ()
     others: int = 0
+    profiles: tuple[str, ...] = ()
+    other_profiles: int = 0
 
 
 UNTOLD: Final = Models()
+# Who reads one of these has to know which instances there are.
+OF_INSTANCES: Final = frozenset({Reason.PROFILE_MISMATCH, Reason.MIG_MODE})
 
 
 def instead(counts: Iterable[Count], picture: inventory.Inventory) -> Models:
-    """Return the models that there are, if any node lacks the one that is asked for."""
-    lacking = any(count.reason is Reason.MODEL_MISMATCH for count in counts)
-    return _there(picture) if lacking else UNTOLD
+    """Return the models or MIG profiles that there are, if any node lacks the one that is asked for."""
+    reasons = {count.reason for count in counts}
+    known = UNTOLD
+    if Reason.MODEL_MISMATCH in reasons:
+        first, others = _most_frequent(picture.columns.models)
+        known = Models(tuple(_name(picture, key) for key in first), others)
+    if not reasons.isdisjoint(OF_INSTANCES):
+        first, others = _most_frequent(picture.columns.profiles)
+        known = dataclasses.replace(known, profiles=tuple(first), other_profiles=others)
+    return known
 
 
-def _there(picture: inventory.Inventory) -> Models:
-    nodes = {key: count for key, count in picture.columns.models.users() if key}
+def _most_frequent(kinds: columns.Names) -> tuple[list[str], int]:
+    """Return what most nodes have, and how many others there are."""
+    nodes = {key: count for key, count in kinds.users() if key}
     first = heapq.nsmallest(NAMED, nodes, key=lambda key: (-nodes[key], key))
-    return Models(tuple(_name(picture, key) for key in first), len(nodes) - len(first))
+    return first, len(nodes) - len(first)
 
 
 def _name(picture: inventory.Inventory, key: str) -> str:

@@ -8,7 +8,7 @@ that is met, rare reasons are left out before anything is cut.
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from berth_crds import text
@@ -111,17 +111,19 @@ def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
     if not told.total:
         return (Refusal(Reason.NO_NODES, detail=words.REASONS[Reason.NO_NODES](0, candidate, "")),)
-    there = words.there(told.models, candidate)
+    there = {one.reason: _there(one.reason, told.models, candidate) for one in told.counts}
     return tuple(refusal for finding in told.nodes for refusal in _refusals(finding, candidate, there))
 
 
-def _refusals(finding: findings.Finding, candidate: backlog.Candidate, there: str) -> list[Refusal]:
+def _refusals(
+    finding: findings.Finding, candidate: backlog.Candidate, there: Mapping[Reason, str]
+) -> list[Refusal]:
     against = finding.shortfall.against if finding.shortfall else ()
     if not against:
         detail = finding.detail or words.listed(finding.holders)
         message = words.REASONS[finding.reason](1, candidate, detail).removeprefix("1 ")
-        if finding.reason is Reason.MODEL_MISMATCH and there:
-            message = f"{message} ({there})"
+        if there.get(finding.reason):
+            message = f"{message} ({there[finding.reason]})"
         figures = words.shortage(finding.measures)
         return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
@@ -169,10 +171,12 @@ def _extras(
     told: findings.Explanation, candidate: backlog.Candidate, examples: Examples, namespace: str
 ) -> Extras:
     """Name an example of what is in the way, the models that there are, and what is nearest."""
-    extras = _models_there(told.counts, told.models, candidate) | {
+    extras = {
         key: f"such as {_example(finding, namespace)} on {words.short(finding.node)}"
         for key, finding in examples.items()
     }
+    for key, there in _models_there(told.counts, told.models, candidate).items():
+        extras[key] = "; ".join(filter(None, (extras.get(key), there)))
     if told.nearest is not None:
         key = told.nearest.reason, told.nearest.detail
         extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(told.nearest)}")))
@@ -182,10 +186,20 @@ def _extras(
 def _models_there(
     counts: Sequence[Count], known: known_models.Models, candidate: backlog.Candidate
 ) -> Extras:
-    """Name the models that there are beside the first reason that one is lacking."""
-    said = words.there(known, candidate)
-    lacking = ((one.reason, one.detail) for one in counts if one.reason is Reason.MODEL_MISMATCH)
-    return {key: said for key in itertools.islice(lacking, 1) if said}
+    """Name the models and instances that there are, each beside the first reason that one is lacking."""
+    found: Extras = {}
+    for kinds in ({Reason.MODEL_MISMATCH}, known_models.OF_INSTANCES):
+        lacking = ((one.reason, one.detail) for one in counts if one.reason in kinds)
+        for key in itertools.islice(lacking, 1):
+            found[key] = _there(key[0], known, candidate)
+    return {key: said for key, said in found.items() if said}
+
+
+def _there(reason: Reason, known: known_models.Models, candidate: backlog.Candidate) -> str:
+    """Return what there is instead of what a node lacks for this reason."""
+    if reason is Reason.MODEL_MISMATCH:
+        return words.there(known, candidate)
+    return words.instances_there(known, reason) if reason in known_models.OF_INSTANCES else ""
 
 
 def _example(finding: findings.Finding, namespace: str) -> str:

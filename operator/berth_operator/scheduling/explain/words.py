@@ -153,17 +153,35 @@ PART_OF_NAME: Final = f"; {names.MODEL} wants the whole name, {names.MODEL_PATTE
 
 def there(known: known_models.Models, candidate: backlog.Candidate) -> str:
     """Return which models there are, and how to ask for a part of a name; nothing where that is not told."""
-    others = [f"{known.others} {'other' if known.others == 1 else 'others'}"] if known.others else []
-    found = [*known.named, *others]
-    verb = "is" if len(found) == 1 else "are"
     hint = PART_OF_NAME if _parts_of(known.named, candidate.request.conditions.models) else ""
-    return f"there {verb} {listed(found, most=len(found))}{hint}" if found else ""
+    return f"{_there_are(known.named, known.others)}{hint}" if known.named else ""
+
+
+def instances_there(known: known_models.Models, reason: Reason) -> str:
+    """Return which MIG profiles there are, and to whoever wants cards, how to ask for an instance."""
+    found = _there_are(known.profiles, known.other_profiles)
+    return f"{found}: ask for {MIG_RESOURCE}" if found and reason is Reason.MIG_MODE else found
+
+
+MIG_RESOURCE: Final = f"{names.NVIDIA_MIG_PREFIX}PROFILE"
+
+
+def _there_are(named: Iterable[str], others: int) -> str:
+    more = [f"{others} {'other' if others == 1 else 'others'}"] if others else []
+    found = [*named, *more]
+    verb = "is" if len(found) == 1 else "are"
+    return f"there {verb} {listed(found, most=len(found))}" if found else ""
 
 
 def _parts_of(there: Iterable[str], models: Iterable[str]) -> bool:
     """Return whether any of these is no model that is known, but a part of the name of one that is there."""
     parts = [catalog.normal_model(one).casefold() for one in models if catalog.find(one) is None]
     return any(part in name.casefold() != part for name in there for part in parts)
+
+
+def _no_such_instance(n: int, candidate: backlog.Candidate, detail: str) -> str:
+    counts = (one.count for one in candidate.request.need.instances if one.profile == detail)
+    return f"{_have(n)} {_fewer(next(counts, 0), noun(f'MIG {detail}'.strip(), 1))}"
 
 
 def _small(n: int, candidate: backlog.Candidate, _detail: str) -> str:
@@ -263,7 +281,7 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.NOT_INCLUDED: _has("too few of the listed cards"),
     Reason.TOO_SMALL: _small,
     Reason.SHARING_MODE: _in_replicas,
-    Reason.PROFILE_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(f'MIG {d}'.strip(), 2)}",
+    Reason.PROFILE_MISMATCH: _no_such_instance,
     Reason.LABEL_MISMATCH: lambda n, _c, d: f"{_have(n)} too few {noun(d, 2)} with the labels asked for",
     Reason.IN_USE: lambda n, _c, d: f"{_have(n)} too few {noun(d or diagnosis.CARDS, 2)} that nobody uses",
     Reason.PARTLY_USED: lambda n, _c, d: (
