@@ -302,17 +302,23 @@ async def test_a_snapshot_is_handed_through(count: int) -> None:
 
 QUESTIONS = {
     "an unknown node": ("/debug/ledger?node=n9", 404, "There is no node n9."),
+    "an unknown parameter": (
+        "/debug/ledger?nod=n1",
+        400,
+        "There is no parameter nod: the parameters are node and format.",
+    ),
     "no pod": ("/debug/explain", 400, "Say which pod: /debug/explain?pod=NAMESPACE/NAME."),
     "half a pod": ("/debug/explain?pod=p", 400, "Say which pod: /debug/explain?pod=NAMESPACE/NAME."),
-    "an unknown pod": (
-        "/debug/explain?pod=ml/x",
-        404,
-        "There is no pod ml/x that waits for this scheduler.",
-    ),
+    "an unknown pod": ("/debug/explain?pod=ml/x", 404, "There is no pod ml/x that waits for this scheduler."),
     "a bound pod": (
         "/debug/explain?pod=ml/held",
         404,
         "Pod ml/held does not wait: it has its place on n1.",
+    ),
+    "a parameter of another page": (
+        "/debug/decisions?node=n1",
+        400,
+        "There is no parameter node: the only parameter is format.",
     ),
     "an unknown form": (
         "/debug/backlog?format=xml",

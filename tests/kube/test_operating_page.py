@@ -67,7 +67,7 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert f"beyond {events.MOST_QUEUED} waiting ones" in PAGE
     assert f"exit code {app.EXIT_LOST}" in PAGE
     usual, probes = http_server.USUAL, http_server.PROBES
-    assert f"of the {usual.connections} connections ({probes.connections} at\nthe probes" in PAGE
+    assert f"a port\nhas {usual.connections} of them (the probes have {probes.connections}," in PAGE
     assert f"whole within {usual.request_seconds:g} s" in PAGE
     assert f"read within {usual.answer_seconds:g} s" in PAGE
     assert http_server.CACHED_SECONDS == 1, "at most a second old"
@@ -163,7 +163,7 @@ def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
     assert f"shows `{Reason.TOO_MUCH_TOGETHER}`" in text
     assert 1 / feeds.READ_AGAIN_SECONDS == 10
     assert "by itself, for ten such pods a second, the oldest first and namespaces in turns" in text
-    assert f"no more than {budget.FREE // 1024} KiB of memory does not count" in text
+    assert f"no more than {budget.FREE // 1024} KiB of memory is not counted" in text
 
 
 def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:

@@ -256,6 +256,13 @@ CASES: Final = {
             "give its pods (kubectl get pods -o yaml prints them)"
         ),
     ),
+    "a Deployment without a template": (
+        json.dumps(DEPLOYMENT | {"spec": {}}),
+        (
+            "Deployment ml/web: no controller is at work here; "
+            "give its pods (kubectl get pods -o yaml prints them)"
+        ),
+    ),
     "a pod given twice": (desk.written(POD, POD), "Pod ml/p: it is given twice"),
     "a uid given twice": (
         desk.written(*(desk.pod(name, meta={"uid": "u"}) for name in "ab")),

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import http
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from aiohttp import web
@@ -28,6 +28,8 @@ ABOUT: Final = {
     "/debug/decisions": "the last decisions",
     "/debug/snapshot": "the cluster as manifests, for the simulation; ?format=yaml",
 }
+PARAMETERS: Final = {"ledger": ("node", "format"), "explain": ("pod", "format")}
+USUAL_PARAMETERS: Final = ("format",)
 LONG_ANSWERS: Final = 4  # Of half a cluster each, made and not yet read.
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -63,7 +65,7 @@ def routes(sources: Sources, guard: auth.Guard) -> list[web.RouteDef]:
         "decisions": pages.decisions,
         "snapshot": pages.snapshot,
     }
-    guarded = [guard.protect(f"/debug/{name}", pages.asked(page)) for name, page in found.items()]
+    guarded = [guard.protect(f"/debug/{name}", pages.asked(name, page)) for name, page in found.items()]
     return [*guarded, *(http_server.listing(path, ABOUT) for path in ("/debug", "/debug/"))]
 
 
@@ -76,11 +78,13 @@ class Pages:
         self._places = asyncio.Semaphore(LONG_ANSWERS)
         self._explaining = asyncio.Lock()
 
-    def asked(self, page: Page) -> Page:
+    def asked(self, name: str, page: Page) -> Page:
         """Answer with a sentence what cannot be answered otherwise."""
+        parameters = PARAMETERS.get(name, USUAL_PARAMETERS)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             try:
+                check_parameters(request, parameters)
                 self._check_ready()
                 return await page(request)
             except Mistake as mistake:
@@ -161,6 +165,14 @@ def explained(
     if form == "text":
         return web.Response(text=views.why_in_text(told, candidate, gated=gated))
     return written(request, views.why_in_fields(told, candidate, gated=gated))
+
+
+def check_parameters(request: web.Request, known: Sequence[str]) -> None:
+    """Refuse a parameter that the page does not have, for a misspelt one would go unnoticed."""
+    for name in request.query:
+        if name not in known:
+            what = "parameters are" if len(known) > 1 else "only parameter is"
+            raise Mistake(f"There is no parameter {name}: the {what} {' and '.join(known)}.")
 
 
 def form_of(request: web.Request, *, usual: str = "json") -> str:

@@ -9,12 +9,19 @@ refused with the way to get the pods; those that a cluster gave already have the
 import collections
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from berth_operator.simulation import files, kinds, mistakes
 from berth_operator.simulation.mistakes import Mistake
 
 DEFAULT_NAMESPACE = "default"
+WORKLOADS: Final = frozenset(
+    {
+        ("", "ReplicationController"),
+        *(("apps", kind) for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")),
+        *(("batch", kind) for kind in ("CronJob", "Job")),
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,11 +166,12 @@ def _kind(body: kinds.Body) -> kinds.Kind | None:
 def _refuse_template(body: kinds.Body) -> None:
     meta = body.get("metadata")
     from_cluster = isinstance(meta, dict) and meta.get("uid")
-    if _makes_pods(body.get("spec")) and not from_cluster:
+    makes_pods = (_group(body), body["kind"]) in WORKLOADS or _has_template(body.get("spec"))
+    if makes_pods and not from_cluster:
         raise Mistake("no controller is at work here; give its pods (kubectl get pods -o yaml prints them)")
 
 
-def _makes_pods(spec: Any) -> bool:
+def _has_template(spec: Any) -> bool:
     if not isinstance(spec, dict):
         return False
     template = spec.get("template")
