@@ -138,7 +138,7 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
     ),
     "a cordoned card": (
         findings.Mend("n3", Reason.CORDONED, rooms(1), 1.0),
-        "would fit if GPU-0 of n3 were uncordoned",
+        "would fit if GPU-0 of n3 were not cordoned",
     ),
     "unhealthy cards": (
         findings.Mend("n3", Reason.UNHEALTHY, rooms(2), 1.0),

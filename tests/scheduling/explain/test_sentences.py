@@ -61,6 +61,9 @@ NOT_READY = nodes.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 ZONE_A = nodes.Where(selector=(("zone", "a"),))
 NONE = "0/1 nodes are available:"
 ONE_CPU = "Would fit if 1 cpu were freed"
+BOTH = "these obstacles: taint b, taint gpu"
+UNREADABLE = "cards held by pods without a readable allocation"
+THREE = "these obstacles: cordoned, taint gpu, other model"
 NEVER = "No node could take it even if nothing were used."
 
 SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
@@ -69,7 +72,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.part(20, 8, models=frozenset({scenes.MODEL})),
         (
             "0/12 nodes are available: 8 have no card of model A100-SXM4-80GB "
-            "(there are Tesla-T4 and A100-SXM4-80GB); 3 have no card with enough free "
+            "(there are Tesla-T4 and A100-SXM4-80GB); 3 have no card with enough free among those asked for "
             "(nearest: GPU 2 of n10 has 6 GiB free, 8 GiB wanted); 1 has a silent agent. "
             "Would fit if 2 GiB were freed on GPU-n10-2 of n10."
         ),
@@ -155,7 +158,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(scenes.node(taints=(TAINT, nodes.Taint("b", "", "NoExecute"))), scenes.device()),
         scenes.cards(),
         (
-            "0/1 nodes are available: 1 has the untolerated taint gpu (nearest: n1: taint b and taint gpu). "
+            f"{NONE} 1 has the untolerated taint gpu (nearest: n1, with {BOTH}). "
             "Would fit on at least 1 node if the taint b were tolerated and the taint gpu=yes were tolerated."
         ),
     ),
@@ -225,7 +228,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         scenes.picture(scenes.node(unschedulable=True), scenes.device()),
         scenes.cards(models=frozenset({"T4"})),
         (
-            f"0/1 nodes are available: 1 is cordoned (nearest: n1: cordoned and other model). {NEVER} "
+            f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: cordoned, other model). {NEVER} "
             "Would fit if n1 were uncordoned and the condition on models were dropped."
         ),
     ),
@@ -237,14 +240,14 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         ),
         scenes.cards(),
         (
-            "0/1 nodes are available: 1 is cordoned (nearest: n1: cordoned and not enough free). "
+            f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: cordoned, not enough free). "
             "Would fit if n1 were uncordoned and ml/a0 ended on n1."
         ),
     ),
     "three things at once": (
         scenes.picture(scenes.node(unschedulable=True, taints=(TAINT,)), scenes.device()),
         scenes.cards(models=frozenset({"T4"})),
-        f"0/1 nodes are available: 1 is cordoned (nearest: n1: cordoned, taint gpu and other model). {NEVER}",
+        f"{NONE} 1 is cordoned (nearest: n1, with {THREE}). {NEVER}",
     ),
     "a cordoned card": (
         troubled(Reason.CORDONED),
@@ -252,7 +255,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
         (
             "0/1 nodes are available: 1 has cordoned cards "
             "(such as GPU-n1-0 on n1; nearest: n1 has 1 card free, 2 wanted). "
-            "Would fit if GPU-n1-0 of n1 were uncordoned."
+            "Would fit if GPU-n1-0 of n1 were not cordoned."
         ),
     ),
     "an unhealthy card": (
@@ -354,13 +357,7 @@ REFUSALS = {
     "cards that nobody can name": (
         scenes.picture(*scenes.several(1), scenes.hold("a", withheld=1)),
         scenes.cards(2),
-        [
-            (
-                "",
-                Reason.WITHHELD,
-                "has cards held by pods without a readable allocation (ml/a): 1 card free, 2 wanted",
-            )
-        ],
+        [("", Reason.WITHHELD, f"has {UNREADABLE} (ml/a): 1 card free, 2 wanted")],
     ),
     "a resource": (
         scenes.picture(*scenes.several(1), scenes.hold("a", cpu=7500)),

@@ -102,7 +102,10 @@ def test_who_asks_for_replicas_reads_of_replicas() -> None:
     """Of plain cards a pod that asks for replicas reads that there are none."""
     said = scenes.said(scenes.picture(*scenes.several(1)), scenes.pod(requests.Replicas(1)))
 
-    assert said == f"0/1 nodes are available: 1 has too few replicas. {NEVER}"
+    assert said == (
+        "0/1 nodes are available: 1 has no replica of shared cards (nvidia.com/gpu asks for a whole card). "
+        f"{NEVER}"
+    )
 
 
 def test_its_page_says_what_a_pod_shows() -> None:

@@ -164,7 +164,10 @@ DETAILED = {
         "1 has too few healthy MIG 1g.10gb instances",
     ),
     "occupied devices": (Count(Reason.OCCUPIED, "rdma", 1), "1 has rdma devices occupied by strangers"),
-    "too few replicas": (Count(Reason.TOO_FEW_CARDS, "replicas", 1), "1 has too few replicas"),
+    "too few replicas": (
+        Count(Reason.TOO_FEW_CARDS, "replicas", 1),
+        "1 has too few replicas of shared cards",
+    ),
     "none at all": (Count(Reason.NO_DEVICE, "fpga", 1), "1 has no fpga devices"),
     "a nameless source": (Count(Reason.SOURCE_FAILED, "", 1), "1 cannot read its cards"),
     "a name too long": (

@@ -46,11 +46,13 @@ class Shortfall:
 
     `wanted` and `found` count devices (or instances, or replicas). `container` names the
     container whose ask fails by itself; it is empty where only the combination does.
-    `never` tells that the node could not take the pod even with nothing used.
+    `never` tells that the node could not take the pod even with nothing used, and `lasting` what
+    would keep it out then, if that is another reason than now.
     """
 
     reason: Reason
     never: bool = False
+    lasting: Reason | None = None
     container: str = ""
     wanted: int = 0
     found: int = 0
@@ -78,8 +80,17 @@ def explain(
     found = next(_of_single_asks(view, request), None)
     if found is None and undecided:
         found = Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
+    lasting = _lasting(view, request, trial) if never and found is not None else None
     found = found or _of_combination(view, request, trial, never=never)
-    return dataclasses.replace(found, never=never)
+    return dataclasses.replace(found, never=never, lasting=lasting)
+
+
+def _lasting(view: views.View, request: requests.Request, trial: "_Trial") -> Reason | None:
+    """Return what about the combination keeps a pod out even with nothing used; None where one ask does."""
+    empty = emptied(view)
+    if next(_of_single_asks(empty, request), None) is not None:
+        return None
+    return _of_combination(empty, request, trial, never=True).reason
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

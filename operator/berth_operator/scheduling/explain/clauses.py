@@ -29,7 +29,7 @@ MENDED: Final[Mapping[Reason, str]] = {
     Reason.UNSCHEDULABLE: "{node} were uncordoned",
     Reason.SILENT: "the agent of {node} were back",
     Reason.SOURCE_FAILED: "the agent of {node} could read its cards",
-    Reason.CORDONED: "{devices} were uncordoned",
+    Reason.CORDONED: "{devices} were not cordoned",
     Reason.UNHEALTHY: "{devices} were healthy",
     Reason.OCCUPIED: "strangers left {devices}",
     Reason.DUPLICATE_UUID: "nobody else published {devices}",
@@ -125,7 +125,7 @@ def _resource(measure: findings.Measure, node: str) -> str:
 
 def _less(change: findings.AskLess) -> str:
     measure = change.measure
-    now, was = (words.amount(measure.unit, one, up=False) for one in (measure.free, measure.wanted))
+    now, was = words.amount(measure.unit, measure.free, up=False), words.amount(measure.unit, measure.wanted)
     if measure.unit is Unit.PIECES and measure.name:
         of = f" {words.noun(measure.name, measure.wanted)}"
     else:

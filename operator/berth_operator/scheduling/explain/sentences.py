@@ -44,7 +44,7 @@ def _sentence(
     told: findings.Explanation, candidate: backlog.Candidate, examples: Examples, namespace: str
 ) -> str:
     extras = _extras(told, candidate, examples, namespace)
-    ending = _ending(told, namespace)
+    ending = _ending(told, candidate, namespace)
     for shown in REASONS_SHOWN:
         said = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
         if len(said) <= LONGEST:
@@ -96,7 +96,9 @@ def _ends(said: str, part: str, starts: set[int]) -> set[int]:
 def nearest(found: findings.Nearest) -> str:
     """Return what comes closest."""
     if found.whys:
-        return f"{words.short(found.node)}: {words.listed(words.briefly(*why) for why in found.whys)}"
+        obstacles = "this obstacle" if len(found.whys) == 1 else "these obstacles"
+        listed = ", ".join(words.briefly(*why) for why in found.whys)
+        return f"{words.short(found.node)}, with {obstacles}: {listed}"
     of = f"{words.device(found.type, found.minor)} of " if found.device else ""
     return f"{of}{words.short(found.node)} has {words.shortage(found.measures)}"
 
@@ -219,14 +221,22 @@ def _card(finding: findings.Finding) -> str:
 CUT: Final = "What would help was not fully evaluated: search budget."
 
 
-def _ending(told: findings.Explanation, namespace: str) -> str:
+def _ending(told: findings.Explanation, candidate: backlog.Candidate, namespace: str) -> str:
     which = "node with a Device" if told.unpublished else "node"
-    never = f" No {which} could take it even if nothing were used." if told.never else ""
+    lasting = _lasting(told, candidate)
+    never = f" No {which} could take it even if nothing were used{lasting}." if told.never else ""
     if not told.changes:
         cut = f" {CUT}" if told.cut else ""
         return f".{never}{cut}" if never or cut else ""
     best = would_fit(discretion.change(told.changes[0], namespace))
     return f".{never} {best[0].upper()}{best[1:]}."
+
+
+def _lasting(told: findings.Explanation, candidate: backlog.Candidate) -> str:
+    """Return why not even unused nodes could take the pod, where all that were looked at say the same."""
+    reasons = {one.shortfall.lasting for one in told.nodes if one.shortfall and one.shortfall.lasting}
+    reason = reasons.pop() if len(reasons) == 1 else None
+    return f": {words.LASTING[reason](candidate)}" if reason in words.LASTING else ""
 
 
 def _cut(said: str) -> str:

@@ -105,6 +105,10 @@ def _have(count: int) -> str:
 
 
 def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
+    if detail == diagnosis.REPLICAS:
+        wanted = candidate.request.need.replicas
+        instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 else ""
+        return f"{_have(n)} {_fewer(wanted, 'replica')} of shared cards{instead}"
     if detail:
         return f"{_have(n)} too few {noun(detail, 2)}"
     count = max(candidate.request.need.least, 1)
@@ -117,7 +121,7 @@ def _taken(n: int, candidate: backlog.Candidate, detail: str) -> str:
         return f"{_have(n)} too few free {noun(detail, 2)}"
     need, narrowed = candidate.request.need, candidate.request.conditions != requests.ANY_CARD
     if need.shares:
-        enough = " with enough free"
+        enough = f" with enough free{' among those asked for' if narrowed else ''}"
         return f"{_have(n)} {_fewer(0 if need.whole or len(need.shares) > 1 else need.least, 'card')}{enough}"
     return f"{_have(n)} {_fewer(0 if narrowed else need.least, 'free card')}"
 
@@ -196,8 +200,11 @@ def large(candidate: backlog.Candidate) -> str:
 
 
 def _far(n: int, candidate: backlog.Candidate, _detail: str) -> str:
-    scope = candidate.request.manner.scope
-    return f"{_have(n)} too few free cards within one {SCOPES.get(scope or '', 'scope')}"
+    return f"{_have(n)} too few free cards {_within(candidate)}"
+
+
+def _within(candidate: backlog.Candidate) -> str:
+    return f"within one {SCOPES.get(candidate.request.manner.scope or '', 'scope')}"
 
 
 SCOPES: Final = {"numa": "NUMA node", "pcie": "PCIe root", "nvlink": "NVLink group", "node": "node"}
@@ -208,8 +215,11 @@ def _no_partition(n: int, candidate: backlog.Candidate, _detail: str) -> str:
 
 
 def _no_root(n: int, candidate: backlog.Candidate, _detail: str) -> str:
-    joint = listed(candidate.request.manner.joint) or "devices"
-    return f"{_have(n)} too few free {joint} on the same PCIe root"
+    return f"{_have(n)} too few free {_joint(candidate)} on the same PCIe root"
+
+
+def _joint(candidate: backlog.Candidate) -> str:
+    return listed(candidate.request.manner.joint) or "devices"
 
 
 def _with_detail(one: str, many: str) -> Words:
@@ -298,6 +308,14 @@ REASONS: Final[dict[Reason, Words]] = {
     Reason.NO_NODES: lambda _n, _c, _d: "there are no nodes",
 }
 
+# ---------------------------------------------------------------- reasons that outlast all pods
+
+LASTING: Final[dict[Reason | None, Callable[[backlog.Candidate], str]]] = {
+    Reason.SCOPE_MISMATCH: lambda candidate: f"too few cards are {_within(candidate)}",
+    Reason.NO_PARTITION: lambda candidate: f"no NVLink partition has {candidate.request.need.whole} cards",
+    Reason.NO_ROOT: lambda candidate: f"too few {_joint(candidate)} are on the same PCIe root",
+}
+
 # ---------------------------------------------------------------- reasons in a few words
 
 BRIEFLY: Final[dict[Reason, str]] = {
@@ -307,7 +325,7 @@ BRIEFLY: Final[dict[Reason, str]] = {
     Reason.TOO_MUCH_TOGETHER: "request not kept",
     Reason.UNSCHEDULABLE: "cordoned",
     Reason.TAINTED: "taint",
-    Reason.SELECTOR_MISMATCH: "selector or affinity",
+    Reason.SELECTOR_MISMATCH: "node selector or affinity",
     Reason.INSUFFICIENT_RESOURCE: "lacks",
     Reason.NOT_PUBLISHED: "no Device",
     Reason.NO_DEVICE: "no cards",
