@@ -248,3 +248,26 @@ def test_share_is_what_a_pod_has_at_one_time(
     )
 
     assert record.status(told_of, said, NOTHING, VIEW, evidence=None, now=NOON).share == share
+
+
+@pytest.mark.parametrize(
+    ("core", "memory", "share"),
+    [
+        pytest.param(10, 60 << 30, "10 % and 60 GiB", id="more memory"),
+        pytest.param(30, 80 << 30, "30 % and 80 GiB", id="all memory"),
+        pytest.param(100, 40 << 30, "100 % and 40 GiB", id="half the memory"),
+        pytest.param(0, 1000 << 20, "1000 MiB", id="memory alone"),
+        pytest.param(50, 40 << 30, "50 %", id="one part of both"),
+        pytest.param(100, 80 << 30, "", id="the whole card"),
+    ],
+)
+def test_share_tells_compute_and_memory_where_they_differ(core: int, memory: int, share: str) -> None:
+    """In the words of the event of the bind; nothing is said of the whole card alone."""
+    view = dataclasses.replace(VIEW, memory={0: 80 << 30})
+    part = allocation.Share(CARDS[0].uuid, minor=0, core=core, memory=memory)
+    told_of = record.Pod(
+        pod("").metadata, record.PodSpec("n1", (container("a"),)), record.PodStatus("Running")
+    )
+    said = record.spec(told_of, allocation.of("n1", {"a": {"gpu": [part]}}), view)
+
+    assert record.status(told_of, said, NOTHING, view, evidence=None, now=NOON).share == share

@@ -234,6 +234,22 @@ PARTS: dict[str, tuple[tuple[decisions.Share, ...], str]] = {
         " with 7.8 GiB of card 0 and 1.9 GiB of card 1",
     ),
     "a part": ((decisions.Share("GPU-0", 0, 40, 3 << 30),), " with 40 % of card 0"),
+    "compute and more memory": (
+        (decisions.Share("GPU-0", 0, 10, 60 << 30, card_memory=80 << 30),),
+        " with 10 % and 60 GiB of card 0",
+    ),
+    "compute and all memory": (
+        (decisions.Share("GPU-0", 0, 30, 80 << 30, card_memory=80 << 30),),
+        " with 30 % and 80 GiB of card 0",
+    ),
+    "all compute and half the memory": (
+        (decisions.Share("GPU-0", 0, 100, 40 << 30, card_memory=80 << 30),),
+        " with 100 % and 40 GiB of card 0",
+    ),
+    "one part of both": (
+        (decisions.Share("GPU-0", 0, 33, -(-(80 << 30) * 33 // 100), card_memory=80 << 30),),
+        " with 33 % of card 0",
+    ),
     "memory alone": ((decisions.Share("GPU-0", 0, 0, 3 << 29),), " with 1.5 GiB of card 0"),
     "an instance": (
         (decisions.Share("MIG-0", 2, 14, 5 << 30, profile="1g.5gb"),),

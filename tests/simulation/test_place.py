@@ -317,7 +317,7 @@ def test_text() -> None:
         "ml/one    n1     0        1 card",
         "ml/four   -      -        waits: 0/1 nodes are available: 1 has fewer than 4 free cards",
         "                          nearest: n1 has 3 cards free, 4 wanted",
-        "ml/part   n1     1        25 % and 3.8 GiB of a card",
+        "ml/part   n1     1        25 % and 3.7 GiB of a card",
         "",
         "3 pods to place: 2 placed, 1 waiting; of 4 cards 0 were in use and 2 are now",
     ]

@@ -130,9 +130,12 @@ class Keeper:
 
     def furnish(self, cards: Sequence[wire.Card]) -> None:
         """Learn which cards the node has; without that, nothing is written yet."""
-        models, pieces = record.models(cards), ids.pieces(cards)
-        if (models, pieces) != (self._view.models, self._view.pieces):
-            self._view = dataclasses.replace(self._view, models=models, pieces=pieces)
+        pieces = ids.pieces(cards)
+        view = dataclasses.replace(
+            self._view, models=record.models(cards), pieces=pieces, memory=record.memory(cards)
+        )
+        if view != self._view:
+            self._view = view
             for key in self._pods.placed():
                 self._dirty.add(key)
         self._witnesses.furnished(pieces)

@@ -17,16 +17,15 @@ import msgspec
 
 from berth_agent.gpupods import verdict
 from berth_agent.kubelet import ids
-from berth_crds import aliases, allocation, names, vocabulary, wire
+from berth_crds import aliases, allocation, card_part, names, vocabulary, wire
 from berth_crds.client import lease
 
 # What the schema takes.
 UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 MOST_UUIDS: Final = 64
 LONGEST_SHARE: Final = 512
-WHOLE: Final = "100 %"
+WHOLE: Final = f"{card_part.WHOLE} %"
 ALWAYS: Final = "Always"  # What a container restarts that prepares a pod and stays beside it.
-GIB: Final = 1 << 30
 MOST_GRANTS: Final = 128
 
 
@@ -91,7 +90,7 @@ class Unclear:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """Through which eyes pods are seen: the node, the models of its cards, and what can be held of them.
+    """Through which eyes pods are seen: the node, its cards' models and memory, and what can be held.
 
     `source` stands for those who tell of grants without being asked: the simulated cards, or nobody.
     """
@@ -100,6 +99,7 @@ class View:
     models: Mapping[int, str]
     source: vocabulary.GrantSource | None
     pieces: ids.Pieces = dataclasses.field(default_factory=dict)
+    memory: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 def containers(pod: Pod) -> Iterator[tuple[str, str]]:
@@ -217,7 +217,7 @@ def status(
     return wire.GpuPodStatus(
         phase=phase,
         minors=_minors(said),
-        share=_shares_of(pod.spec, said),
+        share=_shares_of(pod.spec, said, view.memory),
         granted=_granted(pod, said, view, evidence),
         conditions=(_dated(found, before, now=now),) if found else (),
     )
@@ -228,13 +228,15 @@ def _minors(said: wire.GpuPodSpec) -> str:
     return ",".join(map(str, sorted(gpus)))
 
 
-def _shares_of(pod: PodSpec, said: wire.GpuPodSpec) -> str:
+def _shares_of(pod: PodSpec, said: wire.GpuPodSpec, memory: Mapping[int, int]) -> str:
     """Return how much of each GPU a pod has at most at one time; nothing where it has all of each."""
     most: dict[int, list[wire.HeldCard]] = {}
     for names_ in _at_one_time(pod, said):
         for minor, parts in _parts(said, names_).items():
             most[minor] = max(parts, most.get(minor, []), key=_size)
-    words = {minor: " + ".join(map(_part, most[minor])) for minor in sorted(most)}
+    words = {
+        minor: " + ".join(_part(one, memory.get(minor, 0)) for one in most[minor]) for minor in sorted(most)
+    }
     if all(each == WHOLE for each in words.values()):
         return ""
     return ",".join(words.values())[:LONGEST_SHARE]
@@ -274,12 +276,8 @@ def _size(parts: Iterable[wire.HeldCard]) -> tuple[int, int]:
     return sum(one.core for one in held), sum(one.memory for one in held)
 
 
-def _part(one: wire.HeldCard) -> str:
-    if one.profile:
-        return one.profile
-    if one.core:
-        return f"{one.core} %"
-    return f"{one.memory / GIB:.3g}Gi"
+def _part(one: wire.HeldCard, card_memory: int) -> str:
+    return one.profile or card_part.words(one.core, one.memory, card_memory) or WHOLE
 
 
 def _is_gpu(one: wire.HeldCard) -> bool:
@@ -338,3 +336,8 @@ def _dated(found: verdict.Verdict, before: wire.GpuPodStatus, *, now: dt.datetim
 def models(cards: Iterable[wire.Card]) -> Mapping[int, str]:
     """Index the models of a node's GPUs by minor, which MIG instances share with their card."""
     return {card.minor: card.model for card in cards if card.type == vocabulary.DeviceType.GPU}
+
+
+def memory(cards: Iterable[wire.Card]) -> Mapping[int, int]:
+    """Index by minor how much memory a node's GPUs have."""
+    return {card.minor: card.memory or 0 for card in cards if card.type == vocabulary.DeviceType.GPU}

@@ -21,14 +21,14 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import text, vocabulary, wire
+from berth_crds import card_part, text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import pace
 from berth_operator.kube import events, in_turns, rewrites
 from berth_operator.scheduling import backlog, decisions
-from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.explain import findings, words
+from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.explain import words
 from berth_operator.translate import raw
 
 log = logging.getLogger(__name__)
@@ -314,9 +314,7 @@ def _by_minor(share: decisions.Share) -> tuple[int, str]:
 
 def _part(share: decisions.Share) -> str:
     """Return which part of a card a share is; nothing where it is all of it."""
-    if share.profile or share.core == requests.WHOLE:
-        return share.profile
-    return f"{share.core} %" if share.core else words.amount(findings.Unit.BYTES, share.memory, up=False)
+    return share.profile or card_part.words(share.core, share.memory, share.card_memory)
 
 
 def patch(candidate: backlog.Candidate, verdict: Verdict, shown: Shown, *, moment: str) -> dict[str, Any]:

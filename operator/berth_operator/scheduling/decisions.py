@@ -92,7 +92,8 @@ class Share:
     """A part of one device, or the whole of it: core in percent, memory in bytes.
 
     A MIG instance has a uuid of its own, the minor of its card, and its profile; a virtual
-    function is named by its bus id beside the uuid of its device.
+    function is named by its bus id beside the uuid of its device. The memory of the whole
+    card is there for words alone, where it is known.
     """
 
     uuid: str
@@ -102,6 +103,7 @@ class Share:
     type: str = "gpu"
     profile: str = ""
     function: str = ""
+    card_memory: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

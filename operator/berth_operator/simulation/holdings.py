@@ -2,12 +2,10 @@
 
 import collections
 
-from berth_crds import vocabulary
+from berth_crds import card_part, vocabulary
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import allocator
 from berth_operator.simulation import tables
-
-WHOLE = 100
 
 
 def minors(placement: decisions.Placement) -> str:
@@ -26,15 +24,13 @@ def words(placement: decisions.Placement) -> str:
 
 def _word(share: decisions.Share) -> str:
     if share.type != vocabulary.DeviceType.GPU:
-        part = "" if share.core == WHOLE else f" ({share.core} %)"
+        part = "" if share.core == card_part.WHOLE else f" ({share.core} %)"
         return f"{share.type}{part}"
     if share.profile:
         return f"MIG {share.profile}"
-    if share.core == WHOLE:
+    if not card_part.words(share.core, share.memory, share.card_memory):
         return "card"
-    core = f"{share.core} %" if share.core else ""
-    memory = tables.amount(share.memory) if share.memory else ""
-    return f"{' and '.join(filter(None, (core, memory)))} of a card"
+    return f"{card_part.both(share.core, share.memory)} of a card"
 
 
 def _counted(word: str, count: int) -> str:

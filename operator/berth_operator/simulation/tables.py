@@ -30,11 +30,3 @@ def _clean(cell: str) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """Say how many there are: `1 pod`, `2 pods`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def amount(size: int) -> str:
-    """Write an amount of memory the way people would."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if size >= factor:
-            return f"{size / factor:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{size} bytes"

@@ -117,7 +117,9 @@ def _share(problem: puzzles.Problem, pick: _Pick, left: Left) -> Share:
     core, memory, _ = verdicts.need(card, ask)
     if isinstance(ask, requests.Gpus):
         memory = _memory(pick, ask, left)
-    return Share(card.uuid, card.minor, core, memory, type=card.type, function=pick.function)
+    return Share(
+        card.uuid, card.minor, core, memory, type=card.type, function=pick.function, card_memory=card.memory
+    )
 
 
 def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:

@@ -55,7 +55,7 @@ def find(
 
 def _share(view: views.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
     memory = min(ask.bytes_of(card.memory), view.free_memory(card))
-    return decisions.Share(card.uuid, card.minor, ask.core, memory)
+    return decisions.Share(card.uuid, card.minor, ask.core, memory, card_memory=card.memory)
 
 
 def _whole_cards(

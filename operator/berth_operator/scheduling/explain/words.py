@@ -5,11 +5,10 @@ reason is known to have one. What is free is rounded down and what is missing is
 up, so that no text promises more than there is.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from berth_crds import aliases, catalog, names, text
+from berth_crds import aliases, card_part, catalog, names, text
 from berth_operator.scheduling import backlog, known_models
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts, requests
@@ -22,28 +21,14 @@ LISTED: Final = 3
 
 # ---------------------------------------------------------------- amounts
 
-BYTES: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
-
-
-def figure(amount: float, scale: int, *, up: bool) -> str:
-    """Write a number with one decimal at most."""
-    tenths = math.ceil(amount * 10 / scale) if up else math.floor(amount * 10 / scale)
-    return f"{tenths // 10}.{tenths % 10}" if tenths % 10 else str(tenths // 10)
-
-
-def byte_unit(amount: int) -> tuple[str, int]:
-    """Choose the unit in which an amount reads best."""
-    return next((one for one in BYTES if amount >= one[1]), BYTES[-1] if amount else BYTES[0])
-
 
 def amount(unit: Unit, value: int, *, up: bool = True) -> str:
     """Write an amount with its unit."""
     match unit:
         case Unit.BYTES:
-            name, scale = byte_unit(value)
-            return f"{figure(value, scale, up=up)} {name}"
+            return card_part.memory_amount(value, up=up)
         case Unit.THOUSANDTHS:
-            return figure(value, 1000, up=up)
+            return card_part.figure(value, 1000, up=up)
         case Unit.PERCENT:
             return f"{value} %"
         case Unit.PIECES:
