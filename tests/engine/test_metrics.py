@@ -171,6 +171,14 @@ def test_the_stock_is_read_when_asked() -> None:
     assert (read("berth_nodes"), read("berth_cards"), read("berth_cards_free")) == (2, 8, 7)
 
 
+def test_cards_of_a_cordoned_node_are_not_free() -> None:
+    """No pod could get one of them now."""
+    book = books.of(2, 4)
+    book.node_seen(builders.node("n2", unschedulable=True))
+
+    assert (stock.take(book, 1000.0).cards, stock.take(book, 1000.0).free) == (8, 4)
+
+
 def test_the_stock_is_told_in_words() -> None:
     """What the probes and the log say of it is plain English."""
     book = books.of(2)

@@ -279,6 +279,19 @@ def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
     assert book.picture.claims.keeper(builders.uuid("n1", 0)) == "n1"
 
 
+def test_a_node_that_is_cordoned_or_no_more_is_summed_up_again() -> None:
+    """Its Device tells that, and no Device of another node is written."""
+    book = books.of(2)
+    for unschedulable in (True, False):
+        book.touched.clear()
+        book.node_seen(builders.node("n1", unschedulable=unschedulable))
+        assert book.touched == {"n1"}
+
+    book.touched.clear()
+    book.node_seen(builders.node("n1"))
+    assert book.touched == set()
+
+
 def test_device_that_is_gone_needs_no_summary() -> None:
     """There is nothing left to sum up of cards that are gone."""
     book = books.of()

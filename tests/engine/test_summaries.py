@@ -28,6 +28,12 @@ def troubled(*troubles: Reason | None) -> devices.Device:
 PLAIN = builders.nodes(1)
 CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
     "all is well": (builders.picture(*PLAIN), Summary("n1", 4, 0, 4, silent=False)),
+    "the node is cordoned": (
+        builders.picture(
+            builders.node(unschedulable=True), builders.device(), builders.hold("a", minors=(0, 1))
+        ),
+        Summary("n1", 0, 2, 4, silent=False, reason="node is cordoned"),
+    ),
     "cards are in use": (
         builders.picture(*PLAIN, builders.hold("a", minors=(0, 1)), builders.hold("b", minors=(3,))),
         Summary("n1", 1, 3, 4, silent=False),

@@ -142,7 +142,8 @@ class Ledger:
         self.wake.set()
 
     def _unsettle(self, node: str, *, devices_alone: bool = False) -> None:
-        """Record that a node is not as it was when something was decided for it."""
+        """Record that a node is not as it was when something was decided for it or told of it."""
+        self.touched.add(node)
         row = self.picture.row(node)
         if row is not None:
             self.assumed.unsettle(row.holds, devices_alone=devices_alone)
@@ -370,7 +371,6 @@ class Ledger:
         """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
         self.touched.update(affected)
         for name, before in self.picture.take_changed().items():
-            self.touched.add(name)
             self._unsettle(name, devices_alone=True)
             row = self.picture.row(name)
             if row is not None and offers.better_cards(before, row.cards):
@@ -387,7 +387,6 @@ class Ledger:
             return
         self.picture.set_silent(node, silent)
         self._unsettle(node, devices_alone=True)
-        self.touched.add(node)
         if not silent:
             self._offer(node, Help.DEVICE_CHANGED)
 

@@ -22,6 +22,7 @@ def take(book: ledger.Ledger, now: float) -> metrics.Stock:
     picture = book.picture
     table, rows = picture.columns, picture.everything
     free = np.maximum(0, columns.count(table.whole[rows]) - table.withheld[rows])
+    free[[at for at, row in enumerate(picture.rows) if row and row.cordoned]] = 0
     return metrics.Stock(
         nodes=int(table.known[rows].sum()),
         cards=sum(len(row.device.cards) for row in picture.rows if row and row.device),

@@ -19,6 +19,7 @@ from berth_operator.scheduling.titles import Origin
 PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long again.
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
 MOST_RECORDED: Final = 1024  # As many as a Device takes.
+CORDONED: Final = "node is cordoned"
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
 TROUBLE_WORDS: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
@@ -58,7 +59,7 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
     unused = sum(view.open and card.trouble is None and view.unused(card) for card in cards)
     return Summary(
         node=row.name,
-        free=max(0, unused - view.withheld),
+        free=0 if row.cordoned else max(0, unused - view.withheld),
         used=sum(not view.unused(card) for card in cards),
         healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if view.open else 0,
         silent=row.silent,
@@ -128,7 +129,7 @@ def nameless(astray: tuple[str, ...]) -> str:
 
 def reason(row: rows.Row) -> str:
     """Return in a few words why cards of the node are not given out."""
-    parts = []
+    parts = [CORDONED] if row.cordoned else []
     if row.silent:
         parts.append("agent silent")
     if row.device is not None and row.device.failed:

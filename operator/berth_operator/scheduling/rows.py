@@ -52,6 +52,11 @@ class Row:
         return self.device is not None and not self.device.failed and not self.silent
 
     @property
+    def cordoned(self) -> bool:
+        """Whether people keep new pods off the whole node."""
+        return self.node is not None and self.node.unschedulable
+
+    @property
     def cards(self) -> Cards:
         """What it can give out of cards: which there are, and how many of them are kept back."""
         return self.device, self.unnamed

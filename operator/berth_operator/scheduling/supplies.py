@@ -39,7 +39,7 @@ class Part:
 
 def part(row: rows.Row) -> Part | None:
     """Return what a node adds; nothing where no pod can have its cards."""
-    if row.node is None or row.node.unschedulable or row.device is None or not row.open:
+    if row.node is None or row.cordoned or row.device is None or not row.open:
         return None
     well = [card for card in row.device.cards if card.trouble is None]
     if not well:
