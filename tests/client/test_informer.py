@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from berth_crds.client import informer
+from berth_crds.client import informer, watch
 from client.scenes import FOR_EVER, GONE, Scene, config_map
 from support import mirror, stub
 
@@ -162,6 +162,23 @@ async def test_a_watch_that_keeps_failing_means_a_new_list(scene: Scene, trouble
 
     # A connection that breaks is tried twice by the HTTP library, for a read does no harm.
     assert scene.resumed_from().count("10") in {informer.PATIENCE, 2 * informer.PATIENCE}
+
+
+async def test_a_watch_of_which_nothing_comes_is_no_news(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing may happen for long: it is opened anew, from where it was, and nobody reads of a failure."""
+    monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.05)
+    caplog.set_level("INFO", informer.log.name)
+    added = stub.event("ADDED", config_map("a", "11"))
+    watches = [stub.watch(until=FOR_EVER()), stub.watch(added, until=FOR_EVER())]
+    scene.script([stub.page(version="10")], watches)
+
+    async with mirror.following(scene.informer):
+        await scene.until(lambda: scene.mirror.names("upserted") == ["a"], "the second watch")
+
+    assert (scene.lists, scene.resumed_from()[:2]) == (1, ["10", "10"])
+    assert "the watch failed" not in caplog.text
 
 
 async def test_a_server_that_ends_watches_at_once_is_not_hammered(

@@ -240,6 +240,17 @@ async def test_a_pod_in_another_revision_is_read(found: list[stub.Answer], versi
         assert await touching(session, book).void(EVERYTHING) == version
 
 
+async def test_it_is_told_how_many_pods_are_changed(caplog: pytest.LogCaptureFixture) -> None:
+    """In a sentence that reads as well for a single one."""
+    caplog.set_level("INFO", touches.log.name)
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        server.on("PATCH", PATH, written("8"))
+
+        await touching(session, waiting(p="5")).void(EVERYTHING)
+
+    assert "waiting pods changed, so that a late bind of an earlier leader is refused: 1" in caplog.text
+
+
 async def test_a_pod_that_nobody_may_change_does_not_stop_all_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -207,6 +207,8 @@ class Api:
         except aiohttp.ClientConnectorError as error:
             self._tally(method, path, NO_ANSWER)
             raise errors.Unreachable(f"{url}: {_unreached(error)}", ambiguous=False) from error
+        except silence.Silence as error:
+            raise errors.Silent(f"{url}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             # A body may also break off after the answer was counted: that is both.
             self._tally(method, path, NO_ANSWER)

@@ -39,6 +39,13 @@ class Unreachable(ClientError):
         self.ambiguous = ambiguous
 
 
+class Silent(Unreachable):
+    """Nothing came of an answer that goes on, be it that nothing happens or that the connection is dead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ambiguous=True)
+
+
 class TooLarge(Unreachable):
     """The answer has more bytes or values than are read."""
 

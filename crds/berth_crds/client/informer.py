@@ -323,7 +323,9 @@ class Informer(Generic[B]):
                 return
             except errors.ClientError as error:
                 failures += 1
-                log.info("%s: the watch failed (%d): %s", self._resource, failures, error)
+                # A server with nothing to say is well, and a dead connection shows when it is opened anew.
+                level = logging.DEBUG if isinstance(error, errors.Silent) else logging.INFO
+                log.log(level, "%s: the watch failed (%d): %s", self._resource, failures, error)
                 await self._pause(failures, error)
 
     async def _follow(self) -> None:
@@ -340,14 +342,8 @@ class Informer(Generic[B]):
         """Open a watch; what cuts it short for a shorter one is no failure."""
         if self._away():
             raise history.Outage
-        stream = watch.opened(
-            self._session,
-            self._path,
-            self._codec,
-            selectors=self._selectors,
-            version=self._version,
-            seconds=self._seconds(),
-        )
+        where, seconds = (self._session, self._path, self._codec), self._seconds()
+        stream = watch.opened(*where, selectors=self._selectors, version=self._version, seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as cut, stream as events:
                 if self._away():

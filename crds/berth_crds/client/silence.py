@@ -14,6 +14,10 @@ import aiohttp
 LOOKS: Final = 5  # In the time that a stream may be silent, which is longer by a fifth at most.
 
 
+class Silence(aiohttp.SocketTimeoutError):
+    """Nothing came for too long."""
+
+
 class Guard:
     """Looks at one stream."""
 
@@ -38,7 +42,7 @@ class Guard:
         if self._in_vain < LOOKS:
             self._timer = self._next()
         else:
-            self._content.set_exception(aiohttp.SocketTimeoutError("nothing came for too long"))
+            self._content.set_exception(Silence("nothing came for too long"))
 
 
 @contextlib.contextmanager

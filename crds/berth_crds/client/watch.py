@@ -33,7 +33,8 @@ MOST_COMMAS: Final = 1 << 22  # More than an object can have bytes in etcd, thos
 LARGE: Final = reading.LONG  # Shorter objects are not measured.
 HUGE: Final = 1 << 21  # Of longer ones it does not matter whether they name their kind.
 METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-SILENCE_SECONDS: Final = 75.0  # Bookmarks arrive about once a minute even when nothing happens.
+# Bookmarks arrive about once a minute even when nothing happens, but no server promises one.
+SILENCE_SECONDS: Final = 75.0
 HEAD_SECONDS: Final = 15.0  # A server that only starts may accept a watch and never answer it.
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]

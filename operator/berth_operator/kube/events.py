@@ -111,7 +111,7 @@ class Events:
                     await self._rhythm.rested()
                     await self._post_first()
         except TimeoutError:
-            log.info("%d events were not posted before the end", len(self._queue))
+            log.info("events not posted before the end: %d", len(self._queue))
 
     async def _post_first(self) -> None:
         if self._queue:  # The last posts and the usual ones go on beside each other.

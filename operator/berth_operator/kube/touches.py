@@ -74,8 +74,7 @@ class Touches:
         ]
         if due:
             log.info(
-                "%d pods are changed, so that a bind of an earlier leader that is still under way is refused",
-                len(due),
+                "waiting pods changed, so that a late bind of an earlier leader is refused: %d", len(due)
             )
         until = asyncio.get_running_loop().time() + TROUBLE_SECONDS
         due.sort(key=lambda one: self._size(one[0].uid))
