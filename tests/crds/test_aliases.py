@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_crds import aliases, names
+from berth_crds import aliases, names, requirements
 from berth_crds.aliases import Where
 
 
@@ -103,6 +103,7 @@ def test_the_manual_page_shows_the_table() -> None:
 
     assert aliases.markdown().strip() in page
     assert aliases.markdown_of_gangs().strip() in page
+    assert requirements.markdown().strip() in page
 
 
 def test_a_key_of_a_group_stands_for_nothing_else() -> None:
@@ -112,6 +113,14 @@ def test_a_key_of_a_group_stands_for_nothing_else() -> None:
 
     assert len(keys) == len({*keys}) == len(shown)
     assert not {row.key for row in (*aliases.AMOUNTS, *aliases.WISHES)} & {*keys}
+
+
+def test_what_is_required_stands_for_nothing_else() -> None:
+    """A key that is refused is read in no other way."""
+    rows = (*aliases.AMOUNTS, *aliases.WISHES)
+
+    assert len(requirements.KEYS) == len(requirements.REQUIREMENTS)
+    assert not requirements.KEYS & ({row.key for row in rows} | aliases.GANG_KEYS)
 
 
 def test_what_is_served_of_many_names_is_what_is_served_of_each() -> None:

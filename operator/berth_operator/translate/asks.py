@@ -30,6 +30,7 @@ from berth_operator.translate import (
     limits,
     raw,
     refusals,
+    requirements,
     resources,
     spelling,
 )
@@ -47,6 +48,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     faults += _odd_annotations(pod, frozenset(one.name for one in containers))
     faults += limits.told(_odd_labels(pod))
     faults += gangs.of(pod)
+    faults += requirements.of(pod)
     if wishes is annotations.NO_WISHES and not containers and not wrong and not faults:
         odd_names = _odd_names(pod.spec)
         return requests.NO_DEVICES, limits.told(itertools.chain(odd_names, _constraints(pod.spec)))

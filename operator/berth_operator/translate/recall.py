@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from berth_crds import aliases, names
+from berth_crds import aliases, names, requirements
 from berth_operator.translate import annotations, raw, resources
 
 LONGEST_KEY: Final = 1 << 14  # Of a longer one only a digest is kept.
@@ -28,10 +28,9 @@ MOST_KNOWN: Final = MOST_BYTES // LEAST
 
 ON_POD: Final[tuple[aliases.Amount | aliases.Wish, ...]] = (*aliases.ON_PODS, *aliases.WISHES)
 GROUP: Final = f"{names.GROUP}/"
-LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL) | aliases.GANG_KEYS
-ANNOTATIONS: Final = (
-    frozenset({*annotations.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER}) | aliases.GANG_KEYS
-)
+REFUSED: Final = aliases.GANG_KEYS | requirements.KEYS
+LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL) | REFUSED
+ANNOTATIONS: Final = frozenset({*annotations.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER}) | REFUSED
 
 T = TypeVar("T")
 
