@@ -199,6 +199,20 @@ def test_names_of_other_projects_are_served_too() -> None:
     )
 
 
+def test_the_operating_system_is_asked_of_the_node() -> None:
+    """A kubelet of another system would not admit the pod; who names it twice says it once."""
+    label = "kubernetes.io/os"
+    windows, linux = {"name": "windows"}, {"name": "linux"}
+
+    def selector(**spec: Any) -> object:
+        return demands.where(manifests.pod(**spec).spec).selector
+
+    assert selector(os=windows) == ((label, "windows"),)
+    assert selector(os=linux, nodeSelector={"zone": "a", label: "linux"}) == ((label, "linux"), ("zone", "a"))
+    assert selector(os=linux, nodeSelector={label: "windows"}) == ((label, "linux"), (label, "windows"))
+    assert selector() == ()
+
+
 def test_where_is_read_whole() -> None:
     """Selector, required affinity and tolerations arrive in the core as they were written."""
     expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}

@@ -9,7 +9,6 @@ Names that Berth serves, its own and those of other projects, are kept apart: th
 answers for them, and the node only where it advertises the same name.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -119,9 +118,13 @@ def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def where(spec: raw.PodSpec) -> facts.Where:
-    """Read selector, required node affinity and tolerations."""
+    """Read selector, required node affinity and tolerations.
+
+    A kubelet admits no pod of another operating system than its node's, and the node is charged with
+    the pod until somebody takes it away, so the system that a pod names is a pair of its selector.
+    """
     return facts.Where(
-        selector=tuple(sorted((spec.node_selector or {}).items())),
+        selector=_selector(spec),
         affinity=_affinity(spec.affinity),
         tolerations=tuple(
             facts.Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()
@@ -129,12 +132,11 @@ def where(spec: raw.PodSpec) -> facts.Where:
     )
 
 
-def where_admitted(spec: raw.PodSpec) -> facts.Where:
-    """Return where a kubelet admits a pod: it looks at the pod's operating system too, schedulers do not."""
-    asked = where(spec)
-    if spec.os is None:
-        return asked
-    return dataclasses.replace(asked, selector=(*asked.selector, (OS_LABEL, spec.os.name)))
+def _selector(spec: raw.PodSpec) -> tuple[tuple[str, str], ...]:
+    pairs = set((spec.node_selector or {}).items())
+    if spec.os is not None:
+        pairs.add((OS_LABEL, spec.os.name))
+    return tuple(sorted(pairs))
 
 
 def host_ports(spec: raw.PodSpec) -> tuple[facts.HostPort, ...]:

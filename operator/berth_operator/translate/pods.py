@@ -211,7 +211,7 @@ def _unadmitted(pod: raw.Pod) -> facts.Where | None:
         return None
     if MIRROR in pod.metadata.annotations or limits.exceeded(pod.spec) is not None:
         return facts.NOWHERE
-    return demands.where_admitted(pod.spec)
+    return demands.where(pod.spec)
 
 
 _wanted: Final = recall.Recall(wanted, lambda found: found.weight)
