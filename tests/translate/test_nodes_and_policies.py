@@ -112,6 +112,32 @@ def rules(**spec: Any) -> policy.Policy | str:
             id="less memory than nothing",
         ),
         pytest.param(
+            {"models": {"a100": "NVIDIA A100-SXM4-80GB", "A100": "Tesla T4"}},
+            "spec.models: 'A100' and 'a100' are one name, which cannot stand for both 'Tesla T4' and "
+            "'NVIDIA A100-SXM4-80GB'; keep one of them",
+            id="one name of two models",
+        ),
+        pytest.param(
+            {"models": {"big": "Tesla T4", "BIG ": "T4"}},
+            policy.Policy(models=(("big", "T4"), ("big", "Tesla T4"))),
+            id="one name twice of one model",
+        ),
+        pytest.param(
+            {"models": {" ": "z"}},
+            "spec.models: ' ' for 'z': neither of the two names may be empty",
+            id="no name",
+        ),
+        pytest.param(
+            {"models": {"z": ""}},
+            "spec.models: 'z' for '': neither of the two names may be empty",
+            id="no model",
+        ),
+        pytest.param(
+            {"models": {"c": "d", "d": "c"}},
+            policy.Policy(models=(("c", "d"), ("d", "c"))),
+            id="two names that each stand for the other",
+        ),
+        pytest.param(
             {"weights": {"core": 0, "memory": 0}},
             "spec.weights must not be negative, and one of them must be above 0",
             id="weights of nothing",

@@ -1,5 +1,6 @@
 """PlacementPolicies as the core uses them, or the reason why one cannot be in force."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from berth_crds import catalog, vocabulary, wire
@@ -26,6 +27,9 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
+    odd = _odd_model(spec.models)
+    if odd:
+        return odd
     return policy.Policy(
         strategy=vocabulary.Strategy(spec.strategy),
         weights=weights,
@@ -36,6 +40,24 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
         replicas=spec.sharing.replicas,
         min_memory=min_memory,
     )
+
+
+def _odd_model(models: Mapping[str, str]) -> str:
+    """Return what is wrong with the other names of models, if anything.
+
+    Two names may each stand for the other: who asks for either takes both.
+    """
+    known: dict[str, tuple[str, str]] = {}
+    for name, model in sorted(models.items()):
+        if not name.strip() or not model.strip():
+            return f"spec.models: {quoted(name)} for {quoted(model)}: neither of the two names may be empty"
+        other, meant = known.setdefault(catalog.model_key(name), (name, model))
+        if catalog.model_key(meant) != catalog.model_key(model):
+            return (
+                f"spec.models: {quoted(other)} and {quoted(name)} are one name, which cannot stand for both "
+                f"{quoted(meant)} and {quoted(model)}; keep one of them"
+            )
+    return ""
 
 
 def caution(rules: policy.Policy) -> str:
