@@ -189,6 +189,8 @@ BAD: dict[str, tuple[str, str, str]] = {
         "GPU a",
         f": 'GPU a' is no uuid; write one or several, such as {UUID}",
     ),
+    "a minor": (names.UUIDS, "0", f": '0' is no uuid; write one or several, such as {UUID}"),
+    "a word": (names.AVOID_UUIDS, "odd", f": 'odd' is no uuid; write one or several, such as {UUID}"),
     "memory in words": (names.MEMORY_AT_LEAST, "lots", ": lots is not an amount of memory, such as 40Gi"),
     "no memory": (names.MEMORY_AT_LEAST, "0", ": 0 is not an amount of memory, such as 40Gi"),
     "less than no memory": (names.MEMORY_AT_LEAST, "-1Gi", ": -1Gi is not an amount of memory, such as 40Gi"),
@@ -384,3 +386,12 @@ def test_every_wish_of_the_contract_is_read_or_refused() -> None:
     }
 
     assert wishes <= {*annotations.READERS, *annotations.UNSERVED}
+
+
+@pytest.mark.parametrize("spelt", [UUID.lower(), UUID.upper(), f"gpu{UUID[3:].upper()}"])
+def test_the_uuid_of_a_card_is_read_whatever_its_case(spelt: str) -> None:
+    """The same card is meant; the uuids of other devices stay as they are."""
+    pod = manifests.pod(gpus=1, annotations={names.UUIDS: spelt, names.AVOID_UUIDS: "RDMA-0000:1F:00.0"})
+
+    assert manifests.asked(pod).conditions.uuids == {UUID}
+    assert manifests.asked(pod).conditions.avoid_uuids == {"RDMA-0000:1F:00.0"}

@@ -132,6 +132,7 @@ def _spelt(said: Mapping[str, Said], values: Mapping[str, Any]) -> tuple[str, ..
 # ---------------------------------------------------------------- readers of single keys
 
 UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
+OF_GPU: Final = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)")
 
 
@@ -153,14 +154,19 @@ def _pattern(place: str, text: str) -> str:
 
 
 def _uuids(place: str, text: str) -> frozenset[str]:
-    uuids = frozenset(_parts(place, text, "uuids", limits.UUIDS))
-    odd = sorted(one for one in uuids if not UUID.fullmatch(one))
+    uuids = frozenset(map(_as_reported, _parts(place, text, "uuids", limits.UUIDS)))
+    odd = sorted(one for one in uuids if one.isdecimal() or one.isalpha() or not UUID.fullmatch(one))
     if odd or not uuids:
         what = f"'{refusals.shown(odd[0])}' is no uuid" if odd else "no card is named"
         refusals.refuse(
             f"{place}: {what}; write one or several, such as GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
         )
     return uuids
+
+
+def _as_reported(uuid: str) -> str:
+    """Return the uuid of a GPU as drivers write it, whatever the case; others stay as they are."""
+    return f"GPU-{uuid[4:].lower()}" if OF_GPU.fullmatch(uuid) else uuid
 
 
 def _memory(place: str, text: str) -> int:
