@@ -99,3 +99,14 @@ def address(text: str) -> str:
     if text and int(port) > HIGHEST_PORT:
         raise argparse.ArgumentTypeError(f"{quoted(text)}: a port is at most {HIGHEST_PORT}")
     return f"{host or '0.0.0.0'}:{port}" if text else ""
+
+
+def schedulers(text: str) -> tuple[str, ...]:
+    """Read names of schedulers, separated by commas."""
+    found = tuple(name for name in (part.strip() for part in text.split(",")) if name)
+    odd = [name for name in found if len(name.split()) > 1]
+    if odd:
+        raise argparse.ArgumentTypeError(f"{quoted(odd[0])} is not one name; separate names by commas")
+    if not found:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} names no scheduler")
+    return found

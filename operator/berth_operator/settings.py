@@ -103,10 +103,7 @@ def _rate(text: str) -> float:
 
 
 def _names(text: str) -> frozenset[str]:
-    named = frozenset(part.strip() for part in text.split(",") if part.strip())
-    if not named:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} names no scheduler")
-    return named
+    return frozenset(flags.schedulers(text))
 
 
 def _count(text: str) -> int:

@@ -106,6 +106,12 @@ def test_a_list_without_names_is_refused() -> None:
         settings.parse(["--scheduler-names", " , "], {})
 
 
+def test_names_that_no_comma_separates_are_refused() -> None:
+    """It would be one name, which no pod has."""
+    with pytest.raises(flags.Refused, match="--scheduler-names: 'a b' is not one name; separate names by"):
+        settings.parse(["--scheduler-names", "c,a b"], {})
+
+
 def test_the_page_names_each_place_to_edit() -> None:
     """Whoever follows the page finds its list, and no manifest with the name is left out."""
     page = (MANIFESTS / "migrating.md").read_text()

@@ -15,6 +15,15 @@ def test_scheduler_names() -> None:
     assert told == {"ml/koord-scheduler": "n1", "ml/berth-scheduler": "n1", "ml/volcano": None}
 
 
+def test_names_that_can_be_none_are_refused() -> None:
+    """As an operator with this flag would refuse them."""
+    for text, told in (("a b", "'a b' is not one name"), (" , ", "' , ' names no scheduler")):
+        answer = desk.run("place", "-", "--scheduler-names", text, stdin=desk.written(desk.pod()))
+
+        assert answer.code != 0
+        assert told in answer.notes
+
+
 def test_a_namespace_needs_no_word() -> None:
     """Manifests that can be applied as they are begin with their Namespace: nothing is told of it."""
     there = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}

@@ -180,7 +180,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheduler-names",
-        type=_listed,
+        type=flags.schedulers,
         default=[names.SCHEDULER_NAME],
         metavar="NAMES",
         help="place pods whose schedulerName is one of these, as an operator with this flag does",
