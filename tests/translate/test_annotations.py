@@ -199,6 +199,7 @@ BAD: dict[str, tuple[str, str, str]] = {
         "rack",
         ": rack is not known; write one of node, numa, pcie, nvlink",
     ),
+    "no strategy": (names.STRATEGY, " ", f" is empty; write one of {', '.join(Strategy)}"),
     "a strategy nobody knows": (
         names.STRATEGY,
         "best",

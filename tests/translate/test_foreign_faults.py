@@ -135,6 +135,16 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
         INVALID,
         "annotation gpu-fraction: 'half' is not a quantity",
     ),
+    "KAI: less than nothing": (
+        {"annotations": {"gpu-fraction": "-0.5"}},
+        INVALID,
+        "annotation gpu-fraction: -0.5 is less than nothing",
+    ),
+    "KAI: memory with a unit": (
+        {"annotations": {"gpu-memory": "2Gi"}},
+        INVALID,
+        "annotation gpu-memory: 2Gi is more memory than any card has; it counts MiB, write 2048",
+    ),
     "KAI: more than a card": (
         {"annotations": {"gpu-fraction": "1.5"}},
         INVALID,

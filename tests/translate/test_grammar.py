@@ -188,6 +188,10 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
         {names.NVIDIA_GPU: 1, "nvidia.com/gpumem": "8Gi"},
         "nvidia.com/gpumem: 8Gi is more memory than any card has; it counts MiB, write 8192",
     ),
+    "bytes where GiB are counted": (
+        {"aliyun.com/gpu-mem": "2Gi"},
+        "aliyun.com/gpu-mem: 2Gi is more memory than any card has; it counts GiB, write 2",
+    ),
     "half a replica": (
         {names.NVIDIA_GPU_SHARED: "0.5"},
         "nvidia.com/gpu.shared: 0.5 is not a number of replicas",

@@ -50,6 +50,11 @@ RESOURCES: dict[str, tuple[dict[str, object], str, str]] = {
     "Koordinator": ({"koordinator.sh/gpu-memory": 8}, "koordinator.sh/gpu-memory: 8 bytes", "8Gi"),
     "its old name": ({"kubernetes.io/gpu-memory": 8}, "kubernetes.io/gpu-memory: 8 bytes", "8Gi"),
     "HAMi": ({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 8}, "nvidia.com/gpumem: 8 MiB", "8192"),
+    "HAMi, as the API server writes it": (
+        {"nvidia.com/gpu": 2, "nvidia.com/gpumem": "0.05k"},
+        "nvidia.com/gpumem: 50 MiB",
+        "51200",
+    ),
     "Volcano": ({"volcano.sh/vgpu-memory": 16}, "volcano.sh/vgpu-memory: 16 MiB", "16384"),
     "Volcano's share": ({"volcano.sh/gpu-memory": 1}, "volcano.sh/gpu-memory: 1 MiB", "1024"),
 }

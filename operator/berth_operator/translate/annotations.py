@@ -182,6 +182,8 @@ def _memory(place: str, text: str) -> int:
 def _word(known: type[enum.StrEnum]) -> Callable[[str, str], Any]:
     def read_word(place: str, text: str) -> enum.StrEnum:
         word = text.strip().lower()
+        if not word:
+            refusals.refuse(f"{place} is empty; write one of {', '.join(known)}")
         if word not in set(known):
             refusals.refuse(f"{place}: {refusals.shown(text)} is not known; write one of {', '.join(known)}")
         return known(word)

@@ -141,6 +141,8 @@ def _evenly(figures: Figures, means: str, count: int) -> int:
     if means not in figures:
         return 0
     figure = figures[means]
+    if figure.value < 0:
+        refusals.refuse(f"{figure.place}: {figure.text} is less than nothing")
     total = _count(figure, "a whole number of percent")
     if total > count * WHOLE:
         _too_much(figure, -(-total // WHOLE), 0 if count == 1 and SHARED not in figures else count)
@@ -169,17 +171,21 @@ def _memory(figure: Figure, count: int) -> int:
         refusals.refuse(f"{figure.place}: {figure.text} is not an amount of memory")
     each = -(-figure.value.numerator // (figure.value.denominator * count))
     if each > MOST_MEMORY:
-        hint = _in_mib(figure, each)
+        hint = _as_counted(figure, each)
         refusals.refuse(f"{figure.place}: {figure.text} is more memory than any card has{hint}")
     return each
 
 
-def _in_mib(figure: Figure, each: int) -> str:
-    """Return what to write where somebody wrote bytes under a key that counts MiB."""
-    row = aliases.RESOURCES.get(figure.key)
-    if row is None or row.scale != aliases.MIB:
+UNITS: Final = {aliases.MIB: "MiB", aliases.GIB: "GiB"}
+SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.scale in UNITS}
+
+
+def _as_counted(figure: Figure, each: int) -> str:
+    """Return what to write where somebody wrote bytes under a key that counts MiB or GiB."""
+    scale = SCALES.get(figure.key)
+    if scale is None:
         return ""
-    return f"; it counts MiB, write {max(1, each // aliases.MIB // aliases.MIB)}"
+    return f"; it counts {UNITS[scale]}, write {max(1, each // scale // scale)}"
 
 
 # ---------------------------------------------------------------- devices of other types

@@ -43,10 +43,19 @@ def _of_containers(pod: raw.Pod, request: requests.Request) -> Iterator[requests
     for one in resources.gather(pod)[0] if asks else ():
         ask, figure = asks.get(one.name), one.figures.get(names.GPU_MEMORY)
         if ask is not None and figure is not None:
-            place = f"{figure.place}: {figure.text}"
             scale = SCALES.get(figure.key, 1)
+            text = _in_digits(figure.text) if scale > 1 else figure.text
             cards = 1 if figure.slices else ask.count
-            yield _written(place, figure.text, scale, ask.memory, cards)
+            yield _written(f"{figure.place}: {text}", text, scale, ask.memory, cards)
+
+
+def _in_digits(text: str) -> str:
+    """Return a count as people write it: the API server makes `1k` of 1000."""
+    try:
+        count = quantities.exact(text)
+    except ValueError:
+        return text
+    return str(count) if count.denominator == 1 else text
 
 
 def _of_each_card(pod: raw.Pod, asked: requests.Conditions) -> Iterator[requests.SmallAmount]:
