@@ -1,5 +1,7 @@
 """What keeps a pod out even with nothing used is told beside what stands in its way now."""
 
+from typing import Any
+
 import pytest
 
 from berth_crds.vocabulary import Scope
@@ -36,7 +38,7 @@ def test_one_ask_that_is_too_large_needs_no_more_words() -> None:
     ("conditions", "among"),
     [({}, ""), ({"uuids": frozenset({"GPU-n1-0"})}, " among those asked for")],
 )
-def test_cards_that_were_not_asked_for_have_enough_free(conditions: dict[str, object], among: str) -> None:
+def test_cards_that_were_not_asked_for_have_enough_free(conditions: dict[str, Any], among: str) -> None:
     """Where other cards are empty, it is said that only those asked for have too little."""
     full = [scenes.hold(f"h{minor}", scenes.share(minor, 70, 6)) for minor in range(2 if not among else 1)]
     made = scenes.picture(scenes.node(), scenes.device(cards=2), *full)
