@@ -230,9 +230,9 @@ class Reasons:
         agrees = explain.agrees(before, matter.counts, candidate)
         if agrees:
             return before
-        return explain.brief(
-            matter.counts, candidate, known_models.instead(matter.counts, self._book.picture)
-        )
+        uuids = candidate.request.conditions.uuids
+        known = known_models.instead(matter.counts, self._book.picture, uuids)
+        return explain.brief(matter.counts, candidate, known)
 
     def _before(self, uid: str, matter: Matter) -> str:
         said = self._said.get(uid)

@@ -1,5 +1,7 @@
 """Which models of cards and MIG profiles there are, for pods that ask for one that is lacking.
 
+Of cards that a pod lists by uuid it is only told whether any node has one of them.
+
 Models are named as people see them in `kubectl get devices`, those of most nodes first, and
 only a few of many: a sentence has room for no more.
 """
@@ -26,14 +28,18 @@ class Models:
     others: int = 0
     profiles: tuple[str, ...] = ()
     other_profiles: int = 0
+    nowhere: bool = False  # No node has any of the cards that the pod lists.
 
 
 UNTOLD: Final = Models()
+OF_CARDS: Final = "GPU-"  # MIG instances and other devices have uuids, too, and are not looked up.
 # Who reads one of these has to know which instances there are.
 OF_INSTANCES: Final = frozenset({Reason.PROFILE_MISMATCH, Reason.MIG_MODE})
 
 
-def instead(counts: Iterable[Count], picture: inventory.Inventory) -> Models:
+def instead(
+    counts: Iterable[Count], picture: inventory.Inventory, uuids: frozenset[str] = frozenset()
+) -> Models:
     """Return the models or MIG profiles that there are, if any node lacks the one that is asked for."""
     reasons = {count.reason for count in counts}
     known = UNTOLD
@@ -43,6 +49,8 @@ def instead(counts: Iterable[Count], picture: inventory.Inventory) -> Models:
     if not reasons.isdisjoint(OF_INSTANCES):
         first, others = _most_frequent(picture.columns.profiles)
         known = dataclasses.replace(known, profiles=tuple(first), other_profiles=others)
+    if Reason.NOT_INCLUDED in reasons and all(one.startswith(OF_CARDS) for one in uuids):
+        known = dataclasses.replace(known, nowhere=not picture.named(uuids).any())
     return known
 
 

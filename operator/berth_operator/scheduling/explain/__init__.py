@@ -80,7 +80,7 @@ def explain(
         nearest=diagnosis.nearest(found),
         changes=() if fits else _changes(survey, found, whole=whole),
         whole=all(one.looked for one in found),
-        models=known_models.instead(survey.counts, survey.picture),
+        models=known_models.instead(survey.counts, survey.picture, survey.request.conditions.uuids),
     )
     told = told if fits or told.changes or not found else _missed(survey, told)
     return dataclasses.replace(told, cut=survey.exhausted and not fits and not told.changes)

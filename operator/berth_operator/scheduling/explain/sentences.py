@@ -188,9 +188,9 @@ def _extras(
 def _models_there(
     counts: Sequence[Count], known: known_models.Models, candidate: backlog.Candidate
 ) -> Extras:
-    """Name the models and instances that there are, each beside the first reason that one is lacking."""
+    """Name what there is instead of models, instances and cards, each beside the first that is lacking."""
     found: Extras = {}
-    for kinds in ({Reason.MODEL_MISMATCH}, known_models.OF_INSTANCES):
+    for kinds in ({Reason.MODEL_MISMATCH}, known_models.OF_INSTANCES, {Reason.NOT_INCLUDED}):
         lacking = ((one.reason, one.detail) for one in counts if one.reason in kinds)
         for key in itertools.islice(lacking, 1):
             found[key] = _there(key[0], known, candidate)
@@ -201,6 +201,8 @@ def _there(reason: Reason, known: known_models.Models, candidate: backlog.Candid
     """Return what there is instead of what a node lacks for this reason."""
     if reason is Reason.MODEL_MISMATCH:
         return words.there(known, candidate)
+    if reason is Reason.NOT_INCLUDED:
+        return words.NOWHERE if known.nowhere else ""
     return words.instances_there(known, reason) if reason in known_models.OF_INSTANCES else ""
 
 

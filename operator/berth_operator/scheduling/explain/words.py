@@ -137,6 +137,7 @@ def models(candidate: backlog.Candidate) -> str:
     return " and ".join(parts) or "of the wanted model"
 
 
+NOWHERE: Final = "no node has any of them"
 PART_OF_NAME: Final = f"; {names.MODEL} wants the whole name, {names.MODEL_PATTERN} a part of it"
 
 
