@@ -29,7 +29,8 @@ from testbed.interceptor import Fault
 
 WITHIN_SECONDS: Final = 20.0  # From the last fault until all that fits is bound.
 CLEAN_SECONDS: Final = 5.0  # The same after a leader that ended in order.
-DEALT_SECONDS: Final = 240.0  # A plan that is not done by then waits for a call that never comes.
+DEALT_SECONDS: Final = 90.0  # From one fault to the next: a plan that waits longer waits for ever.
+LAST_LINES: Final = 40
 POLL_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.5
 OK: Final = 200
@@ -126,6 +127,11 @@ class Seat:
         """Return whether the present process has said a word."""
         return word in self.program.log.read_text()
 
+    def last_words(self) -> str:
+        """Return how many processes had this place, and the end of what the last one said."""
+        said = processes.tail(self.program.log, lines=LAST_LINES)
+        return f"{self.program.name}, {len(self.lives)} processes so far:\n{said}"
+
     async def retire(self) -> int:
         """End the process in order, and give its exit status."""
         self._kept.cancel()
@@ -205,11 +211,14 @@ class Rig:
     async def carry_out(self, plan: plans.Plan) -> None:
         """Let a plan have its way until it is done, calling forth what it waits for."""
         self.plan = plan
-        deadline = time.monotonic() + DEALT_SECONDS
+        left, deadline = 0, 0.0
         while not plan.done:
             if isinstance(plan, plans.Deck):
+                if len(plan.left) != left:
+                    left, deadline = len(plan.left), time.monotonic() + DEALT_SECONDS
                 if time.monotonic() > deadline:
-                    raise Wrong(f"calls that never came: {', '.join(map(str, plan.left))}")
+                    last = "\n".join(seat.last_words() for seat in self.seats)
+                    raise Wrong(f"calls that never came: {', '.join(map(str, plan.left))}\n{last}")
                 await self._provoke(plan)
                 await self._hurry(plan)
             await asyncio.sleep(TICK_SECONDS)
