@@ -311,12 +311,13 @@ class Inventory:
         return changed
 
     def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
+        amounts = row.amounts
         for name, amount in hold.amounts:
-            used = row.amounts.get(name, 0) + sign * amount
-            row.amounts[name] = used
+            used = amounts[name] = amounts.get(name, 0) + sign * amount
             if not used:
-                del row.amounts[name]
-            self._write_left(row, name, used)
+                del amounts[name]
+            if name in row.given:
+                self._write_left(row, name, used)
         counting.take(row, hold, sign)
         if row.name in self.claims.watched or withholding.is_odd(hold, self.claims.of(row.name)):
             affected = self.claims.hold(row.name, withholding.held(row.holds.values()))
@@ -334,15 +335,14 @@ class Inventory:
             column = table.resources.of[name]
             table.allocatable[row.at, column] = table.left[row.at, column] = amount
         for name, used in row.amounts.items():
-            self._write_left(row, name, used)
+            # Of what the node does not have nothing is left, whatever pods on it ask for.
+            if name in row.given:
+                self._write_left(row, name, used)
 
     def _write_left(self, row: rows.Row, name: str, used: int) -> None:
-        # Of what the node does not have nothing is left, whatever pods on it ask for: they may name anything.
-        given = row.given.get(name)
-        if given is not None:
-            table = self.columns
-            # Exact sums may exceed 64 bits.
-            table.left[row.at, table.resources.of[name]] = given - min(used, facts.LARGEST)
+        table = self.columns
+        # Exact sums may exceed 64 bits.
+        table.left[row.at, table.resources.of[name]] = row.given[name] - min(used, facts.LARGEST)
 
     # ------------------------------------------------------------ rows
 

@@ -104,7 +104,7 @@ class Lines(Generic[N, K]):
     @property
     def empty(self) -> bool:
         """Whether nobody stands in any line; those in which nobody does are dropped."""
-        return all(self.first(name) is None for name in list(self._lines))
+        return not self._lines or all(self.first(name) is None for name in list(self._lines))
 
     def push(self, name: N, key: K, number: int, uid: str) -> None:
         """Add a place for a pod to a line."""
@@ -307,20 +307,22 @@ def walk(*parts: tuple[Queue[K], float]) -> Iterator[Place[K]]:
     What comes in line meanwhile has its turn as well, and who is held up from now on has none. A place
     costs nothing before it is asked for.
     """
-    left = [most for _, most in parts]
+    left = dict(parts)
     taken: list[tuple[Queue[K], Place[K], str]] = []
     try:
-        while heads := [
-            (*found, at)
-            for at, (queue, _) in enumerate(parts)
-            if left[at] and (found := queue.first()) is not None
-        ]:
-            place, name, at = min(heads)
-            left[at] -= 1
-            queue = parts[at][0]
-            queue.take(name)
-            taken.append((queue, place, name))
-            yield place
+        while True:
+            head: tuple[Place[K], str] | None = None
+            first = parts[0][0]
+            for queue, room in left.items():
+                found = queue.first() if room else None
+                if found is not None and (head is None or found < head):
+                    head, first = found, queue
+            if head is None:
+                return
+            left[first] -= 1
+            first.take(head[1])
+            taken.append((first, *head))
+            yield head[0]
     finally:
         for queue, place, name in taken:
             queue.put_back(place, name)
