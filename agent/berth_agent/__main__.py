@@ -25,11 +25,22 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
-from berth_agent import beside, board, dropins, loop, patience, probe, rdma, settings, simulated, sysfs
+from berth_agent import (
+    backoff,
+    dropins,
+    extra_devices,
+    loop,
+    node_view,
+    probe,
+    rdma,
+    settings,
+    simulated,
+    sysfs,
+)
 from berth_agent.health import rules
 from berth_agent.kubelet import podresources
 from berth_agent.nvml import source
-from berth_crds import depth, flags, logs, vocabulary
+from berth_crds import flags, logs, nesting, vocabulary
 from berth_crds.client import api, connection, errors
 
 log = logging.getLogger("berth_agent")
@@ -42,7 +53,7 @@ SETTLED_SECONDS: Final = 15.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until told to stop; 0 is a clean end, 2 a setting that cannot be used."""
-    depth.allow()
+    nesting.allow()
     try:
         chosen = settings.parse(
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
@@ -87,10 +98,10 @@ def _subject(node: settings.Node, chosen: settings.Settings) -> loop.Subject:
 def _hardware(node: settings.HardwareNode) -> probe.Probe:
     """Join what looks at real cards with what looks at the devices beside them."""
     kernel = sysfs.Kernel(node.sysfs, node.procfs)
-    readers: list[beside.Reader] = [lambda: rdma.devices(kernel)]
+    readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel)]
     if node.devices:
         readers.append(dropins.Folder(node.devices, kernel).devices)
-    return beside.Beside(source.NvmlProbe(kernel), readers)
+    return extra_devices.Beside(source.NvmlProbe(kernel), readers)
 
 
 def _kubelet(chosen: settings.Settings) -> podresources.Lister | None:
@@ -119,7 +130,7 @@ async def _serve(
     stop = _on_signals()
     where = ", ".join(sorted({link.server for link in links.values()}))
     log.info("%s speaks for %s at %s", means.identity, _listed(subjects), where)
-    boards = {each.node: board.Board(each.node) for each in subjects}
+    boards = {each.node: node_view.Board(each.node) for each in subjects}
     async with _served(chosen, boards.values()), _sessions(links) as sessions:
         tasks = [
             asyncio.create_task(_keep(sessions[each.node], each, pace, means, boards[each.node]))
@@ -147,7 +158,7 @@ async def _sessions(links: Mapping[str, connection.Connection]) -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def _served(chosen: settings.Settings, boards: Iterable[board.Board]) -> AsyncIterator[None]:
+async def _served(chosen: settings.Settings, boards: Iterable[node_view.Board]) -> AsyncIterator[None]:
     """Serve what is measured, and the probe, where that is wanted."""
     async with contextlib.AsyncExitStack() as stack:
         if chosen.listen_probes:
@@ -168,7 +179,7 @@ def _probes(address: str) -> contextlib.AbstractAsyncContextManager[str]:
 
 
 def _measures(
-    chosen: settings.Settings, boards: Iterable[board.Board]
+    chosen: settings.Settings, boards: Iterable[node_view.Board]
 ) -> contextlib.AbstractAsyncContextManager[str]:
     from berth_agent import metrics, web  # noqa: PLC0415
 
@@ -178,7 +189,7 @@ def _measures(
 
 
 async def _keep(
-    session: api.Api, subject: loop.Subject, pace: loop.Pace, means: loop.Means, seen: board.Board
+    session: api.Api, subject: loop.Subject, pace: loop.Pace, means: loop.Means, seen: node_view.Board
 ) -> None:
     """Run one node; should it fail on a fault of ours, start it anew and leave the others alone."""
     failures, clock = 0, asyncio.get_running_loop().time
@@ -189,7 +200,7 @@ async def _keep(
         except Exception as error:
             failures = 1 if clock() - began > STEADY_SECONDS else failures + 1
             log.exception("node %s: the agent failed, starting it anew", subject.node)
-            pause = patience.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=means.chance())
+            pause = backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=means.chance())
             await asyncio.sleep(pause)
 
 

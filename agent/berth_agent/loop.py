@@ -20,19 +20,19 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent import (
-    board,
+    backoff,
+    card_processes,
     describe,
     health_monitor,
+    node_view,
     nodelabels,
-    patience,
     policy,
     probe,
-    processes,
     repaired,
     sampler,
     settings,
 )
-from berth_agent.gpupods import keeper, residents, witnesses
+from berth_agent.gpupods import evidence, keeper, residents
 from berth_agent.health import rules
 from berth_agent.kubelet import follower, podresources
 from berth_agent.publish import device, heartbeat, labels
@@ -93,12 +93,12 @@ class Means:
 
 
 async def run_node(
-    session: api.Api, subject: Subject, pace: Pace, means: Means, seen: board.Board | None = None
+    session: api.Api, subject: Subject, pace: Pace, means: Means, seen: node_view.Board | None = None
 ) -> None:
     """Be the agent of one node until cancelled, and write what is seen on its board."""
-    sources = witnesses.Sources(
+    sources = evidence.Sources(
         kubelet=subject.kubelet is not None,
-        driver=isinstance(subject.probe, processes.Processes),
+        driver=isinstance(subject.probe, card_processes.Processes),
         resources=subject.resources,
     )
     hurry = asyncio.Event()
@@ -112,7 +112,7 @@ async def run_node(
     listener = _listener(subject, pace, means, gpupods, hurry)
     chosen = policy.Policy(subject.chosen)
     labeller = labels.Labeller(session, subject.node, ours=nodelabels.ours, chance=means.chance)
-    seen = seen or board.Board(subject.node)
+    seen = seen or node_view.Board(subject.node)
     seen.held = gpupods.records
     reports = Reports(gpupods, chosen, seen, labeller, listener)
     ticker = Ticker(session, subject, pace, means, reports=reports)
@@ -148,7 +148,7 @@ class Reports:
 
     gpupods: keeper.Keeper
     policy: policy.Policy
-    board: board.Board
+    board: node_view.Board
     labeller: labels.Labeller
     listener: follower.Follower | None = None
 
@@ -200,7 +200,7 @@ class Ticker:
         self._means = means
         self._reports = reports
         self._hurry = asyncio.Event()
-        self._complaint = patience.Complaint(log, f"node {subject.node} is not published")
+        self._complaint = backoff.Complaint(log, f"node {subject.node} is not published")
         self._sampler = sampler.Sampler(
             subject.probe,
             deadline=pace.deadline,
@@ -242,7 +242,7 @@ class Ticker:
             # Never slower than the usual rhythm: it is one request, as a renewal would be, and
             # the Lease is fresh again one interval after the API is back.
             most, chance = self._pace.interval, self._means.chance()
-            return patience.pause(error, self._complaint.failures, most=most, chance=chance)
+            return backoff.pause(error, self._complaint.failures, most=most, chance=chance)
         self._complaint.succeeded()
         return self._pace.interval * (1 - SPREAD * self._means.chance())
 

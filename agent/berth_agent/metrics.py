@@ -14,7 +14,7 @@ from typing import Final
 import prometheus_client
 from prometheus_client import core, registry
 
-from berth_agent import board, probe
+from berth_agent import node_view, probe
 from berth_crds import vocabulary, wire
 
 OWN: Final = "berth_dev_"
@@ -108,7 +108,7 @@ class Collector(registry.Collector):
     """Makes the series of some boards."""
 
     def __init__(
-        self, boards: Iterable[board.Board], *, clock: Callable[[], float], dcgm: bool = False
+        self, boards: Iterable[node_view.Board], *, clock: Callable[[], float], dcgm: bool = False
     ) -> None:
         self._boards = tuple(boards)
         self._clock = clock

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from berth_agent import probe, processes, settings
+from berth_agent import card_processes, probe, settings
 from berth_agent.gpupods import residents
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ def _guarded(source: probe.Probe, procfs: Path) -> Look:
 
 
 def _crowd(source: probe.Probe, procfs: Path) -> tuple[residents.Resident, ...] | None:
-    if not isinstance(source, processes.Processes):
+    if not isinstance(source, card_processes.Processes):
         return None
     try:
         found = source.processes()

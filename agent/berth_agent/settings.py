@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from berth_agent import choices, words
+from berth_agent import choices, flag_values
 from berth_crds import flags, logs, names, wire
 from berth_crds.text import quoted
 
@@ -189,7 +189,7 @@ def _add_subject(parser: argparse.ArgumentParser, environment: Mapping[str, str]
     group.add_argument(
         "--sharing",
         metavar="STRATEGY:REPLICAS",
-        type=flags.reader(words.sharing),
+        type=flags.reader(flag_values.sharing),
         default=flags.default(environment, "", "BERTH_SHARING"),
         help="how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
         " (default: cards are not shared)",
@@ -206,7 +206,7 @@ def _add_health(parser: argparse.ArgumentParser, environment: Mapping[str, str])
         group.add_argument(
             f"--{flag}",
             metavar="XIDS",
-            type=flags.reader(words.xids),
+            type=flags.reader(flag_values.xids),
             default=flags.default(environment, "", flags.variable(flag), theirs),
             help=f"NVIDIA's errors, by commas or `all`, that {what} (also read from {theirs})",
         )
@@ -224,7 +224,7 @@ def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]
     group.add_argument(
         "--gpu-resources",
         metavar="NAMES",
-        type=flags.reader(words.patterns),
+        type=flags.reader(flag_values.patterns),
         default=flags.default(environment, ",".join(GPU_RESOURCES), "BERTH_GPU_RESOURCES"),
         help="which resources of the kubelet are GPUs, by commas, * for anything (default: %(default)s)",
     )
@@ -290,27 +290,32 @@ def _add_pace(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -
     group.add_argument(
         "--interval",
         metavar="SECONDS",
-        type=flags.reader(words.seconds),
+        type=flags.reader(flag_values.seconds),
         default=flags.default(environment, INTERVAL_SECONDS, "BERTH_INTERVAL"),
         help="from one look to the next (default: %(default)s)",
     )
     group.add_argument(
         "--lease-duration",
         metavar="SECONDS",
-        type=flags.reader(words.whole_seconds),
+        type=flags.reader(flag_values.whole_seconds),
         default=flags.default(environment, LEASE_SECONDS, "BERTH_LEASE_DURATION"),
         help="how long the Lease vouches, in whole seconds (default: %(default)s)",
     )
     group.add_argument(
         "--sample-deadline",
         metavar="SECONDS",
-        type=flags.reader(words.seconds),
+        type=flags.reader(flag_values.seconds),
         default=flags.default(environment, DEADLINE_SECONDS, "BERTH_SAMPLE_DEADLINE"),
         help="how long one look may take before its source counts as hung (default: %(default)s)",
     )
     for flag, kind, usual, what in (
-        ("log-level", words.level, "info", f"how much to say on stderr: {', '.join(words.LEVELS)}"),
-        ("log-format", words.log_format, logs.PLAIN, "text, or json: one object a line, with fields"),
+        (
+            "log-level",
+            flag_values.level,
+            "info",
+            f"how much to say on stderr: {', '.join(flag_values.LEVELS)}",
+        ),
+        ("log-format", flag_values.log_format, logs.PLAIN, "text, or json: one object a line, with fields"),
     ):
         group.add_argument(
             f"--{flag}",
@@ -326,7 +331,7 @@ def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
     if not environment.get(name):
         return usual
     try:
-        return words.yes_or_no(environment[name])
+        return flag_values.yes_or_no(environment[name])
     except argparse.ArgumentTypeError as error:
         raise flags.Refused(f"{name}: {error}.") from None
 

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from berth_agent import boards, probe, sysfs
+from berth_agent import nvlink_groups, probe, sysfs
 from berth_crds import catalog, names, text, vocabulary
 from berth_crds.text import quoted
 
@@ -112,7 +112,7 @@ def machine(node: str, shape: str) -> probe.Sample:
         driver=DRIVER,
         boot_id=_identity(node, "boot"),
         cards=cards,
-        partitions=boards.partitions(cards),
+        partitions=nvlink_groups.partitions(cards),
     )
 
 

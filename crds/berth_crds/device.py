@@ -12,182 +12,184 @@ from typing import Annotated
 
 import pydantic
 
-from berth_crds import device_status, shapes, totals, vocabulary
+from berth_crds import device_status, device_totals, model_rules, vocabulary
 
 
-class Driver(shapes.Model):
+class Driver(model_rules.Model):
     """What runs the cards."""
 
-    version: Annotated[str, shapes.text(64)] | None = None
+    version: Annotated[str, model_rules.text(64)] | None = None
     """Version of the kernel driver, such as "550.107.02". Absent: unknown."""
 
-    cuda: Annotated[str, shapes.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
+    cuda: Annotated[str, model_rules.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
     """Newest CUDA version that the driver supports, such as "12.4". Absent: unknown, or not a CUDA
     driver."""
 
 
-class Topology(shapes.Model):
+class Topology(model_rules.Model):
     """Where a device sits in its node. What is unknown is absent, never zero."""
 
-    numa_node: Annotated[int, shapes.whole(0, 1023)] | None = None
+    numa_node: Annotated[int, model_rules.whole(0, 1023)] | None = None
     """NUMA node that the device is attached to. Absent: unknown, or the node has only one."""
 
-    pcie_root: Annotated[str, shapes.text(16, r"^pci[0-9a-f]{4,8}:[0-9a-f]{2}$")] | None = None
+    pcie_root: Annotated[str, model_rules.text(16, r"^pci[0-9a-f]{4,8}:[0-9a-f]{2}$")] | None = None
     """PCIe root complex above the device, such as "pci0000:3a"; devices with the same one are
     close. Absent: unknown."""
 
-    bus_id: shapes.BusId | None = pydantic.Field(default=None, alias="busID")
+    bus_id: model_rules.BusId | None = pydantic.Field(default=None, alias="busID")
     """PCI address in the spelling of sysfs: lowercase, such as "0000:3b:00.0". Absent: unknown."""
 
 
-class Link(shapes.Model):
+class Link(model_rules.Model):
     """One device's nearest way to one other device of the node."""
 
-    peer: shapes.Uuid
+    peer: model_rules.Uuid
     """Uuid of the device at the other end; it must be listed in spec.devices too."""
 
     kind: vocabulary.LinkKind
     """What the way leads through, nearest first: nvlink, pcie-switch, pcie-host (one host bridge),
     numa (one NUMA node), system (between sockets)."""
 
-    count: Annotated[int, shapes.whole(1, 64)] | None = None
+    count: Annotated[int, model_rules.whole(1, 64)] | None = None
     """How many NVLinks join the two. Absent for all other kinds, and where unknown."""
 
 
-class MigPlacement(shapes.Model):
+class MigPlacement(model_rules.Model):
     """Which memory slices of its card a MIG instance occupies."""
 
-    start: Annotated[int, shapes.whole(0, 63)]
+    start: Annotated[int, model_rules.whole(0, 63)]
     """First slice, counted from 0. Always written, also when it is 0."""
 
-    size: Annotated[int, shapes.whole(1, 64)]
+    size: Annotated[int, model_rules.whole(1, 64)]
     """Number of slices."""
 
 
-class MigInstance(shapes.Model):
+class MigInstance(model_rules.Model):
     """One MIG instance: a part of a card that containers use as a card of its own."""
 
-    uuid: shapes.Uuid
+    uuid: model_rules.Uuid
     """Identity of the instance, such as "MIG-3f2c…"; what a container that holds it is given."""
 
-    profile: shapes.MigProfile
+    profile: model_rules.MigProfile
     """MIG profile, such as "1g.10gb"; asked for as nvidia.com/mig-1g.10gb."""
 
-    memory: shapes.Bytes
+    memory: model_rules.Bytes
     """Memory of the instance, in bytes."""
 
-    gi: Annotated[int, shapes.whole(0, 255)] | None = None
+    gi: Annotated[int, model_rules.whole(0, 255)] | None = None
     """Id of its GPU instance on the card. Absent: unknown."""
 
-    ci: Annotated[int, shapes.whole(0, 255)] | None = None
+    ci: Annotated[int, model_rules.whole(0, 255)] | None = None
     """Id of its compute instance within the GPU instance. Absent: unknown."""
 
     placement: MigPlacement | None = None
     """Which slices of the card it occupies. Absent: unknown."""
 
 
-class Mig(shapes.Model):
+class Mig(model_rules.Model):
     """MIG mode of a card, and the instances it is cut into."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            shapes.Rule(
+        json_schema_extra=model_rules.ruled(
+            model_rules.Rule(
                 "self.enabled || !has(self.instances) || self.instances.size() == 0",
                 "mig.instances may be listed only while mig.enabled is true",
             )
         )
     )
 
-    enabled: shapes.Flag
+    enabled: model_rules.Flag
     """Whether the card is in MIG mode; it then serves MIG profiles and nothing else. Always written."""
 
-    instances: Annotated[tuple[MigInstance, ...], shapes.keyed("uuid")] = ()
+    instances: Annotated[tuple[MigInstance, ...], model_rules.keyed("uuid")] = ()
     """The instances that exist on the card. Absent or empty: none, or not in MIG mode."""
 
 
-class Sharing(shapes.Model):
+class Sharing(model_rules.Model):
     """How one card serves several pods at once."""
 
     strategy: vocabulary.SharingStrategy
     """How the pods take turns: time-slicing (no isolation of memory), or mps (NVIDIA's
     Multi-Process Service)."""
 
-    replicas: Annotated[int, shapes.whole(1, 1024)]
+    replicas: Annotated[int, model_rules.whole(1, 1024)]
     """How many pods may hold the card at the same time."""
 
 
-class Vf(shapes.Model):
+class Vf(model_rules.Model):
     """One virtual function of a device."""
 
-    minor: shapes.Minor
+    minor: model_rules.Minor
     """Number of the virtual function, for people. Always written, also when it is 0; it need not be
     unique."""
 
-    bus_id: shapes.BusId | None = pydantic.Field(default=None, alias="busID")
+    bus_id: model_rules.BusId | None = pydantic.Field(default=None, alias="busID")
     """PCI address of the virtual function, lowercase; this is its identity. Absent: it cannot be
     given out."""
 
 
-class VfGroup(shapes.Model):
+class VfGroup(model_rules.Model):
     """Virtual functions of one device that share labels."""
 
-    labels: shapes.Labels = pydantic.Field(default_factory=dict)
+    labels: model_rules.Labels = pydantic.Field(default_factory=dict)
     """Labels by which a request may choose among the groups."""
 
-    vfs: Annotated[tuple[Vf, ...], shapes.whole_list(at_most=256)] = ()
+    vfs: Annotated[tuple[Vf, ...], model_rules.whole_list(at_most=256)] = ()
     """The virtual functions of the group."""
 
 
-class Card(shapes.Model):
+class Card(model_rules.Model):
     """One device of the node: a GPU, a network card, an FPGA."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            shapes.Rule(
+        json_schema_extra=model_rules.ruled(
+            model_rules.Rule(
                 "self.type != 'gpu' || has(self.memory)", "memory must be given for a device of type gpu"
             ),
-            shapes.Rule(
+            model_rules.Rule(
                 "!has(self.links) || !self.links.exists(link, link.peer == self.uuid)",
                 "links must lead to other devices, not back to the device itself",
             ),
         )
     )
 
-    uuid: shapes.Uuid
+    uuid: model_rules.Uuid
     """Identity of the device, such as "GPU-6cf3bbc0-…" or "rdma-0000:1f:00.0". Allocations name
     devices by it."""
 
-    type: shapes.DeviceType
+    type: model_rules.DeviceType
     """What kind of device it is: gpu, rdma, fpga, or the word of a plug-in."""
 
-    minor: shapes.Minor
+    minor: model_rules.Minor
     """Number of the device file: N in /dev/nvidiaN. It is for people (uuid is identity), unique
     among the devices of one type, and always written, also when it is 0."""
 
-    vendor: Annotated[str, shapes.text(63, r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
+    vendor: Annotated[str, model_rules.text(63, r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
     """Who made it, in lowercase, such as "nvidia". Absent: unknown."""
 
-    model: Annotated[str, shapes.text(128)] | None = None
+    model: Annotated[str, model_rules.text(128)] | None = None
     """Product name as the driver reports it, such as "NVIDIA A100-SXM4-80GB". Absent: unknown."""
 
-    index: Annotated[int, shapes.whole(0, 1023)] | None = None
+    index: Annotated[int, model_rules.whole(0, 1023)] | None = None
     """Place in the driver's own order (the number that nvidia-smi shows). It may change on reboot;
     nothing is decided by it. Absent: unknown."""
 
-    module_id: Annotated[int, shapes.whole(0, 1023)] | None = pydantic.Field(default=None, alias="moduleID")
+    module_id: Annotated[int, model_rules.whole(0, 1023)] | None = pydantic.Field(
+        default=None, alias="moduleID"
+    )
     """Number of the physical slot on the board. Absent: unknown."""
 
-    memory: Annotated[int, shapes.whole(1, 2**63 - 1)] | None = None
+    memory: Annotated[int, model_rules.whole(1, 2**63 - 1)] | None = None
     """Memory of the whole device, in bytes, as the driver reports it. Required for type gpu; absent
     for devices without memory of their own."""
 
-    compute_capability: Annotated[str, shapes.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
+    compute_capability: Annotated[str, model_rules.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
     """CUDA compute capability, such as "8.0". Absent: unknown, or not a CUDA card."""
 
     topology: Topology | None = None
     """Where the device sits in its node. Absent: unknown."""
 
-    links: Annotated[tuple[Link, ...], shapes.keyed("peer")] = ()
+    links: Annotated[tuple[Link, ...], model_rules.keyed("peer")] = ()
     """Its ways to other devices of the node, one for each peer. A peer that is missing here is
     taken to be as far away as the topology of the two says."""
 
@@ -197,66 +199,66 @@ class Card(shapes.Model):
     sharing: Sharing | None = None
     """How the card is shared by several pods. Absent: it is given out whole or by fractions."""
 
-    vf_groups: Annotated[tuple[VfGroup, ...], shapes.whole_list(at_most=16)] = ()
+    vf_groups: Annotated[tuple[VfGroup, ...], model_rules.whole_list(at_most=16)] = ()
     """Virtual functions of the device, by group. Absent: the device is given out as a whole."""
 
-    labels: shapes.Labels = pydantic.Field(default_factory=dict)
+    labels: model_rules.Labels = pydantic.Field(default_factory=dict)
     """Further facts by which a request may choose, such as {"fabric": "a"}."""
 
 
-class Partition(shapes.Model):
+class Partition(model_rules.Model):
     """A group of cards that share a ring: a good choice for a pod that asks for as many."""
 
-    members: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_least=1)]
+    members: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(at_least=1)]
     """Uuids of the cards in the group; each must be listed in spec.devices too."""
 
     link: vocabulary.LinkKind | None = None
     """What joins the members. Absent: unknown."""
 
-    score: Annotated[int, shapes.whole(0, 1_000_000)] = 0
+    score: Annotated[int, model_rules.whole(0, 1_000_000)] = 0
     """How good the group is compared with others of its size; higher is better. Absent: 0."""
 
 
-class SpecSummary(shapes.Model):
+class SpecSummary(model_rules.Model):
     """The inventory in a few words, because the columns of kubectl can neither count nor join."""
 
-    models: Annotated[str, shapes.text(256, least=0)]
+    models: Annotated[str, model_rules.text(256, least=0)]
     """Models and how many of each, such as "A100-SXM4-80GB x8"; several are joined by ", "."""
 
-    gpus: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    gpus: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
     """Number of devices of type gpu, healthy or not."""
 
-    sharing: Annotated[str, shapes.text(256)] | None = None
+    sharing: Annotated[str, model_rules.text(256)] | None = None
     """How the cards are shared or cut, such as "time-slicing x4" or "mig 1g.10gb x7". Absent: none
     is."""
 
 
-class DeviceSpec(shapes.Model):
+class DeviceSpec(model_rules.Model):
     """What the node has. The agent of the node writes it, except `cordon`, which belongs to people."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            *totals.OF_SPEC,
+        json_schema_extra=model_rules.ruled(
+            *device_totals.OF_SPEC,
             # A list of one list is a variable, and one list is asked about another as a whole: going through
             # them entry by entry costs many times as much. A minor is counted on from the first of its type.
-            shapes.Rule(
+            model_rules.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.type)].all(types, "
                 f"[self.devices.map(device, device.minor + {2**31} * types.indexOf(device.type))]"
                 ".all(minors, minors.all(minor, minors.indexOf(minor) == minors.lastIndexOf(minor))))",
                 "devices of one type must have different minors",
             ),
-            shapes.Rule(
+            model_rules.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.uuid)].all(uuids, "
                 "self.devices.all(device, !has(device.links) || "
                 "sets.contains(uuids, device.links.map(link, link.peer))))",
                 "the peer of every link must be the uuid of a device in spec.devices",
             ),
-            shapes.Rule(
+            model_rules.Rule(
                 "!has(self.partitions) || [has(self.devices) ? self.devices.map(device, device.uuid) : []]"
                 ".all(uuids, self.partitions.all(group, sets.contains(uuids, group.members)))",
                 "the members of every partition must be uuids of devices in spec.devices",
             ),
-            shapes.Rule(
+            model_rules.Rule(
                 "!has(self.summary) || self.summary.gpus == "
                 "(has(self.devices) ? self.devices.filter(device, device.type == 'gpu').size() : 0)",
                 "summary.gpus must be the number of devices of type gpu",
@@ -264,42 +266,42 @@ class DeviceSpec(shapes.Model):
         )
     )
 
-    node: shapes.NodeName
+    node: model_rules.NodeName
     """Name of the node that has these cards; it equals metadata.name."""
 
-    boot_id: Annotated[str, shapes.text(64)] | None = pydantic.Field(default=None, alias="bootID")
+    boot_id: Annotated[str, model_rules.text(64)] | None = pydantic.Field(default=None, alias="bootID")
     """Boot id of the node's kernel when the agent last looked; another one means a reboot. Absent:
     unknown."""
 
     driver: Driver | None = None
     """What runs the cards. Absent: no driver answered."""
 
-    devices: Annotated[tuple[Card, ...], shapes.keyed("uuid")] = ()
+    devices: Annotated[tuple[Card, ...], model_rules.keyed("uuid")] = ()
     """Every device of the node, the bad ones included, at most 64. Absent or empty: the node has
     none."""
 
-    partitions: Annotated[tuple[Partition, ...], shapes.whole_list()] = ()
+    partitions: Annotated[tuple[Partition, ...], model_rules.whole_list()] = ()
     """Groups of cards that share a ring, at most 64. Absent: none are known, and links decide."""
 
     summary: SpecSummary | None = None
     """The inventory in a few words, for the columns of kubectl."""
 
-    cordon: Annotated[tuple[Annotated[str, shapes.text(64)], ...], shapes.distinct()] = ()
+    cordon: Annotated[tuple[Annotated[str, model_rules.text(64)], ...], model_rules.distinct()] = ()
     """Written by people, never by the agent: which devices get no new pod, each by its uuid, a GPU
     also by its minor, or "all". Pods that hold them are left alone. A uuid stays with its card, a
     minor means the card that has it now. What names no device of this node has no effect, and is
     told in the column REASON and by an event. Absent or empty: no card is cordoned."""
 
 
-class Device(shapes.Model):
+class Device(model_rules.Model):
     """All cards of one node: what is there, how it fares, and which cards people want spared.
 
     There is one Device for each node with cards; it has the node's name and goes when the node goes.
     """
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            shapes.Rule(
+        json_schema_extra=model_rules.ruled(
+            model_rules.Rule(
                 "self.metadata.name == self.spec.node",
                 "spec.node must equal metadata.name: a Device has the name of its node",
             )
@@ -312,7 +314,7 @@ class Device(shapes.Model):
     kind: str = ""
     """Kind of this object: Device."""
 
-    metadata: shapes.Metadata
+    metadata: model_rules.Metadata
     """Standard object metadata."""
 
     spec: DeviceSpec

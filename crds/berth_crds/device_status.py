@@ -9,101 +9,101 @@ from typing import Annotated, Final
 
 import pydantic
 
-from berth_crds import shapes, totals, vocabulary
+from berth_crds import device_totals, model_rules, vocabulary
 
 MOST_OCCUPANTS: Final = 16  # Of a card: one is enough to close it.
 
 
-class Occupant(shapes.Model):
+class Occupant(model_rules.Model):
     """A process on a card that nobody gave it."""
 
-    pid: Annotated[int, shapes.whole(1, 2**31 - 1)]
+    pid: Annotated[int, model_rules.whole(1, 2**31 - 1)]
     """Process id on the node."""
 
-    memory: shapes.Bytes | None = None
+    memory: model_rules.Bytes | None = None
     """Memory of the card that it uses, in bytes. Absent: unknown."""
 
-    namespace: Annotated[str, shapes.text(63)] | None = None
+    namespace: Annotated[str, model_rules.text(63)] | None = None
     """Namespace of the pod that the process belongs to. Absent: it belongs to none that is known."""
 
-    pod: Annotated[str, shapes.text(253)] | None = None
+    pod: Annotated[str, model_rules.text(253)] | None = None
     """Name of the pod that the process belongs to. Absent: it belongs to none that is known."""
 
 
-class CardStatus(shapes.Model):
+class CardStatus(model_rules.Model):
     """The agent's verdict on one card."""
 
-    uuid: shapes.Uuid
+    uuid: model_rules.Uuid
     """Which card, by the uuid it has in spec.devices."""
 
     health: vocabulary.Health
     """Healthy, Unhealthy, or Unknown. A card that is not Healthy gets no new pod. Always written."""
 
-    reason: shapes.Reason | None = None
+    reason: model_rules.Reason | None = None
     """One CamelCase word on why, such as "XidCritical". Absent: nothing is wrong."""
 
-    xid: Annotated[int, shapes.whole(1, 65535)] | None = None
+    xid: Annotated[int, model_rules.whole(1, 65535)] | None = None
     """Number of the NVIDIA error (XID) that led to the verdict. Absent: none did."""
 
-    message: shapes.Sentence = ""
+    message: model_rules.Sentence = ""
     """A sentence for people on what was seen."""
 
-    since: shapes.Moment | None = None
+    since: model_rules.Moment | None = None
     """When the card came to have this health. Absent: unknown."""
 
     recovery: vocabulary.Recovery | None = None
     """What it takes to bring the card back: none (it recovers by itself), reset, reboot, drain,
     replace. Absent: unknown, or nothing is wrong."""
 
-    occupants: Annotated[tuple[Occupant, ...], shapes.whole_list(at_most=MOST_OCCUPANTS)] = ()
+    occupants: Annotated[tuple[Occupant, ...], model_rules.whole_list(at_most=MOST_OCCUPANTS)] = ()
     """Processes on the card that nobody gave it, the first of them; the memory they use is not free.
     Absent or empty: none."""
 
 
-class StatusSummary(shapes.Model):
+class StatusSummary(model_rules.Model):
     """The cards of type gpu, counted by the operator: a little late, for people, never for decisions."""
 
-    free: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    free: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
     """Cards of which no pod holds anything and which may get one. Always written."""
 
-    used: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    used: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
     """Cards of which a pod holds something. Always written."""
 
-    healthy: Annotated[int, shapes.whole(0, shapes.MOST_ENTRIES)]
+    healthy: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
     """Cards whose health is Healthy. Always written."""
 
-    in_use: Annotated[str, shapes.text(16, r"^([0-9]+([.][0-9])?)?$", least=0)] = ""
+    in_use: Annotated[str, model_rules.text(16, r"^([0-9]+([.][0-9])?)?$", least=0)] = ""
     """How many cards pods hold, parts added up, such as "1.4" where one pod holds a whole card and
     another 40 % of a second. Absent or empty: not counted yet."""
 
-    reason: shapes.Sentence = ""
+    reason: model_rules.Sentence = ""
     """Why cards of this node get no new pods, such as "1 card unhealthy". Absent or empty: all may."""
 
 
-class Origin(shapes.Model):
+class Origin(model_rules.Model):
     """Another node to which a uuid belonged or belongs."""
 
-    uuid: shapes.Uuid
+    uuid: model_rules.Uuid
     """Of a GPU or a MIG instance."""
 
-    node: shapes.NodeName
+    node: model_rules.NodeName
     """To which node it belongs before this one. It is this node itself where it withdrew the uuid, or
     waits for pods elsewhere to end that hold it."""
 
-    since: shapes.Moment | None = None
+    since: model_rules.Moment | None = None
     """When that node withdrew it; for a day from then it gets it back by publishing it again. Absent:
     it still claims it."""
 
 
-class DeviceStatus(shapes.Model):
+class DeviceStatus(model_rules.Model):
     """How the cards fare: verdicts and sources from the agent, liveness and counts from the operator."""
 
-    model_config = pydantic.ConfigDict(json_schema_extra=shapes.ruled(*totals.OF_STATUS))
+    model_config = pydantic.ConfigDict(json_schema_extra=model_rules.ruled(*device_totals.OF_STATUS))
 
-    devices: Annotated[tuple[CardStatus, ...], shapes.keyed("uuid", at_most=128)] = ()
+    devices: Annotated[tuple[CardStatus, ...], model_rules.keyed("uuid", at_most=128)] = ()
     """The agent's verdict on each card. A card without an entry is plainly healthy."""
 
-    conditions: shapes.Conditions = ()
+    conditions: model_rules.Conditions = ()
     """Ready (the operator's: is the agent of this node alive), NVMLReady and PodResourcesReady (the
     agent's: does the source answer). While Ready or NVMLReady is not True the node gets no new
     pods. A source that is not configured has no condition."""
@@ -111,14 +111,14 @@ class DeviceStatus(shapes.Model):
     summary: StatusSummary | None = None
     """The operator's count of the cards. Absent: not counted yet."""
 
-    claims: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_most=1024)] = ()
+    claims: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=1024)] = ()
     """Uuids of GPUs and MIG instances that the operator has recorded as this node's own. Should
     another node publish one of them later, that node does not give it out. Absent or empty: none."""
 
-    disputed: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list(at_most=1024)] = ()
+    disputed: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=1024)] = ()
     """Uuids of GPUs and MIG instances that this node publishes and the operator does not give out
     here, because another node had them first or nobody knows who had. Absent or empty: none."""
 
-    origins: Annotated[tuple[Origin, ...], shapes.whole_list(at_most=1024)] = ()
+    origins: Annotated[tuple[Origin, ...], model_rules.whole_list(at_most=1024)] = ()
     """From which nodes uuids came, written by the operator for its successor. A uuid that is in claims,
     too, belongs to this node until the other is back. Absent or empty: all were here first."""

@@ -13,57 +13,57 @@ from typing import Annotated, Final
 
 import pydantic
 
-from berth_crds import shapes, vocabulary
+from berth_crds import model_rules, vocabulary
 
 MOST_DEVICES: Final = 1024  # Of a pod: 16 cards that each of 64 containers has a share of.
 MOST_GRANTED: Final = 2 * MOST_DEVICES  # The kubelet and the driver may each name all of them.
-ContainerName = Annotated[str, shapes.text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+ContainerName = Annotated[str, model_rules.text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 
 
-class HeldCard(shapes.Model):
+class HeldCard(model_rules.Model):
     """What one container was given of one device."""
 
-    uuid: shapes.Uuid
+    uuid: model_rules.Uuid
     """Identity of the device; of the MIG instance where a profile is given."""
 
-    minor: shapes.Minor
+    minor: model_rules.Minor
     """Number of the device file: N in /dev/nvidiaN. For people; always written, also when it is 0."""
 
-    type: shapes.DeviceType
+    type: model_rules.DeviceType
     """What kind of device it is: gpu, rdma, fpga, or the word of a plug-in."""
 
-    core: Annotated[int, shapes.whole(0, 100)]
+    core: Annotated[int, model_rules.whole(0, 100)]
     """Share of the device's compute in percent: 100 is the whole device. Always written."""
 
-    memory: shapes.Bytes
+    memory: model_rules.Bytes
     """Memory of the device that was given, in bytes. Always written; 0 for devices without memory."""
 
-    model: Annotated[str, shapes.text(128)] | None = None
+    model: Annotated[str, model_rules.text(128)] | None = None
     """Product name as the driver reports it. Absent: unknown."""
 
-    profile: shapes.MigProfile | None = None
+    profile: model_rules.MigProfile | None = None
     """MIG profile, such as "1g.10gb". Absent: not a MIG instance."""
 
-    vf: shapes.BusId | None = None
+    vf: model_rules.BusId | None = None
     """PCI address of the virtual function that was given. Absent: the device itself was."""
 
 
-class HoldingContainer(shapes.Model):
+class HoldingContainer(model_rules.Model):
     """A container and what it was given."""
 
     name: ContainerName
     """Name of the container in its pod."""
 
-    devices: Annotated[tuple[HeldCard, ...], shapes.whole_list()] = ()
+    devices: Annotated[tuple[HeldCard, ...], model_rules.whole_list()] = ()
     """What it was given, in the order in which the container sees it."""
 
 
-class GpuPodSpec(shapes.Model):
+class GpuPodSpec(model_rules.Model):
     """What the pod was given, by its allocation or else by the kubelet. The agent of its node writes it."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            shapes.Rule(
+        json_schema_extra=model_rules.ruled(
+            model_rules.Rule(
                 "!has(self.containers) || self.containers.map(container, "
                 f"has(container.devices) ? container.devices.size() : 0).sum() <= {MOST_DEVICES}",
                 f"all containers together have {MOST_DEVICES} devices at most",
@@ -72,10 +72,12 @@ class GpuPodSpec(shapes.Model):
     )
 
     node: Annotated[
-        shapes.NodeName,
+        model_rules.NodeName,
         pydantic.Field(
-            json_schema_extra=shapes.ruled(
-                shapes.Rule("self == oldSelf", "spec.node cannot change: a pod never moves to another node")
+            json_schema_extra=model_rules.ruled(
+                model_rules.Rule(
+                    "self == oldSelf", "spec.node cannot change: a pod never moves to another node"
+                )
             )
         ),
     ]
@@ -83,40 +85,42 @@ class GpuPodSpec(shapes.Model):
 
     pod_uid: Annotated[
         str,
-        shapes.text(64),
+        model_rules.text(64),
         pydantic.Field(
             alias="podUID",
-            json_schema_extra=shapes.ruled(
-                shapes.Rule("self == oldSelf", "spec.podUID cannot change: a pod made again is a new record")
+            json_schema_extra=model_rules.ruled(
+                model_rules.Rule(
+                    "self == oldSelf", "spec.podUID cannot change: a pod made again is a new record"
+                )
             ),
         ),
     ]
     """Uid of the pod, which tells it from an earlier pod of the same name."""
 
-    containers: Annotated[tuple[HoldingContainer, ...], shapes.keyed("name")] = ()
+    containers: Annotated[tuple[HoldingContainer, ...], model_rules.keyed("name")] = ()
     """The containers that were given something. Absent or empty: nothing is known to be given, and yet
     the pod is seen on a card; or it asks for cards, runs, and was given none by the kubelet."""
 
 
-class Grant(shapes.Model):
+class Grant(model_rules.Model):
     """What one container is seen to hold, by one source."""
 
     container: ContainerName
     """Name of the container in its pod."""
 
-    uuids: Annotated[tuple[shapes.Uuid, ...], shapes.whole_list()]
+    uuids: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list()]
     """Uuids of the devices that it holds. Empty: the source says that it holds none. Always written."""
 
     source: vocabulary.GrantSource
     """Who says so: podresources (the kubelet), nvml (the driver), or simulated."""
 
 
-class GpuPodStatus(shapes.Model):
+class GpuPodStatus(model_rules.Model):
     """What the pod really holds, and whether that is what it was given. The agent writes it."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            shapes.Rule(
+        json_schema_extra=model_rules.ruled(
+            model_rules.Rule(
                 f"!has(self.granted) || self.granted.map(grant, grant.uuids.size()).sum() <= {MOST_GRANTED}",
                 f"all sources together name {MOST_GRANTED} devices at most",
             )
@@ -126,24 +130,24 @@ class GpuPodStatus(shapes.Model):
     phase: vocabulary.PodPhase | None = None
     """Phase of the pod, copied so that it stands beside its cards. Absent: not seen yet."""
 
-    minors: Annotated[str, shapes.text(512, r"^([0-9]+(,[0-9]+)*)?$", least=0)] = ""
+    minors: Annotated[str, model_rules.text(512, r"^([0-9]+(,[0-9]+)*)?$", least=0)] = ""
     """Minors of the GPUs that the pod was given, sorted, such as "0,1". Absent or empty: it has
     none."""
 
-    share: Annotated[str, shapes.text(512, least=0)] = ""
+    share: Annotated[str, model_rules.text(512, least=0)] = ""
     """How much of each of these GPUs it was given, in the order of the minors, such as "40 %", "8Gi"
     or "1g.10gb". Absent or empty: all of each."""
 
-    granted: Annotated[tuple[Grant, ...], shapes.keyed("container", "source", at_most=128)] = ()
+    granted: Annotated[tuple[Grant, ...], model_rules.keyed("container", "source", at_most=128)] = ()
     """What each source says that each container holds. A source that says nothing of a container is
     not listed with it. Absent or empty: no source says anything."""
 
-    conditions: shapes.Conditions = ()
+    conditions: model_rules.Conditions = ()
     """Verified: "True" when what is held is what was given; "False" with reason Mismatch and both
     lists in the message; "Unknown" while no source can say."""
 
 
-class GpuPod(shapes.Model):
+class GpuPod(model_rules.Model):
     """Which cards one pod was given, and which it really holds.
 
     It has the name and namespace of its pod and goes when the pod goes. Where another node's record has
@@ -159,7 +163,7 @@ class GpuPod(shapes.Model):
     kind: str = ""
     """Kind of this object: GpuPod."""
 
-    metadata: shapes.Metadata
+    metadata: model_rules.Metadata
     """Standard object metadata."""
 
     spec: GpuPodSpec

@@ -12,18 +12,18 @@ from typing import Annotated
 
 import pydantic
 
-from berth_crds import shapes, vocabulary
+from berth_crds import model_rules, vocabulary
 
-Weight = Annotated[int, shapes.whole(0, 100)]
-Xids = Annotated[tuple[Annotated[int, shapes.whole(1, 65535)], ...], shapes.distinct()]
+Weight = Annotated[int, model_rules.whole(0, 100)]
+Xids = Annotated[tuple[Annotated[int, model_rules.whole(1, 65535)], ...], model_rules.distinct()]
 
 
-class Weights(shapes.Model):
+class Weights(model_rules.Model):
     """How much each resource counts when nodes and cards are ranked; only the proportion matters."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            shapes.Rule(
+        json_schema_extra=model_rules.ruled(
+            model_rules.Rule(
                 # Guarded although both have defaults: the server judges the default `{}` itself first.
                 "!has(self.core) || !has(self.memory) || self.core + self.memory > 0",
                 "at least one of the weights must be above 0",
@@ -38,29 +38,29 @@ class Weights(shapes.Model):
     """Weight of the cards' memory, from 0 (does not count) to 100."""
 
 
-class Agents(shapes.Model):
+class Agents(model_rules.Model):
     """When the agent of a node counts as silent."""
 
-    grace_seconds: Annotated[int, shapes.whole(1, 86400)] = 40
+    grace_seconds: Annotated[int, model_rules.whole(1, 86400)] = 40
     """Seconds without a sign of life from a node's agent after which its cards get no new pod.
     Agents report every 10 seconds by default; give them at least three chances."""
 
 
-class Priorities(shapes.Model):
+class Priorities(model_rules.Model):
     """What decides which pod comes first, beside PriorityClasses."""
 
-    label_at_most: Annotated[int, shapes.whole(0, 10**9)] = 0
+    label_at_most: Annotated[int, model_rules.whole(0, 10**9)] = 0
     """Up to which number the label genius/priority of a pod counts between namespaces. Absent or
     0: there it gives no pod a better place, for anybody may write it, and only a PriorityClass does.
     Within a namespace the label always orders the pods to which no PriorityClass gives a priority."""
 
 
-class HealthRules(shapes.Model):
+class HealthRules(model_rules.Model):
     """Which errors condemn a card beyond Berth's own table of errors, and how it comes back."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=shapes.ruled(
-            shapes.Rule(
+        json_schema_extra=model_rules.ruled(
+            model_rules.Rule(
                 "!has(self.criticalXids) || !has(self.ignoredXids) || "
                 "!self.criticalXids.exists(xid, xid in self.ignoredXids)",
                 "an XID cannot stand in both criticalXids and ignoredXids",
@@ -76,32 +76,32 @@ class HealthRules(shapes.Model):
     """NVIDIA error numbers (XIDs) that always make a card unhealthy, whatever Berth's own table
     says. Absent or empty: the table decides."""
 
-    cool_down_seconds: Annotated[int, shapes.whole(0, 86400)] = 300
+    cool_down_seconds: Annotated[int, model_rules.whole(0, 86400)] = 300
     """Seconds that must pass after the last error before a card may count as healthy again."""
 
-    clean_probes: Annotated[int, shapes.whole(1, 1000)] = 3
+    clean_probes: Annotated[int, model_rules.whole(1, 1000)] = 3
     """How many probes in a row must find nothing before a card counts as healthy again."""
 
 
-class SharingRules(shapes.Model):
+class SharingRules(model_rules.Model):
     """What may be shared by several pods."""
 
-    fractions: shapes.Flag = True
+    fractions: model_rules.Flag = True
     """Whether pods may ask for a part of a card (berth.dev/gpu below 100, berth.dev/gpu-memory and
     so on). False: such pods are refused with this reason; those that run are left alone."""
 
-    replicas: shapes.Flag = True
+    replicas: model_rules.Flag = True
     """Whether cards that their node shares by time-slicing or MPS are given to several pods. False:
     such a card is given to one pod at a time."""
 
-    min_memory: Annotated[int, shapes.whole(0, 65536)] = pydantic.Field(default=64, alias="minMemoryMiB")
+    min_memory: Annotated[int, model_rules.whole(0, 65536)] = pydantic.Field(default=64, alias="minMemoryMiB")
     """The least amount of a card's memory, in MiB, that a pod may ask for (berth.dev/gpu-memory and so
     on, of each card) or make a condition (berth.dev/memory-at-least). A pod that asks for less has most
     likely left out the unit: it is refused with the unit that it may have meant; those that run are left
     alone. 0: any amount will do."""
 
 
-class PolicySpec(shapes.Model):
+class PolicySpec(model_rules.Model):
     """The rules. Everything is optional; what is left out has the default shown."""
 
     strategy: vocabulary.Strategy = vocabulary.Strategy.FRAGMENTATION
@@ -122,7 +122,7 @@ class PolicySpec(shapes.Model):
     health: HealthRules = HealthRules()
     """Which errors condemn a card, and how it comes back."""
 
-    models: Annotated[dict[str, Annotated[str, shapes.text(128)]], pydantic.Field(max_length=256)] = (
+    models: Annotated[dict[str, Annotated[str, model_rules.text(128)]], pydantic.Field(max_length=256)] = (
         pydantic.Field(default_factory=dict)
     )
     """Other names for models of cards, from the name that pods ask for to the name that drivers
@@ -132,19 +132,19 @@ class PolicySpec(shapes.Model):
     """What may be shared by several pods."""
 
 
-class PolicyStatus(shapes.Model):
+class PolicyStatus(model_rules.Model):
     """Whether the policy is in force. The operator writes it."""
 
-    observed_generation: Annotated[int, shapes.whole(0, 2**63 - 1)] = 0
+    observed_generation: Annotated[int, model_rules.whole(0, 2**63 - 1)] = 0
     """The metadata.generation that the operator has judged; a lower one means that the last change
     is still to be read."""
 
-    conditions: shapes.Conditions = ()
+    conditions: model_rules.Conditions = ()
     """Accepted: "True" when these rules are the ones in force; "False" with the reason when they
     are not, and then the last good ones stay in force."""
 
 
-class PlacementPolicy(shapes.Model):
+class PlacementPolicy(model_rules.Model):
     """The rules of placement.
 
     The one named `default` is in force; others have no effect. It is read live: a change holds from the
@@ -157,7 +157,7 @@ class PlacementPolicy(shapes.Model):
     kind: str = ""
     """Kind of this object: PlacementPolicy."""
 
-    metadata: shapes.Metadata
+    metadata: model_rules.Metadata
     """Standard object metadata."""
 
     spec: PolicySpec = PolicySpec()

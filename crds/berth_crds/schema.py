@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from berth_crds import device, gpupod, names, policy, shapes
+from berth_crds import device, gpupod, model_rules, names, policy
 
 Schema = dict[str, Any]
 
@@ -41,9 +41,9 @@ _KEPT: Final[tuple[str, ...]] = (
     "minItems",
     "maxItems",
     "maxProperties",
-    shapes.LIST_TYPE,
-    shapes.LIST_KEYS,
-    shapes.VALIDATIONS,
+    model_rules.LIST_TYPE,
+    model_rules.LIST_KEYS,
+    model_rules.VALIDATIONS,
     "required",
 )
 # The server keeps bounds as floating point, where this one is no longer a whole number;
@@ -66,7 +66,7 @@ class Column:
 class Kind:
     """What a CRD says beside the schema of its objects."""
 
-    model: type[shapes.Model]
+    model: type[model_rules.Model]
     plural: str
     scope: str
     short_names: tuple[str, ...]
@@ -137,7 +137,7 @@ KINDS: Final = (
 # ---------------------------------------------------------------- schema
 
 
-def structural(model: type[shapes.Model]) -> Schema:
+def structural(model: type[model_rules.Model]) -> Schema:
     """Translate a model into the structural schema of its objects."""
     described = model.model_json_schema(by_alias=True)
     return _node(described, described.get("$defs", {}))

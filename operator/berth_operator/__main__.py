@@ -5,7 +5,7 @@ import logging
 import sys
 from typing import Final
 
-from berth_crds import depth, flags, logs, text
+from berth_crds import flags, logs, nesting, text
 from berth_crds.client import errors
 from berth_operator import app, settings
 
@@ -14,7 +14,7 @@ EXIT_FAILED: Final = 1
 
 def main() -> int:
     """Run until told to stop; 0 is a clean end, 2 a setting that cannot be used."""
-    depth.allow()
+    nesting.allow()
     try:
         chosen = settings.parse()
         _start_log(chosen)

@@ -26,35 +26,35 @@ from berth_operator import metrics
 from berth_operator import settings as settings_
 from berth_operator.engine import (
     audits,
-    binds,
+    bind_sender,
+    decision_records,
     declaration,
     declarer,
-    garbage,
+    garbage_collection,
+    inventory_metrics,
     ledger,
     loop,
-    pace,
-    records,
-    stock,
+    rate_limiter,
     watchdog,
 )
 from berth_operator.http_api import auth, pages, server
 from berth_operator.kube import (
+    access_reviews,
     auditor,
     bind_log,
+    cluster_snapshots,
     elector,
     events,
     feeds,
-    lag,
-    lead,
+    foreign_gpupods,
+    kopf_lag,
+    leadership,
     login,
-    misplaced,
     node_news,
     pod_status,
+    pod_touches,
     reconciler,
-    reviews,
-    snapshots,
     summary_reporter,
-    touches,
     writer,
 )
 from berth_operator.scheduling import backlog
@@ -91,24 +91,24 @@ class Operator:
         self._clock = clock
         self._book = ledger.Ledger(clock, day=time.time)
         self._dog = watchdog.Watchdog(self._book, clock=clock)
-        aside = pace.behind(self._binding, **ASIDE)
+        aside = rate_limiter.behind(self._binding, **ASIDE)
         self._events = events.Events(
-            session, pace.Pace(clock, aside), wall=wall, instance=identity, on_drop=measured.event_dropped
+            session,
+            rate_limiter.Pace(clock, aside),
+            wall=wall,
+            instance=identity,
+            on_drop=measured.event_dropped,
         )
         self._bind_log = bind_log.BindLog(clock)
-        self._status_writer = self._pod_status_writer(session)
+        writer = self._status_writer = self._pod_status_writer(session)
         options = feeds.Options(schedulers=chosen.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer, options)
-        self._lead = leadership(session, identity, chosen, measured)
-        self._declarer = declarer.Declarer(
-            self._book, self._lead.declare, self._status_writer.size, clock=clock
-        )
-        self._touches = touches.Touches(
-            session, self._book, shown=self._status_writer.verdict, size=self._status_writer.size, wall=wall
-        )
+        self._lead = make_lead(session, identity, chosen, measured)
+        self._declarer = declarer.Declarer(self._book, self._lead.declare, writer.size, clock=clock)
+        self._touches = pod_touches.Touches(session, self._book, writer.verdict, size=writer.size, wall=wall)
         self._reconciler = reconciler.Reconciler(
             session.link,
-            pace.Pace(clock, aside),
+            rate_limiter.Pace(clock, aside),
             agent=AGENT,
             wall=wall,
             tally=measured.writes,
@@ -124,12 +124,12 @@ class Operator:
             revisions=self._feeds.revisions_of,
         )
         self._auditor.schedulers = chosen.scheduler_names
-        self._cleaner = misplaced.Cleaner(
+        self._cleaner = foreign_gpupods.Cleaner(
             session, self._book, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed
         )
-        self._notes = records.Records(measured.scheduling, wall=wall)
+        self._notes = decision_records.Records(measured.scheduling, wall=wall)
         self._rounds: loop.Loop | None = None
-        measured.watch(lambda: stock.take(self._book, clock()))
+        measured.watch(lambda: inventory_metrics.take(self._book, clock()))
         self._leading = False
         self._settled = False  # Whether surely no bind of any term is under way.
 
@@ -138,7 +138,7 @@ class Operator:
         return pod_status.PodStatusWriter(
             session,
             self._events,
-            pace.Pace(self._clock, pace.behind(self._binding, **VERDICTS)),
+            rate_limiter.Pace(self._clock, rate_limiter.behind(self._binding, **VERDICTS)),
             wall=wall,
             revised=self._book.revised,
             bound=self._bind_log.bound,
@@ -159,14 +159,14 @@ class Operator:
         ):
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
-                log.info("the picture is complete: %s", stock.told(self._book))
+                log.info("the picture is complete: %s", inventory_metrics.told(self._book))
                 async with tasks(self._auditor.run(self._chosen.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
         """Return the state in words."""
         role = "leading" if self._leading else "standing by"
-        return "; ".join(filter(None, (role, stock.told(self._book), self._reconciler.trouble)))
+        return "; ".join(filter(None, (role, inventory_metrics.told(self._book), self._reconciler.trouble)))
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes at an address, if there is one."""
@@ -175,7 +175,7 @@ class Operator:
     def _routes(self) -> list[web.RouteDef]:
         """Return what is served beside the probes."""
         guard = auth.Guard(
-            reviews.Reviews(self._session), clock=self._clock, local=auth.loopback(self._chosen.listen)
+            access_reviews.Reviews(self._session), clock=self._clock, local=auth.loopback(self._chosen.listen)
         )
         sources = pages.Sources(
             book=self._book,
@@ -183,7 +183,7 @@ class Operator:
             clock=self._clock,
             ready=lambda: self._feeds.synced,
             said=self._said,
-            snapshot=snapshots.Snapshots(self._session, self._book).pages,
+            snapshot=cluster_snapshots.Snapshots(self._session, self._book).pages,
         )
         wary = guard if self._chosen.metrics_auth == "token" else None
         return [server.metrics_route(self._measured, wary), *pages.routes(sources, guard)]
@@ -222,10 +222,10 @@ class Operator:
         await self._declarer.declare()
         for finding in audits.look(self._book.picture):
             log.warning("audit: %s", finding)
-        garbage.settle()
+        garbage_collection.settle()
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
-        limits = binds.Limits(
+        limits = bind_sender.Limits(
             binds_at_once=self._chosen.binds_at_once,
             binds_a_second=self._chosen.binds_per_second,
             bind_deadline=writer.SERVER_SECONDS,
@@ -244,7 +244,7 @@ class Operator:
             self._cleaner.run(),
             self._bind_log.run(),
         ) as deciding:
-            log.info("deciding: %s", stock.told(self._book))
+            log.info("deciding: %s", inventory_metrics.told(self._book))
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -286,7 +286,7 @@ class Operator:
 
     async def _attend_kopf(self) -> None:
         while True:
-            await asyncio.sleep(lag.LOOK_SECONDS)
+            await asyncio.sleep(kopf_lag.LOOK_SECONDS)
             if self._reconciler.failed:
                 raise RuntimeError("Kopf cannot be kept running any more; a new process can.")
             self._reconciler.compare(self._feeds.revisions())
@@ -315,9 +315,9 @@ class Operator:
             log.info("binds may still be under way: the Lease is left to lapse, so that the next one waits")
 
 
-def leadership(
+def make_lead(
     session: api.Api, identity: str, chosen: settings_.Settings, measured: metrics.Metrics
-) -> lead.Lead:
+) -> leadership.Lead:
     """Make what campaigns for the lead and keeps it, in a thread and with a session of its own."""
     timing = elector.Timing(chosen.lease_duration, chosen.renew_deadline, chosen.retry_period)
     main = asyncio.get_running_loop()
@@ -325,11 +325,11 @@ def leadership(
     def restored(evidence: str) -> None:
         main.call_soon_threadsafe(session.history.restored, evidence)
 
-    def make(own: api.Api, idle: lead.Idle) -> elector.Elector:
+    def make(own: api.Api, idle: leadership.Idle) -> elector.Elector:
         means = elector.Means(time.monotonic, wall, idle, restored)
         return elector.Elector(own, identity, timing, means)
 
-    return lead.Lead(
+    return leadership.Lead(
         lambda: api.Api(session.link, agent=AGENT, tally=measured.writes),
         make,
         clock=time.monotonic,

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from berth_agent import board, metrics, probe, settings, simulated
+from berth_agent import metrics, node_view, probe, settings, simulated
 from berth_agent.health import rules, signs, xids
 from berth_crds import names, wire
 
@@ -27,7 +27,7 @@ def test_its_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_its_metrics_are_those_that_are_served() -> None:
     """It names every metric, and none that there is not."""
-    made = board.Board("n1")
+    made = node_view.Board("n1")
     made.looked(simulated.machine("n1", "1xT4"), 0.0)
     made.ticked(seconds=0.1, now=0.0)
     text = metrics.text(metrics.Collector([made], clock=lambda: 0.0)).decode()

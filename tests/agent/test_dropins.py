@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth_agent import beside, describe, dropins, probe, sysfs
+from berth_agent import describe, dropins, extra_devices, probe, sysfs
 from berth_crds import device, device_status, vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -124,7 +124,7 @@ def test_devices_stand_beside_the_cards(shelf: Shelf, place: nodes.Place) -> Non
         NPU | {"health": "Unhealthy", "reason": "Overheated", "message": "too hot"},
         NPU | {"uuid": "acme-gpu", "type": "gpu", "minor": 8, "model": "Acme G1"},
     )
-    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(place(presets.A10).start(), [shelf.folder.devices])
 
     sample = nodes.look(looking)
     spec = describe.spec(nodes.NODE, sample, None)
@@ -142,7 +142,7 @@ def test_devices_stand_beside_the_cards(shelf: Shelf, place: nodes.Place) -> Non
 def test_lost_card_keeps_its_minor(shelf: Shelf, place: nodes.Place) -> None:
     """A device that claims the minor of a card that is lost for now is not listed over it."""
     rig = place(presets.A10)
-    looking = beside.Beside(rig.start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(rig.start(), [shelf.folder.devices])
     before = describe.spec(nodes.NODE, nodes.look(looking), None)
     rig.machine.lose(0)
     shelf.put("a.json", NPU | {"type": "gpu", "minor": 0})
@@ -152,7 +152,7 @@ def test_lost_card_keeps_its_minor(shelf: Shelf, place: nodes.Place) -> None:
 
 def test_what_clashes_is_left_out(shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture) -> None:
     """A device whose uuid or minor is taken, or that finds no room, does not spoil the cards; it is told."""
-    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(place(presets.A10).start(), [shelf.folder.devices])
     card = next(nodes.look(looking).read())
     shelf.put(
         "a.json",
@@ -188,7 +188,7 @@ def test_words_that_grow_by_their_escapes_still_fit(shelf: Shelf, place: nodes.P
     bad = "\u202e"
     words = {"model": bad * 128, "labels": {bad * 253: bad * 253}, "message": bad * 1024}
     shelf.put("a.json", NPU | words | {"health": "Unhealthy"})
-    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(place(presets.A10).start(), [shelf.folder.devices])
 
     sample = nodes.look(looking)
     spec = describe.spec(nodes.NODE, sample, None)
@@ -201,7 +201,7 @@ def test_summary_fits_however_many_models_there_are(shelf: Shelf, place: nodes.P
     """The columns of kubectl are short; the list of models is cut to what the server takes."""
     gpus = ({"uuid": f"g-{at}", "type": "gpu", "minor": 8 + at, "model": f"{at}" * 40} for at in range(30))
     shelf.put("a.json", *(NPU | one for one in gpus))
-    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(place(presets.A10).start(), [shelf.folder.devices])
 
     spec = describe.spec(nodes.NODE, nodes.look(looking), None)
     device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
@@ -253,7 +253,7 @@ def test_the_first_file_that_names_a_uuid_has_it(
     shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of two files that name one uuid the first counts, by their names; one sentence tells of both."""
-    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(place(presets.A10).start(), [shelf.folder.devices])
     shelf.put("b.json", NPU | {"minor": 1, "model": "later"})
     shelf.put("a.json", NPU | {"model": "earlier"})
 
@@ -269,7 +269,7 @@ def test_equal_entries_are_one_device(
     shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two files that say the very same of one device are told of as well."""
-    looking = beside.Beside(place(presets.A10).start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(place(presets.A10).start(), [shelf.folder.devices])
     shelf.put("a.json", NPU)
     shelf.put("b.json", NPU)
 
@@ -283,7 +283,7 @@ def test_the_drivers_card_wins(
 ) -> None:
     """A file that names the uuid of a card is refused, whether the card answers or is lost for now."""
     rig = place(presets.A10)
-    looking = beside.Beside(rig.start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(rig.start(), [shelf.folder.devices])
     before = describe.spec(nodes.NODE, nodes.look(looking), None)
     shelf.put("a.json", NPU | {"uuid": before.devices[0].uuid, "type": "gpu", "minor": minor})
 
@@ -297,7 +297,7 @@ def test_an_instance_of_the_driver_wins(
     shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The uuid of a MIG instance is taken, too: containers are given instances by it."""
-    looking = beside.Beside(place(presets.MIG).start(), [shelf.folder.devices])
+    looking = extra_devices.Beside(place(presets.MIG).start(), [shelf.folder.devices])
     card = next(nodes.look(looking).read())
     assert card.mig is not None
     shelf.put("a.json", NPU | {"uuid": card.mig.instances[0].uuid})
@@ -318,7 +318,7 @@ def test_reader_that_fails_keeps_nobody_from_the_cards(
             raise faults[0]
         return shelf.folder.devices()
 
-    looking = beside.Beside(place(presets.A10).start(), [read])
+    looking = extra_devices.Beside(place(presets.A10).start(), [read])
     before = nodes.look(looking)
     faults.append(RuntimeError("Symlink loop"))
 

@@ -79,7 +79,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     """Lend a follower that runs, with pauses a hundred times shorter than in life."""
     monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.01)
     monkeypatch.setattr(follower, "LONGEST_PAUSE_SECONDS", (0.01, 20.0))
-    monkeypatch.setattr("berth_agent.patience.FIRST_SECONDS", 0.0025)
+    monkeypatch.setattr("berth_agent.backoff.FIRST_SECONDS", 0.0025)
     scene = Scene()
     task = asyncio.create_task(scene.it.run())
     yield scene
@@ -168,7 +168,7 @@ async def test_hurry_does_not_make_a_crowd_of_questions(
     """However often pods change, two questions are a rest apart, and a kubelet that fails gets more."""
     monkeypatch.setattr(follower, "SHORTEST_REST_SECONDS", 0.05)
     monkeypatch.setattr(follower, "LONGEST_PAUSE_SECONDS", (0.05, 20.0))
-    monkeypatch.setattr("berth_agent.patience.FIRST_SECONDS", 0.05)
+    monkeypatch.setattr("berth_agent.backoff.FIRST_SECONDS", 0.05)
     scene.script.answer = answer
     await scene.until(lambda: len(scene.script.asked) > 2, what="the first questions")
     asked = len(scene.script.asked)

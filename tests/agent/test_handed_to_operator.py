@@ -10,9 +10,9 @@ from berth_agent import describe, probe
 from berth_agent.gpupods import record
 from berth_agent.kubelet import ids
 from berth_crds import vocabulary, wire
-from berth_operator.scheduling import naming
+from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, requests, views
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.translate import devices, gpupods
 from support import nodes
@@ -32,9 +32,9 @@ def held(*uuids: str, asks: int) -> Hold:
     given = record.handed("n1", {"main": [ids.Held(one, PIECES.get(one)) for one in uuids]})
     spec = record.spec(pod, given, record.View("n1", {}, None, PIECES))
     named = gpupods.named(wire.GpuPod(META, spec))
-    assert isinstance(named, naming.Named)
-    nameless = naming.Nameless((("main", True),), fewest=asks)
-    return naming.held(Hold("u-1", "ns/p", "n1", withheld=asks), nameless, named, DEVICE)
+    assert isinstance(named, allocation_recovery.Named)
+    nameless = allocation_recovery.Nameless((("main", True),), fewest=asks)
+    return allocation_recovery.held(Hold("u-1", "ns/p", "n1", withheld=asks), nameless, named, DEVICE)
 
 
 def test_named_cards_are_charged_and_none_is_withheld() -> None:
@@ -101,7 +101,7 @@ def refused(looking: probe.Probe, ask: requests.Ask, sharing: wire.Sharing | Non
     cards = tuple(msgspec.structs.replace(each, sharing=sharing) for each in spec.devices)
     seen = wire.Device(wire.Meta(name="n1"), msgspec.structs.replace(spec, devices=cards), status)
     request = requests.Request((requests.ContainerRequest("main", (ask,)),))
-    found = allocator.place(views.View(devices.device(seen), {}), request)
+    found = allocator.place(device_view.View(devices.device(seen), {}), request)
     return (
         {each.reason for each in found.against or (found,)}
         if isinstance(found, allocator.Shortfall)

@@ -8,7 +8,7 @@ import msgspec
 import prometheus_client.parser
 import pytest
 
-from berth_agent import board, metrics, probe, simulated, web
+from berth_agent import metrics, node_view, probe, simulated, web
 from berth_crds import flags, wire
 from support import nodes
 from support.nvml import presets
@@ -41,16 +41,18 @@ class Clock:
         return self.now
 
 
-def seen(node: str = "n1") -> board.Board:
+def seen(node: str = "n1") -> node_view.Board:
     """Return a board with two cards on it, of which the first measures something."""
     first, second = simulated.machine(node, "2xA100-SXM4-80GB").read()
     sample = probe.Sample(probe.Driver(), "", (dataclasses.replace(first, vitals=VITALS), second))
-    made = board.Board(node)
+    made = node_view.Board(node)
     made.looked(sample, 90.0)
     return made
 
 
-def shown(*boards: board.Board, dcgm: bool = False) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def shown(
+    *boards: node_view.Board, dcgm: bool = False
+) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Read all series as Prometheus would, by name and labels."""
     text = metrics.text(metrics.Collector(boards, clock=Clock(), dcgm=dcgm)).decode()
     families = prometheus_client.parser.text_string_to_metric_families(text)
@@ -209,7 +211,7 @@ def test_several_nodes_of_one_process_are_told_apart() -> None:
 
 def test_real_cards_have_every_measure(place: nodes.Place) -> None:
     """What the mock of NVML tells of a DGX is there for each of its cards."""
-    made = board.Board("n1")
+    made = node_view.Board("n1")
     made.looked(nodes.look(place(presets.DGX_A100).start()), 0.0)
     found = shown(made)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth_agent import beside, probe, simulated
+from berth_agent import extra_devices, probe, simulated
+from berth_agent.card_processes import Process
 from berth_agent.nvml import source
-from berth_agent.processes import Process
 from support import nodes
 from support.nvml import presets
 
@@ -132,9 +132,9 @@ def test_probe_with_devices_beside_the_cards_hands_processes_on(place: nodes.Pla
     """What stands beside the cards hides nobody who is on them."""
     rig = place(presets.DGX_A100)
     rig.machine.change({"card.0.process.0": "c 7 5"})
-    both = beside.Beside(rig.start(), ())
+    both = extra_devices.Beside(rig.start(), ())
     [card, *_] = nodes.look(both).read()
 
     assert both.processes() == (Process(7, card.uuid, 5),)
     made_up = simulated.SimulatedProbe(simulated.machine("n1", "1xT4"), simulated.FaultFile(None, "n1"))
-    assert beside.Beside(made_up, ()).processes() is None
+    assert extra_devices.Beside(made_up, ()).processes() is None

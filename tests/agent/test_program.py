@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from berth_agent import __main__ as program
-from berth_agent import board, loop, simulated
+from berth_agent import loop, node_view, simulated
 from berth_crds.client import api, connection
 from support import kubeconfigs
 from testbed import ports, waiting
@@ -160,7 +160,9 @@ async def test_node_that_fails_is_started_anew(
     probe = simulated.SimulatedProbe(simulated.machine("n", "1xT4"), simulated.FaultFile(None, "n"))
     subjects = [loop.Subject(name, probe, None) for name in ("good", "bad")]
     tasks = [
-        asyncio.create_task(program._keep(session, each, loop.Pace(1, 1, 3), means, board.Board(each.node)))
+        asyncio.create_task(
+            program._keep(session, each, loop.Pace(1, 1, 3), means, node_view.Board(each.node))
+        )
         for each in subjects
     ]
 

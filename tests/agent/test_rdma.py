@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from berth_agent import beside, describe, probe, rdma, simulated, sysfs
+from berth_agent import describe, extra_devices, probe, rdma, simulated, sysfs
 from berth_agent.health import judge
 from berth_crds import device, device_status, wire
 from support import nodes
@@ -233,7 +233,7 @@ def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> Non
 def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:
     """The Device lists both, counts the cards only, and is one that the schema accepts."""
     tree.add_vf(0, "0000:3b:00.2", of=tree.add("mlx5_0", "0000:3b:00.0"))
-    looking = beside.Beside(place(presets.A10).start(), [lambda: rdma.devices(tree.kernel)])
+    looking = extra_devices.Beside(place(presets.A10).start(), [lambda: rdma.devices(tree.kernel)])
 
     spec = describe.spec(nodes.NODE, nodes.look(looking), None)
     said = device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
@@ -247,7 +247,7 @@ def test_failed_source_keeps_what_stands_beside(tree: Tree, place: nodes.Place) 
     """While the cards' source says nothing the Device stays as it was, other devices included."""
     tree.add("mlx5_0", "0000:3b:00.0")
     rig = place(presets.A10)
-    looking = beside.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
+    looking = extra_devices.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
     before = describe.spec(nodes.NODE, nodes.look(looking), None)
     rig.machine.unload()
 
@@ -258,7 +258,7 @@ def test_lost_card_is_never_taken_for_a_device(tree: Tree, place: nodes.Place) -
     """A lost card is looked for among all that is known, and other devices are not touched by that."""
     tree.add("mlx5_0", "0000:3b:00.0")
     rig = place(presets.A10)
-    looking = beside.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
+    looking = extra_devices.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
     before = describe.spec(nodes.NODE, nodes.look(looking), None)
     rig.machine.lose(0)
 

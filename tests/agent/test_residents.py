@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent.gpupods import record, residents, roster
+from berth_agent.card_processes import Process
+from berth_agent.gpupods import pod_cache, record, residents
 from berth_agent.gpupods.residents import Resident, Sight
 from berth_agent.kubelet import ids
 from berth_agent.kubelet.cgroups import HOST, Place
-from berth_agent.processes import Process
 from berth_crds import device_limits, device_status, wire
 
 UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
@@ -28,9 +28,9 @@ PIECES = ids.pieces(CARDS)
 A, MIG, SIBLING, B = (PIECES[uuid] for uuid in ("GPU-a", "MIG-1", "MIG-2", "GPU-b"))
 
 
-def pods(*containers: tuple[str, str]) -> roster.Roster:
+def pods(*containers: tuple[str, str]) -> pod_cache.Roster:
     """Return the roster of one pod with these containers, by name and id."""
-    known = roster.Roster(lambda _: None)
+    known = pod_cache.Roster(lambda _: None)
     statuses = tuple(record.ContainerStatus(name, f"containerd://{one}") for name, one in containers)
     meta = wire.Meta(name="train", namespace="ml", uid=UID)
     known.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running", statuses)))
@@ -84,7 +84,7 @@ def test_container_of_another_pod_is_not_believed() -> None:
 def test_pod_stirs_only_by_what_matters() -> None:
     """A new revision, label or annotation of others stirs nobody; a new phase or container does."""
     on_change: list[ids.Key] = []
-    known = roster.Roster(on_change.append)
+    known = pod_cache.Roster(on_change.append)
     first = wire.Meta(name="train", namespace="ml", uid=UID, resource_version="1")
     later = wire.Meta(
         name="train", namespace="ml", uid=UID, resource_version="2", annotations={"a": "b"}, labels={"c": "d"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import probe, processes, sampler, simulated
+from berth_agent import card_processes, probe, sampler, simulated
 from berth_agent.gpupods import residents
 from berth_agent.kubelet import cgroups
 from testbed import waiting
@@ -107,15 +107,15 @@ async def test_processes_come_with_their_places(tmp_path: Path, ask: Asker) -> N
         def sample(self) -> probe.Outcome:
             return CARDS
 
-        def processes(self) -> tuple[processes.Process, ...]:
-            return (processes.Process(7, "GPU-a"), processes.Process(8, "GPU-a"))
+        def processes(self) -> tuple[card_processes.Process, ...]:
+            return (card_processes.Process(7, "GPU-a"), card_processes.Process(8, "GPU-a"))
 
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "cgroup").write_text("0::/\n")
 
     look = await ask(Crowded(), deadline=5, procfs=tmp_path).sample()
 
-    assert look.crowd == (residents.Resident(processes.Process(7, "GPU-a"), cgroups.HOST),)
+    assert look.crowd == (residents.Resident(card_processes.Process(7, "GPU-a"), cgroups.HOST),)
 
 
 async def test_fault_in_telling_processes_leaves_the_cards(
@@ -127,7 +127,7 @@ async def test_fault_in_telling_processes_leaves_the_cards(
         def sample(self) -> probe.Outcome:
             return CARDS
 
-        def processes(self) -> tuple[processes.Process, ...]:
+        def processes(self) -> tuple[card_processes.Process, ...]:
             raise ZeroDivisionError
 
     look = await ask(Faulty(), deadline=5).sample()

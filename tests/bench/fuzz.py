@@ -35,7 +35,7 @@ import yaml
 
 from bench import absurd, mutations
 from bench.delivery import Arena, Spent
-from berth_operator.engine import garbage
+from berth_operator.engine import garbage_collection
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "bench"
@@ -175,7 +175,7 @@ def memory() -> int:
 async def fuzz(run: Run, minutes: float, tell: Callable[[str], None]) -> tuple[Broken | None, dict[str, Any]]:
     """Draw pods for so long, and give what was broken, if anything, and the figures."""
     began, warm, minute = time.monotonic(), 0, 0
-    garbage.settle()
+    garbage_collection.settle()
     while (passed := time.monotonic() - began) < minutes * 60:
         broken = await run.burst()
         if broken is not None:
@@ -229,7 +229,7 @@ def _line(run: Run, minute: int) -> str:
 async def replayed(arena: Arena, made: absurd.Pod) -> Broken | None:
     """Play one pod again."""
     run = Run(arena, 0)
-    garbage.settle()
+    garbage_collection.settle()
     return await run.confirmed({**made, "metadata": {"annotations": {}, "labels": {}, **made["metadata"]}})
 
 

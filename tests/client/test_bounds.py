@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import pytest
 
-from berth_crds.client import api, connection, errors, parser, portions, watch
+from berth_crds.client import api, connection, errors, page_sizes, parser, watch
 from support import mirror, stub
 
 PATH = mirror.CONFIG_MAPS.path(namespace="ml")
@@ -125,7 +125,7 @@ async def test_of_an_encoded_error_the_code_counts(ask: Ask) -> None:
 async def test_an_answer_has_an_end(ask: Ask, head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """No body is read that could fill the memory, and no line of a watch."""
     monkeypatch.setattr(parser, "LONGEST_BODY", 1 << 20)
-    monkeypatch.setattr(portions, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(page_sizes, "LONGEST_LINE", 1 << 20)
     piece = b"1000\r\n" + b"a" * 4096 + b"\r\n" if b"chunked" in head else b"a" * 4096
     async with saying(lambda: itertools.chain([head], itertools.repeat(piece))) as session:
         with pytest.raises(errors.Unreachable, match="more than"):

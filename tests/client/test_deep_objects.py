@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from berth_agent.gpupods import record
-from berth_crds import depth, wire
+from berth_crds import nesting, wire
 from berth_crds.client import api, lease, resources, watch
 from berth_operator.translate import raw
 from client.scenes import FOR_EVER, PATH, Scene, config_map
@@ -86,7 +86,7 @@ def test_an_object_that_is_read_whole_is_not_deep_afterwards() -> None:
 
 def test_nothing_is_cut_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Usual objects are read once, as they are."""
-    monkeypatch.setattr(depth, "cut", None)
+    monkeypatch.setattr(nesting, "cut", None)
     body = msgspec.json.encode(config_map("a", "7"))
 
     page = CODEC.page(deep.page(body))

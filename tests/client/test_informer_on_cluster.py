@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from berth_crds import wire
-from berth_crds.client import api, connection, errors, informer, portions, watch
+from berth_crds.client import api, connection, errors, informer, page_sizes, watch
 from support import mirror
 from testbed import cluster as clusters
 from testbed import proxy, waiting
@@ -225,7 +225,7 @@ async def test_of_an_object_that_is_too_large_the_server_gives_the_metadata(
     """They are asked for alone, with the rest of the list as it is; so is the newest revision."""
     await scene.write("large", "<" * 200_000)
     for name, most in {"LONGEST_PAGE": 100_000, "LONGEST_LINE": 300_000}.items():
-        monkeypatch.setattr(portions, name, most)
+        monkeypatch.setattr(page_sizes, name, most)
     path, codec = MAPS.path(namespace=scene.namespace), watch.Codec(mirror.ConfigMap)
     selectors = {"fieldSelector": "metadata.name!=kube-root-ca.crt"}
 

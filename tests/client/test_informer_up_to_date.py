@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from berth_crds.client import informer, portions
+from berth_crds.client import informer, page_sizes
 from client.scenes import FOR_EVER, Scene, config_map
 from support import mirror, stub
 
@@ -117,7 +117,7 @@ async def test_few_objects_are_simply_read_again(scene: Scene, monkeypatch: pyte
 async def test_few_large_objects_are_not_read_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """What took more than one page is sooner waited for, however few objects that are."""
     monkeypatch.setattr(informer, "PAGE", 500)
-    monkeypatch.setattr(portions, "LONGEST_PAGE", 2000)
+    monkeypatch.setattr(page_sizes, "LONGEST_PAGE", 2000)
     items = [config_map(name, "9", k="x" * 1500) for name in "ab"]
     event = stub.watch(stub.event("ADDED", config_map("c", "15")), until=FOR_EVER())
     scene.script([stub.paged(items, version="15")], [event])

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth_crds.client import api, errors, informer, portions, watch
+from berth_crds.client import api, errors, informer, page_sizes, watch
 from client.scenes import FOR_EVER, GONE, PATH, Scene, config_map
 from support import mirror, stub
 
@@ -18,7 +18,7 @@ CODEC = watch.Codec(mirror.ConfigMap)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the bounds such that small objects are large."""
     for name, most in {"LONGEST_PAGE": 4000, "USUAL_PAGE": 2000, "LONGEST_LINE": 9000}.items():
-        monkeypatch.setattr(portions, name, most)
+        monkeypatch.setattr(page_sizes, name, most)
 
 
 def crowd(count: int, large: dict[int, int], word: str = "x") -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ async def test_commas_in_words_keep_no_list_from_being_read(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("where", "bound", "most"),
     [
-        pytest.param(portions, "LONGEST_LINE", 9000, id="bytes"),
+        pytest.param(page_sizes, "LONGEST_LINE", 9000, id="bytes"),
         pytest.param(watch, "MOST_COMMAS", 1500, id="values"),
     ],
 )

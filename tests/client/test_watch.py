@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies
 
 from berth_crds import wire
-from berth_crds.client import api, errors, portions, watch
+from berth_crds.client import api, errors, page_sizes, watch
 from support import mirror, stub
 
 PATH = "/api/v1/configmaps"
@@ -61,7 +61,7 @@ async def test_a_line_may_be_longer_than_any_buffer() -> None:
 
 async def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who never ends a line would fill the memory with it; the lines before it are told."""
-    monkeypatch.setattr(portions, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(page_sizes, "LONGEST_LINE", 1000)
     content: Any = Chunks([b"a\n", *[b"b" * 100] * 1000])
     told = watch.lines(content)
 

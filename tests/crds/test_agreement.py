@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from berth_crds import device, device_status, gpupod, policy, schema, shapes, wire
+from berth_crds import device, device_status, gpupod, model_rules, policy, schema, wire
 
 PAIRS = [
     pytest.param(device.Device, wire.Device, id="Device"),
@@ -98,7 +98,7 @@ def texts(node: schema.Schema) -> st.SearchStrategy[str]:
 
 
 @pytest.mark.parametrize(("model", "struct"), PAIRS)
-def test_both_have_the_same_fields(model: type[shapes.Model], struct: type[wire.Struct]) -> None:
+def test_both_have_the_same_fields(model: type[model_rules.Model], struct: type[wire.Struct]) -> None:
     """No name, type or requirement differs between what is validated and what is sent."""
     of_schema = shape_of_schema(schema.structural(model))
 
@@ -116,7 +116,7 @@ def test_both_have_the_same_fields(model: type[shapes.Model], struct: type[wire.
         pytest.param(policy.PolicyStatus, wire.PolicyStatus, id="status of a policy"),
     ],
 )
-def test_both_mean_the_same_by_absence(model: type[shapes.Model], struct: type[wire.Struct]) -> None:
+def test_both_mean_the_same_by_absence(model: type[model_rules.Model], struct: type[wire.Struct]) -> None:
     """A reader on the hot path and one on the cold path fill in the same defaults."""
     validated = model.model_validate({}).model_dump(mode="json", by_alias=True)
 
@@ -146,7 +146,7 @@ def without_nothing(fields: dict[str, Any]) -> dict[str, Any]:
 @hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_a_valid_object_survives_the_wire(
-    model: type[shapes.Model], struct: type[wire.Struct], data: st.DataObject
+    model: type[model_rules.Model], struct: type[wire.Struct], data: st.DataObject
 ) -> None:
     """Whatever is valid comes out of decoding and encoding as the same object."""
     sent = json.dumps(data.draw(values(schema.structural(model))))
@@ -158,7 +158,7 @@ def test_a_valid_object_survives_the_wire(
 
 @pytest.mark.parametrize(("model", "struct"), PAIRS)
 def test_zeros_and_falses_are_always_sent(
-    model: type[shapes.Model], struct: type[wire.Struct], example: Callable[[str], dict[str, Any]]
+    model: type[model_rules.Model], struct: type[wire.Struct], example: Callable[[str], dict[str, Any]]
 ) -> None:
     """A value that means something when it is zero or false is never left out on the way."""
     sent = example(model.__name__.lower())

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from berth_crds import allocation, depth, names
+from berth_crds import allocation, names, nesting
 from berth_crds.client import api, errors, resources
 from e2e import fleet
 from support import kubelet
@@ -174,7 +174,7 @@ class Stage:
             return None
 
         body = await waiting.eventually(answered, what=f"the server to list {resource}")
-        found: list[Thing] = json.loads(depth.cut(body))["items"]
+        found: list[Thing] = json.loads(nesting.cut(body))["items"]
         return found
 
     # ------------------------------------------------------------ waiting

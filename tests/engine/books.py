@@ -4,7 +4,7 @@ from typing import Any
 
 from berth_crds import wire
 from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog, cycle, decisions, naming
+from berth_operator.scheduling import allocation_recovery, backlog, cycle, decisions
 from berth_operator.translate import gpupods, pods, raw
 from support import builders, clock, pictures
 
@@ -38,7 +38,7 @@ def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
 def named(book: ledger.Ledger, thing: wire.GpuPod) -> None:
     """Tell a ledger of a GpuPod's new state."""
     found = gpupods.named(thing)
-    assert isinstance(found, naming.Named), found
+    assert isinstance(found, allocation_recovery.Named), found
     book.gpupod_seen(found)
 
 

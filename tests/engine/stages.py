@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from berth_operator.engine import binds, loop
+from berth_operator.engine import bind_sender, loop
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling import cycle
 from engine import books
@@ -14,13 +14,13 @@ from support import builders, hands, timeless
 class Stage:
     """A ledger, a loop over it, and hands in memory."""
 
-    def __init__(self, *, nodes: int = 1, cards: int = 4, limits: binds.Limits | None = None) -> None:
+    def __init__(self, *, nodes: int = 1, cards: int = 4, limits: bind_sender.Limits | None = None) -> None:
         self.now = timeless.clock()
         self.book = books.of(nodes, cards, now=self.now)
         self.writer = hands.Writer(self.now)
         self.status_writer = hands.PodStatusWriter()
         self.loop = loop.Loop(
-            self.book, self.writer, self.status_writer, clock=self.now, limits=limits or binds.Limits()
+            self.book, self.writer, self.status_writer, clock=self.now, limits=limits or bind_sender.Limits()
         )
 
     def state(self, name: str = "p") -> State:

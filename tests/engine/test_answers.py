@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from berth_operator.engine import binds, ports
+from berth_operator.engine import bind_sender, ports
 from berth_operator.engine.ledger import State
 from engine.stages import Stage, errors
 from support import builders, pictures, timeless, worlds
@@ -95,7 +95,7 @@ async def test_unclear_answer(
 @timeless.scenario
 async def test_look_waits_for_the_servers_deadline(unknown: ports.Unknown, takes: float, look: float) -> None:
     """A bind that may yet happen is not looked for before it cannot happen any more (I1)."""
-    stage = Stage(limits=binds.Limits(bind_deadline=3.0))
+    stage = Stage(limits=bind_sender.Limits(bind_deadline=3.0))
     stage.writer.when_bound("p", Reply(unknown, takes=takes))
     stage.wait()
 

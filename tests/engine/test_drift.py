@@ -3,7 +3,7 @@
 import pytest
 
 from berth_operator.engine import drift, ledger
-from berth_operator.scheduling import naming
+from berth_operator.scheduling import allocation_recovery
 from engine import books
 from support import builders, clock
 
@@ -34,7 +34,7 @@ def test_of_a_nameless_pod_its_node_and_its_gpupods_tell_as_well() -> None:
     """What it holds changes with each of them: news of any may be on its way."""
     book, fresh = books.of(1), books.of(1)
     hold = builders.hold("p", "n1")
-    fresh.pod_bound(hold, nameless=naming.Nameless())
+    fresh.pod_bound(hold, nameless=allocation_recovery.Nameless())
     namespace, name = hold.title.split("/")
 
     assert sources(book, fresh)["hold"] == {

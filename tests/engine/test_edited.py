@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from berth_operator.engine import ports, refusals
+from berth_operator.engine import bind_refusals, ports
 from engine.stages import Stage
 from support import builders, timeless
 from support.hands import Reply
@@ -27,7 +27,7 @@ async def test_a_pod_that_is_edited_all_the_time_keeps_no_card_from_others() -> 
 
     sent = [call for call in stage.writer.binds if call.name != "good"]
     assert timeless.clock()() < 1.0
-    assert len(sent) <= 1 + refusals.SEVERAL
+    assert len(sent) <= 1 + bind_refusals.SEVERAL
 
 
 @timeless.scenario
@@ -63,7 +63,7 @@ async def test_a_pod_whose_revision_moves_on_keeps_its_card_for_moments_only() -
 
 def test_a_second_edit_within_half_a_minute_is_a_habit() -> None:
     """Of one namespace; others are not concerned, and it is forgotten."""
-    known = refusals.Refusals()
+    known = bind_refusals.Refusals()
     mine = builders.candidate("p")
     theirs = dataclasses.replace(mine, namespace="other")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import names
-from berth_operator.engine import ledger, register
+from berth_operator.engine import ledger, unreadable_pods
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
 from engine import books
@@ -212,7 +212,7 @@ def test_what_gpupods_of_one_node_list_is_limited(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Pods that nobody knows may yet come, but not without end; other nodes have room of their own."""
-    monkeypatch.setattr(register, "MOST_SHARES", 6)
+    monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 6)
     book = books.of(2)
 
     for at in range(10):
@@ -231,7 +231,7 @@ def test_what_gpupods_of_one_node_list_is_limited(
 
 def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes memory, whatever it says."""
-    monkeypatch.setattr(register, "MOST_SHARES", 4)
+    monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 4)
     book = books.of()
 
     for at in range(10):

@@ -15,7 +15,7 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 
 from berth_crds import names, wire
-from berth_operator.engine import binds, ledger, loop, ports
+from berth_operator.engine import bind_sender, ledger, loop, ports
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
@@ -61,7 +61,7 @@ class History(stateful.RuleBasedStateMachine):
         self.book = ledger.Ledger(self.clock)
         self.wire = wires.Wire(self)
         # Few at once, so that some wait for their turn while what they were decided on changes.
-        few = binds.Limits(binds_at_once=2)
+        few = bind_sender.Limits(binds_at_once=2)
         self.loop = loop.Loop(self.book, self.wire, hands.PodStatusWriter(), clock=self.clock, limits=few)
         self.running = self.time.get_loop().create_task(self.loop.run())
         self.server = servers.Server()

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from berth_operator.engine import binds, loop, ports
+from berth_operator.engine import bind_sender, loop, ports
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling import backlog, cycle, decisions
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
@@ -109,7 +109,7 @@ async def test_freed_cards_go_to_who_waits() -> None:
 @timeless.scenario
 async def test_binds_under_way_are_bounded() -> None:
     """Many binds go out at once, but never more than the limit; all are done in the end."""
-    stage = Stage(cards=8, limits=binds.Limits(binds_at_once=3))
+    stage = Stage(cards=8, limits=bind_sender.Limits(binds_at_once=3))
     names = [f"p{number}" for number in range(8)]
     for name in names:
         stage.writer.when_bound(name, Reply(takes=0.3))
@@ -128,7 +128,7 @@ async def test_binds_under_way_are_bounded() -> None:
 @timeless.scenario
 async def test_decisions_run_only_a_little_ahead_of_the_binds() -> None:
     """What cannot be sent yet is not decided yet, so that a pod that matters more goes before it."""
-    limits = binds.Limits(binds_at_once=4)
+    limits = bind_sender.Limits(binds_at_once=4)
     count = limits.ahead + 40
     stage = Stage(nodes=30, cards=8, limits=limits)
     for number in range(count):
@@ -146,7 +146,7 @@ async def test_decisions_run_only_a_little_ahead_of_the_binds() -> None:
 @timeless.scenario
 async def test_binds_keep_to_the_rate_that_was_set() -> None:
     """No second has more binds than a person allowed, and what is decided is never much older."""
-    stage = Stage(nodes=30, cards=8, limits=binds.Limits(binds_a_second=10))
+    stage = Stage(nodes=30, cards=8, limits=bind_sender.Limits(binds_a_second=10))
     for number in range(50):
         stage.wait(f"p{number}")
 
@@ -165,7 +165,7 @@ async def test_binds_keep_to_the_rate_that_was_set() -> None:
 @timeless.scenario
 async def test_a_server_that_asks_for_a_rest_gets_it() -> None:
     """After a 429 nothing is sent until the time that it named, then everything is; no pod hears of it."""
-    stage = Stage(nodes=30, cards=8, limits=binds.Limits(binds_at_once=4))
+    stage = Stage(nodes=30, cards=8, limits=bind_sender.Limits(binds_at_once=4))
     stage.writer.when_bound("p0", Reply(ports.Throttled("slow down", 5.0), takes=0.4), Reply())
     for number in range(40):
         stage.wait(f"p{number}")
@@ -199,7 +199,7 @@ async def test_nothing_is_decided_during_a_rest() -> None:
 @timeless.scenario
 async def test_what_is_not_sent_when_we_are_told_to_end_is_dropped() -> None:
     """Only binds that the server may have are waited for: the next leader decides the others anew."""
-    stage = Stage(nodes=30, cards=8, limits=binds.Limits(binds_at_once=4))
+    stage = Stage(nodes=30, cards=8, limits=bind_sender.Limits(binds_at_once=4))
     for number in range(40):
         stage.writer.when_bound(f"p{number}", Reply(takes=1.0))
         stage.wait(f"p{number}")

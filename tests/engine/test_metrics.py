@@ -6,7 +6,15 @@ import pytest
 from prometheus_client import parser
 
 from berth_operator import metrics
-from berth_operator.engine import drift, ledger, loop, ports, records, stock, under_way
+from berth_operator.engine import (
+    assumed_pods,
+    decision_records,
+    drift,
+    inventory_metrics,
+    ledger,
+    loop,
+    ports,
+)
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
@@ -28,7 +36,7 @@ class Counted:
         self.book.device_seen(builders.device("n1", cards))
         self.book.agent_silent("n1", silent=False)
         self.writer = hands.Writer(clock)
-        self.notes = records.Records(self.measured.scheduling, wall=lambda: NOON)
+        self.notes = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
         self.loop = loop.Loop(self.book, self.writer, hands.PodStatusWriter(), clock=clock, notes=self.notes)
 
     async def run(self, seconds: float = 0.1) -> None:
@@ -154,7 +162,7 @@ def test_writes_are_told_apart_by_resource(path: str, resource: str) -> None:
 def test_the_stock_is_read_when_asked() -> None:
     """Nodes, cards and the backlog are those of this moment, whoever changed them last."""
     measured, book = metrics.Metrics(), books.of(2, 4)
-    measured.watch(lambda: stock.take(book, 1000.0))
+    measured.watch(lambda: inventory_metrics.take(book, 1000.0))
     book.pod_bound(builders.hold("held", "n1", [0]))
     books.wait(book, "ready")
     books.wait(book, "asleep")
@@ -176,7 +184,7 @@ def test_cards_of_a_cordoned_node_are_not_free() -> None:
     book = books.of(2, 4)
     book.node_seen(builders.node("n2", unschedulable=True))
 
-    assert (stock.take(book, 1000.0).cards, stock.take(book, 1000.0).free) == (8, 4)
+    assert (inventory_metrics.take(book, 1000.0).cards, inventory_metrics.take(book, 1000.0).free) == (8, 4)
 
 
 def test_the_stock_is_told_in_words() -> None:
@@ -188,13 +196,13 @@ def test_the_stock_is_told_in_words() -> None:
     book.pod_bound(builders.hold("b"))
     book.pod_waiting(builders.candidate("gated"), gated=True)
 
-    assert stock.told(book) == "2 nodes, 1 pod placed, 1 bind under way, 2 pods waiting"
+    assert inventory_metrics.told(book) == "2 nodes, 1 pod placed, 1 bind under way, 2 pods waiting"
 
 
 def test_all_is_named_and_explained() -> None:
     """Every metric of ours has our prefix and a help text, and two operators share nothing."""
     measured, other = metrics.Metrics(), metrics.Metrics()
-    measured.watch(lambda: stock.take(books.of(), 0.0))
+    measured.watch(lambda: inventory_metrics.take(books.of(), 0.0))
     measured.leadership.won(7)
     measured.leadership.leads(now=True)
     measured.audited(2)
@@ -258,7 +266,7 @@ def test_a_bind_that_nobody_concludes_is_drift() -> None:
     books.wait(book)
     books.assume(book)
 
-    now.advance(under_way.OPEN_SECONDS)
+    now.advance(assumed_pods.OPEN_SECONDS)
     assert drift.drift(book, fresh) == ()
     now.advance(0.1)
     assert drift.drift(book, fresh) == (drift.Difference("open bind", "uid-p"),)
@@ -288,13 +296,13 @@ async def test_decisions_are_kept_with_what_they_were_made_on() -> None:
 async def test_only_the_last_decisions_are_kept() -> None:
     """However many are made, memory is bounded."""
     case = Counted(cards=0)
-    for number in range(records.MOST_KEPT + 50):
+    for number in range(decision_records.MOST_KEPT + 50):
         books.wait(case.book, f"p{number:04}")
 
     await case.run(0.05)
 
-    assert len(case.notes.decisions) == records.MOST_KEPT
-    assert case.notes.decisions[-1].candidate.name == f"p{records.MOST_KEPT + 49}"
+    assert len(case.notes.decisions) == decision_records.MOST_KEPT
+    assert case.notes.decisions[-1].candidate.name == f"p{decision_records.MOST_KEPT + 49}"
 
 
 @timeless.scenario
@@ -309,5 +317,5 @@ async def test_of_long_requests_fewer_decisions_are_kept() -> None:
 
     kept = case.notes.decisions
     assert len(kept) < 150
-    assert sum(one.candidate.request.size for one in kept) <= records.MOST_THINGS
+    assert sum(one.candidate.request.size for one in kept) <= decision_records.MOST_THINGS
     assert kept[-1].candidate.name == "p0299"

@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ledger, summaries
-from berth_operator.scheduling import backlog, policy, titles
+from berth_operator.scheduling import backlog, policy, uuid_records
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
 from engine import books
@@ -273,7 +273,7 @@ def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
     book = books.of(1)
     book.touched.clear()
 
-    book.device_seen(builders.device("n1"), titles.Record([builders.uuid("n1", 0)]))
+    book.device_seen(builders.device("n1"), uuid_records.Record([builders.uuid("n1", 0)]))
 
     assert book.touched == set()
     assert book.picture.claims.keeper(builders.uuid("n1", 0)) == "n1"

@@ -1,6 +1,6 @@
 """A server that accepts dry runs and refuses the binds has no cards kept for these pods but for moments."""
 
-from berth_operator.engine import ports, refusals
+from berth_operator.engine import bind_refusals, ports
 from berth_operator.scheduling import decisions
 from engine.stages import Stage
 from support import builders, timeless
@@ -59,7 +59,7 @@ async def test_who_is_on_trial_is_bound_when_the_trouble_is_over() -> None:
 
 def test_trials_of_long_ago_are_forgotten() -> None:
     """Nothing is kept of pods that are gone without a word."""
-    found = refusals.Refusals()
+    found = bind_refusals.Refusals()
     for number in range(50):
         one, now = builders.candidate(f"p{number}"), 1000.0 * number
         found.accepted(one, now)
@@ -70,7 +70,7 @@ def test_trials_of_long_ago_are_forgotten() -> None:
 
 def test_an_accepted_dry_run_that_was_not_true_brings_nobody_forward() -> None:
     """From then on the pod is bound when its trial is due, and nothing is asked about it."""
-    found, one, other = refusals.Refusals(), builders.candidate("a"), builders.candidate("b")
+    found, one, other = bind_refusals.Refusals(), builders.candidate("a"), builders.candidate("b")
     found.bind_refused(one, SOMEWHERE, 100.0)
     found.bind_refused(other, SOMEWHERE, 100.0)
 

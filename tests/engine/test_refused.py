@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from berth_operator.engine import ports, refusals
+from berth_operator.engine import bind_refusals, ports
 from berth_operator.scheduling import backlog, decisions
 from engine.stages import Stage
 from support import builders, timeless
@@ -14,7 +14,7 @@ from support.hands import Reply
 NO = ports.Refused("no")
 SLOW = 0.5
 CROWD = 300
-OTHERS = [f"other{number}" for number in range(refusals.FEW)]
+OTHERS = [f"other{number}" for number in range(bind_refusals.FEW)]
 SOMEWHERE = decisions.Placement("n1")
 
 
@@ -70,7 +70,7 @@ async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
     stage = await a_card_is_freed(takes=0.02, important=5)
 
     assert bound_at(stage, "good") < 5.5
-    assert len(stage.writer.binds) <= 2 + refusals.SEVERAL
+    assert len(stage.writer.binds) <= 2 + bind_refusals.SEVERAL
 
 
 @pytest.mark.parametrize("important", [5, 0])
@@ -255,9 +255,9 @@ async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
 # ---------------------------------------------------------------- who needs a dry run
 
 
-def refused(*names: str, at: float = 100.0) -> refusals.Refusals:
+def refused(*names: str, at: float = 100.0) -> bind_refusals.Refusals:
     """Return what is known after the binds of some pods were refused."""
-    found = refusals.Refusals()
+    found = bind_refusals.Refusals()
     for name in names:
         found.refused(builders.candidate(name), SOMEWHERE, at)
     return found
@@ -285,7 +285,7 @@ def test_after_several_refusals_all_of_the_namespace_need_a_dry_run_for_a_while(
     assert not few.needs_dry_run(new, 101.0)
     assert many.needs_dry_run(new, 101.0)
     assert not many.needs_dry_run(stranger, 101.0)
-    assert not many.needs_dry_run(new, 100.0 + refusals.RECENT_SECONDS)
+    assert not many.needs_dry_run(new, 100.0 + bind_refusals.RECENT_SECONDS)
 
 
 def test_who_is_bound_or_gone_is_forgotten() -> None:
@@ -302,7 +302,7 @@ def test_who_is_bound_or_gone_is_forgotten() -> None:
 def test_one_of_each_namespace_is_looked_at_each_second() -> None:
     """The one that was tried longest ago comes first."""
     waiting = backlog.Backlog()
-    found = refusals.Refusals()
+    found = bind_refusals.Refusals()
     for name, namespace in [("a", "x"), ("b", "x"), ("c", "y")]:
         candidate = dataclasses.replace(builders.candidate(name), namespace=namespace)
         waiting.push(candidate)
@@ -338,7 +338,7 @@ async def test_a_freed_card_is_no_reason_to_ask_about_refused_pods_again() -> No
         await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
 
     assert bound_at(stage, "good") < 20.4
-    assert len(stage.writer.dry_runs) - asked < CROWD / refusals.ALL_ASKED_SECONDS + 2
+    assert len(stage.writer.dry_runs) - asked < CROWD / bind_refusals.ALL_ASKED_SECONDS + 2
 
 
 def test_a_few_are_asked_about_whenever_there_is_a_card() -> None:
@@ -352,7 +352,7 @@ def test_a_few_are_asked_about_whenever_there_is_a_card() -> None:
 
 def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
     """Of a large namespace more are asked about each second, and never too many of all together."""
-    waiting, found = backlog.Backlog(), refusals.Refusals()
+    waiting, found = backlog.Backlog(), bind_refusals.Refusals()
     crowd = [builders.candidate(f"p{number}") for number in range(CROWD)]
     for candidate in crowd:
         waiting.push(candidate)

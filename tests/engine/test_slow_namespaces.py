@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from berth_operator.engine import binds, loop, ports, slots, slow_namespaces
+from berth_operator.engine import bind_sender, bind_slots, loop, ports, slow_namespaces
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling import backlog
 from engine.stages import Stage
@@ -49,7 +49,7 @@ async def test_a_namespace_whose_binds_hang_has_nobody_wait(after: float) -> Non
         stage.wait("quick")
         await timeless.until(lambda: "placed" in str(stage.status_writer.of("quick")))
 
-    assert bound_at(stage, "quick") - after <= slots.SLOW_SECONDS + 0.05
+    assert bound_at(stage, "quick") - after <= bind_slots.SLOW_SECONDS + 0.05
 
 
 @timeless.scenario
@@ -76,10 +76,10 @@ async def test_a_slow_namespace_keeps_few_cards() -> None:
     slow(stage)
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.at(slots.SLOW_SECONDS + 0.1)
+        await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
         assumed = len(stage.book.assumed)
 
-    assert assumed == stage.writer.now_open == slots.FIRST_WIDTH
+    assert assumed == stage.writer.now_open == bind_slots.FIRST_WIDTH
 
 
 @timeless.scenario
@@ -107,7 +107,7 @@ async def test_slow_namespaces_together_keep_few_cards() -> None:
 @timeless.scenario
 async def test_one_bind_at_once_is_one_for_a_slow_namespace_too() -> None:
     """Nor is it slow for ever then: a quick answer ends that."""
-    stage = Stage(nodes=100, cards=8, limits=binds.Limits(binds_at_once=1))
+    stage = Stage(nodes=100, cards=8, limits=bind_sender.Limits(binds_at_once=1))
     slow(stage, 1, takes=1.0, answer=ports.Bound())
 
     async with timeless.beside(stage.loop.run()):
@@ -126,7 +126,7 @@ async def test_one_bind_at_once_is_one_for_a_slow_namespace_too() -> None:
 async def test_a_namespace_that_has_become_quick_again_is_bound_at_once() -> None:
     """With each quick answer more are sent, until all are."""
     stage = Stage(nodes=100, cards=8)
-    slow(stage, slots.FIRST_WIDTH, takes=1.0, answer=ports.Bound())
+    slow(stage, bind_slots.FIRST_WIDTH, takes=1.0, answer=ports.Bound())
     slow_ones = len(stage.book.waiting)
 
     async with timeless.beside(stage.loop.run()):
@@ -155,7 +155,7 @@ async def test_pods_that_are_held_up_for_long_say_why() -> None:
     told = dict(stage.status_writer.told)
     assert set(told.values()) == {f"failed: {slow_namespaces.MESSAGE}"}
     assert len(told) == slow_namespaces.MOST_TOLD
-    assert f"slow{slots.FIRST_WIDTH:03}" in told
+    assert f"slow{bind_slots.FIRST_WIDTH:03}" in told
     assert "slow599" not in told
 
 
@@ -183,7 +183,7 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
         first = stage.writer.now_open
         await timeless.until(lambda: len(stage.status_writer.told) == CROWD)
 
-    assert first == slots.FIRST_WIDTH
+    assert first == bind_slots.FIRST_WIDTH
     assert stage.writer.most_open == loop.USUAL.binds_at_once
     assert stage.now() < 0.2
 
@@ -231,12 +231,12 @@ async def test_a_lost_bind_that_could_not_be_made_void_keeps_its_card(seen: port
 @timeless.scenario
 async def test_all_windows_together_leave_room() -> None:
     """However many namespaces are slow, no more than half of all slots are sent for them."""
-    found = slots.Slots(16, lambda: None)
+    found = bind_slots.Slots(16, lambda: None)
     for name in "abcdef":
         for _ in range(2):
             if (slot := await found.take(name)) is not None:
                 found.send(slot)
-    await timeless.at(slots.SLOW_SECONDS + 0.1)
+    await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
     assert set(found.slow) == set("abcdef")
 
     with pytest.raises(TimeoutError):
@@ -249,24 +249,24 @@ async def test_all_windows_together_leave_room() -> None:
 @timeless.scenario
 async def test_what_had_its_slot_before_leaves_room_once_it_is_slow_too() -> None:
     """Of a namespace that turned slow meanwhile, what is sent late counts for others no more either."""
-    found = slots.Slots(16, lambda: None)
+    found = bind_slots.Slots(16, lambda: None)
     first, *late = [await found.take("a") for _ in range(16)]
     assert first is not None
     found.send(first)
-    await timeless.at(slots.SLOW_SECONDS + 0.1)
+    await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
 
     for slot in late:
         assert slot is not None
         found.send(slot)
-    await timeless.at(2 * slots.SLOW_SECONDS + 0.2)
+    await timeless.at(2 * bind_slots.SLOW_SECONDS + 0.2)
 
     async with asyncio.timeout(1.0):
         assert None not in [await found.take("other") for _ in range(16)]
 
 
-async def slow_slots() -> tuple[slots.Slots, slots.Slot]:
+async def slow_slots() -> tuple[bind_slots.Slots, bind_slots.Slot]:
     """Return slots of which a namespace has one, for so long that it was found slow."""
-    found = slots.Slots(16, lambda: None)
+    found = bind_slots.Slots(16, lambda: None)
     slot = await found.take("a")
     assert slot is not None
     found.send(slot)
@@ -281,7 +281,7 @@ async def test_a_slow_namespace_is_forgotten() -> None:
     found.give_back(slot)
     narrow = found.width("a")
 
-    await timeless.at(1.5 + slots.FORGOTTEN_SECONDS)
+    await timeless.at(1.5 + bind_slots.FORGOTTEN_SECONDS)
     await found.take("another")
 
     assert narrow == 8

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from berth_operator.engine import binds, ports
+from berth_operator.engine import bind_sender, ports
 from berth_operator.engine.ledger import State
 from berth_operator.scheduling.decisions import Reason
 from engine.stages import Stage
@@ -163,7 +163,7 @@ async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
 @timeless.scenario
 async def test_what_is_not_sent_costs_no_turn() -> None:
     """However slowly binds may go and however often a node changes, they go at that pace."""
-    stage = Stage(limits=binds.Limits(binds_a_second=0.5))
+    stage = Stage(limits=bind_sender.Limits(binds_a_second=0.5))
     for at in range(4):
         stage.wait(f"p{at}")
 

@@ -9,8 +9,8 @@ from berth_operator.engine import summaries
 from berth_operator.engine.summaries import Summary
 from berth_operator.scheduling import decisions, holds, inventory
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import boards
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import node_topology
 from support import builders, clock
 
 
@@ -52,7 +52,9 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
     ),
     "links that no hardware has": (
         builders.picture(
-            dataclasses.replace(builders.device(), board=dataclasses.replace(boards.LOOSE, tangled=True))
+            dataclasses.replace(
+                builders.device(), board=dataclasses.replace(node_topology.LOOSE, tangled=True)
+            )
         ),
         Summary("n1", 4, 0, 4, silent=False, reason=summaries.TANGLED),
     ),

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from berth_crds import names, wire
 from berth_operator.engine import ledger, summaries
-from berth_operator.scheduling import claims, titles
+from berth_operator.scheduling import uuid_ownership, uuid_records
 from berth_operator.scheduling.devices import facts
 from engine import books
 from support import builders, clock, pictures, worlds
 
 MINORS: Final = (0, 1, 2, 3)
 THEIRS: Final = frozenset(builders.uuid("n2", minor) for minor in MINORS)
-RECORDED: Final = titles.Record(claims=THEIRS)
+RECORDED: Final = uuid_records.Record(claims=THEIRS)
 NODES: Final = (builders.node("n1", extra={names.NVIDIA_GPU: 8}), builders.node("n2"))
 ON_N1: Final[dict[str, Any]] = {"gpus": 4, "nodeName": "n1"}
 PODS: Final = {
@@ -201,7 +201,7 @@ class World:
         self.pod = pod
         self.device: facts.Device | None = claiming()
         self.said: wire.GpuPod | None = None
-        self.record = titles.NOTHING  # In n1's Device.
+        self.record = uuid_records.NOTHING  # In n1's Device.
         self.time = clock.Clock()
         self.book = begun(pod=pod, day=self.time)
 
@@ -213,7 +213,7 @@ class World:
                 self.publish(claiming(*minors, large=large))
                 self.book.device_seen(builders.device("n2"))
             case ("a day passes",):
-                self.time.advance(claims.REMEMBERED_SECONDS)
+                self.time.advance(uuid_ownership.REMEMBERED_SECONDS)
             case ("restarts", minors, large):
                 self.device = claiming(*minors, large=large)
                 self.restart()
@@ -229,7 +229,7 @@ class World:
             case ("publishes", minors, large):
                 self.publish(claiming(*minors, large=large))
             case ("is gone",):
-                self.device, self.record = None, titles.NOTHING
+                self.device, self.record = None, uuid_records.NOTHING
                 self.book.device_gone("n1")
             case ("says", minors):
                 self.said = naming(*minors)

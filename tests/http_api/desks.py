@@ -10,7 +10,7 @@ from aiohttp import test_utils, web
 
 from berth_crds.client import errors
 from berth_operator import metrics
-from berth_operator.engine import ledger, loop, records
+from berth_operator.engine import decision_records, ledger, loop
 from berth_operator.http_api import auth, pages, server
 from engine import books
 from support import clock, hands
@@ -50,7 +50,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         """Make the loop, which decides only when told to."""
-        self.notes = records.Records(self.measured.scheduling, wall=lambda: NOON)
+        self.notes = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
         writer = hands.Writer(self.now)
         self.loop = loop.Loop(self.book, writer, hands.PodStatusWriter(), clock=self.now, notes=self.notes)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from berth_operator.http_api import pages, writing
+from berth_operator.http_api import long_answers, pages
 from http_api import desks
 
 
@@ -34,7 +34,7 @@ async def test_long_answers_are_made_one_after_the_other() -> None:
 async def test_few_long_answers_wait_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slowly clients read, the memory of their answers is that of a few."""
     desk, kept, most, full, read_now = desks.desk(), 0, 0, asyncio.Event(), asyncio.Event()
-    send = writing.send
+    send = long_answers.send
 
     async def slowly(*given: Any) -> web.StreamResponse:
         nonlocal kept, most
@@ -46,7 +46,7 @@ async def test_few_long_answers_wait_to_be_read(monkeypatch: pytest.MonkeyPatch)
         kept -= 1
         return await send(*given)
 
-    monkeypatch.setattr(writing, "send", slowly)
+    monkeypatch.setattr(long_answers, "send", slowly)
     async with desk.client() as client, asyncio.timeout(20):
         asked = [asyncio.create_task(client.get("/debug/backlog")) for _ in range(3 * pages.LONG_ANSWERS)]
         await full.wait()

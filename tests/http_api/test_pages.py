@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from berth_crds.client import errors
-from berth_operator.http_api import pages, server, views, writing
+from berth_operator.http_api import long_answers, pages, server, views
 from berth_operator.scheduling.decisions import Reason, Refusal
 from engine import books
 from http_api import desks
@@ -126,7 +126,7 @@ async def test_the_ledger_tells_who_holds_what() -> None:
 
 async def test_many_nodes_are_all_told() -> None:
     """However often others get their turn in between, every node is there once."""
-    count = 2 * writing.AT_ONCE + 1
+    count = 2 * long_answers.AT_ONCE + 1
     desk = desks.desk(nodes=count, cards=1)
 
     found = await read(desk, "/debug/ledger")
@@ -289,7 +289,7 @@ async def test_the_last_decisions_are_told_newest_first() -> None:
     assert set(first["inputs"]) == {"inventory", "lesson", "request"}
 
 
-@pytest.mark.parametrize("count", [0, 1, writing.AT_ONCE, 2 * writing.AT_ONCE + 1])
+@pytest.mark.parametrize("count", [0, 1, long_answers.AT_ONCE, 2 * long_answers.AT_ONCE + 1])
 async def test_a_snapshot_is_handed_through(count: int) -> None:
     """What was listed comes back as it is, as YAML for those who read it."""
     items = [{"kind": "Node", "metadata": {"name": f"ü{at}"}} for at in range(count)]

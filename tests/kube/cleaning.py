@@ -6,7 +6,7 @@ from typing import Any
 from berth_crds.client import api, resources
 from berth_operator import metrics
 from berth_operator.engine import ledger
-from berth_operator.kube import misplaced
+from berth_operator.kube import foreign_gpupods
 from berth_operator.scheduling import holds
 from support import clock, stub
 
@@ -49,11 +49,11 @@ class Scene:
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
         self.book = ledger.Ledger(clock.Clock())
-        self.known = misplaced.Known()
+        self.known = foreign_gpupods.Known()
         self.clock = clock.Clock()
         self.leading = True
         self.reasons: list[metrics.Removal] = []
-        self.cleaner = misplaced.Cleaner(
+        self.cleaner = foreign_gpupods.Cleaner(
             session, self.book, self.known, self, clock=self.clock, removed=self.reasons.append
         )
         server.on("DELETE", WHERE, stub.thing({}))
@@ -72,7 +72,7 @@ class Scene:
 
     def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:
         """Let the operator know of a GpuPod."""
-        self.known.put(title, misplaced.Record(uid, pod_uid, node))
+        self.known.put(title, foreign_gpupods.Record(uid, pod_uid, node))
 
     def bound(self, node: str, *, uid: str = "u1") -> None:
         """Let the operator know of the bound pod."""

@@ -1,7 +1,7 @@
 """What a status writer would have told by event, and what it is given to tell."""
 
 from berth_crds.client import api
-from berth_operator.engine import pace
+from berth_operator.engine import rate_limiter
 from berth_operator.kube import events
 from berth_operator.scheduling.decisions import Reason
 from support import clock
@@ -11,7 +11,7 @@ class Notes(events.Events):
     """Notes that are kept instead of posted."""
 
     def __init__(self, session: api.Api) -> None:
-        super().__init__(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
+        super().__init__(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
         self.told: list[tuple[str, str]] = []
 
     def tell(self, note: events.Note) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from berth_crds import json_lines, logs
-from berth_operator.engine import pace
+from berth_operator.engine import rate_limiter
 from berth_operator.kube import bind_log, events, pod_status
 from berth_operator.scheduling import decisions
 from support import builders, clock, timeless, voices
@@ -162,7 +162,7 @@ async def test_where_a_pod_went_is_said_alike_in_the_event_and_in_the_log() -> N
     writer = pod_status.PodStatusWriter(
         nobody,  # type: ignore[arg-type]  # nothing is written to the API
         notes,  # type: ignore[arg-type]
-        pace.unlimited(),
+        rate_limiter.unlimited(),
         wall=scene.time.wall,
         bound=scene.log.bound,
     )

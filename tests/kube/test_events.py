@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from berth_crds.client import api, resources
-from berth_operator.engine import pace
+from berth_operator.engine import rate_limiter
 from berth_operator.kube import events
 from kube.conftest import Noted
 from support import clock, stub, timeless
@@ -52,7 +52,7 @@ class Board:
 @pytest.fixture
 async def board(session: Noted, berth: clusters.Cluster, namespace: str) -> AsyncIterator[Board]:
     """Lend a board that posts."""
-    lent = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd")
+    lent = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd")
     async with timeless.beside(lent.run()):
         yield Board(lent, berth, namespace)
 
@@ -131,7 +131,7 @@ async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
         dropped: list[None] = []
         board = events.Events(
             session,
-            pace.unlimited(),
+            rate_limiter.unlimited(),
             wall=clock.Clock().wall,
             instance="test",
             on_drop=lambda: dropped.append(None),
@@ -161,7 +161,7 @@ async def test_namespaces_take_turns() -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for namespace in ("crowd", "ml", "default"):
             server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
-        board = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
+        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
         for number in range(5):
             board.tell(note(number, "crowd"))
         board.tell(note(5, "default"))
@@ -182,7 +182,7 @@ async def test_when_a_crowd_piles_up_nobody_else_loses_an_event(monkeypatch: pyt
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for namespace in ("crowd", "ml"):
             server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
-        board = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
+        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
         board.tell(note(0))
         for number in range(1, 9):
             board.tell(note(number, "crowd"))
@@ -209,7 +209,7 @@ async def test_an_event_that_cannot_be_posted_is_nobodys_trouble(trouble: stub.A
     """It is dropped, and the next one is posted."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, trouble, stub.thing({}, code=201))
-        board = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
+        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
         async with timeless.beside(board.run()):
             board.tell(note(1))
             board.tell(note(2))
@@ -224,7 +224,7 @@ async def test_the_last_ones_are_posted_within_a_time() -> None:
     """At the end what is left is posted, but nobody waits for a server that does not answer."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201), stub.later(asyncio.Event(), stub.thing({})))
-        board = events.Events(session, pace.unlimited(), wall=clock.Clock().wall, instance="test")
+        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
         for number in range(3):
             board.tell(note(number))
 
@@ -237,7 +237,7 @@ async def test_the_last_ones_heed_a_server_that_asks_for_a_rest() -> None:
     """At the end, too, a 429 is no reason to ask again and again until the time is up."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.status(429, "slow down", headers={"Retry-After": "5"}))
-        rhythm = pace.Pace(time.monotonic, pace.steady(pace.UNLIMITED))
+        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(rate_limiter.UNLIMITED))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         board.tell(note(1))
 
@@ -250,7 +250,7 @@ async def test_the_last_ones_and_the_usual_ones_share_a_queue() -> None:
     """Whoever finds the queue empty, because the other was faster, goes on as if nothing had been there."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201))
-        rhythm = pace.Pace(time.monotonic, pace.steady(20.0))
+        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(20.0))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         async with timeless.beside(board.run()):
             for number in range(3):
@@ -267,7 +267,7 @@ async def test_a_server_that_asks_for_a_rest_gets_it_and_no_note_is_lost() -> No
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         busy = stub.status(429, "slow down", headers={"Retry-After": "0.4"})
         server.on("POST", PATH, busy, stub.thing({}, code=201))
-        rhythm = pace.Pace(time.monotonic, pace.steady(pace.UNLIMITED))
+        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(rate_limiter.UNLIMITED))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         for number in range(3):
             board.tell(note(number))
@@ -290,7 +290,7 @@ async def test_events_keep_to_their_pace() -> None:
     """They are posted no faster than allowed, however many wait."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201))
-        rhythm = pace.Pace(time.monotonic, pace.steady(20.0))
+        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(20.0))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         for number in range(6):
             board.tell(note(number))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth_crds import names, wire
-from berth_operator.engine import budget, drift, ledger
+from berth_operator.engine import drift, ledger, waiting_pod_memory
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
@@ -21,8 +21,8 @@ CONTAINERS = 400
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make room for what two such pods of a namespace say, and three of all."""
     weight = pods.bound(pod("any")).weight
-    monkeypatch.setattr(budget, "OF_A_NAMESPACE", 2 * weight + weight // 2)
-    monkeypatch.setattr(budget, "OF_ALL", 3 * weight + weight // 2)
+    monkeypatch.setattr(waiting_pod_memory, "OF_A_NAMESPACE", 2 * weight + weight // 2)
+    monkeypatch.setattr(waiting_pod_memory, "OF_ALL", 3 * weight + weight // 2)
 
 
 @pytest.fixture

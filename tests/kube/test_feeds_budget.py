@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, connection, errors, watch
-from berth_operator.engine import budget, drift, ledger
+from berth_operator.engine import drift, ledger, waiting_pod_memory
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, explain
 from berth_operator.scheduling.decisions import Reason
@@ -46,7 +46,7 @@ class Scene:
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Lend a sink with room for what one such pod says."""
-    monkeypatch.setattr(budget, "OF_A_NAMESPACE", 100 << 10)
+    monkeypatch.setattr(waiting_pod_memory, "OF_A_NAMESPACE", 100 << 10)
     return Scene()
 
 
@@ -121,7 +121,7 @@ class Informer:
 @pytest.fixture
 def following(monkeypatch: pytest.MonkeyPatch) -> feeds.Feeds:
     """Lend feeds with room for what one such pod says, whose only informer is that of pods."""
-    monkeypatch.setattr(budget, "OF_A_NAMESPACE", 100 << 10)
+    monkeypatch.setattr(waiting_pod_memory, "OF_A_NAMESPACE", 100 << 10)
     session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
     nothing: Any = None
     made = feeds.Feeds(session, ledger.Ledger(clock.Clock()), nothing, auditor.Nobody())

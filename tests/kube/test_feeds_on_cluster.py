@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from berth_crds.client import api, informer, resources, watch
-from berth_operator.engine import ledger, pace, watchdog
+from berth_operator.engine import ledger, rate_limiter, watchdog
 from berth_operator.kube import events, feeds, pod_status
 from kube import churn
 from kube.conftest import Wired
@@ -30,8 +30,8 @@ class Follower:
         wall = clock.Clock().wall
         status_writer = pod_status.PodStatusWriter(
             session,
-            events.Events(session, pace.unlimited(), wall=wall, instance="test"),
-            pace.unlimited(),
+            events.Events(session, rate_limiter.unlimited(), wall=wall, instance="test"),
+            rate_limiter.unlimited(),
             wall=wall,
         )
         self.feeds = feeds.Feeds(session, self.book, dog, status_writer)

@@ -18,22 +18,22 @@ from prometheus_client import generate_latest, registry
 from berth_crds import names
 from berth_crds.client import resources
 from berth_operator import metrics
-from berth_operator.engine import pace, summaries
-from berth_operator.kube import lag, quiet, reconciler, runs
+from berth_operator.engine import rate_limiter, summaries
+from berth_operator.kube import kopf_lag, kopf_runs, kopf_settings, reconciler
 from support import clock, stub
 from testbed import waiting
 
 Thing = dict[str, Any]
-KNOWN = lag.Revisions({names.DEVICES: {"n1": "5"}, names.POLICIES: {}})
+KNOWN = kopf_lag.Revisions({names.DEVICES: {"n1": "5"}, names.POLICIES: {}})
 STATUS = resources.DEVICES.path("n1", sub="status")
 
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everything that is waited for short."""
-    monkeypatch.setattr(lag, "QUIET_LOOKS", 3)
-    monkeypatch.setattr(runs, "GRACE_SECONDS", 0.05)
-    monkeypatch.setattr(runs, "WATCHER_SECONDS", 0.05)
+    monkeypatch.setattr(kopf_lag, "QUIET_LOOKS", 3)
+    monkeypatch.setattr(kopf_runs, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(kopf_runs, "WATCHER_SECONDS", 0.05)
     monkeypatch.setattr(reconciler, "END_SECONDS", 0.5)
     monkeypatch.setattr(reconciler, "PAUSE_SECONDS", (0.05,))
 
@@ -131,7 +131,7 @@ class Played:
 async def running(server: stub.Stub, measured: metrics.Kopf) -> AsyncIterator[reconciler.Reconciler]:
     """Run a reconciler beside the block."""
     lent = reconciler.Reconciler(
-        server.link, pace.unlimited(), agent="test", wall=clock.Clock().wall, measure=measured
+        server.link, rate_limiter.unlimited(), agent="test", wall=clock.Clock().wall, measure=measured
     )
     lent.start()
     try:
@@ -298,8 +298,8 @@ async def test_the_end_of_one_watch_ends_the_others(
     server: stub.Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kopf itself waits for ever for a watcher that has to ask anew while it ends because of another one."""
-    monkeypatch.setattr(runs, "GRACE_SECONDS", 1.0)
-    monkeypatch.setattr(runs, "WATCHER_SECONDS", 3.0)
+    monkeypatch.setattr(kopf_runs, "GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(kopf_runs, "WATCHER_SECONDS", 3.0)
     version = {"groupVersion": names.API_VERSION, "version": names.VERSION}
     group = {"name": names.GROUP, "versions": [version], "preferredVersion": version}
     talking = asyncio.Event()
@@ -338,4 +338,4 @@ async def test_the_end_of_one_watch_ends_the_others(
 
 def test_kopf_never_kills_the_process() -> None:
     """By default it does so ten minutes after each end that nobody asked it for."""
-    assert quiet.settings().process.ultimate_exiting_timeout is None
+    assert kopf_settings.settings().process.ultimate_exiting_timeout is None

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from berth_crds.client import api
 from berth_operator.engine import declaration, ledger
-from berth_operator.kube import touches
+from berth_operator.kube import pod_touches
 from berth_operator.scheduling import backlog
 from support import clock, timeless
 
@@ -41,7 +41,7 @@ async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> 
     server, book = Server(sizes), ledger.Ledger(time.monotonic)
     for name in sizes:
         book.pod_waiting(backlog.Candidate(uid=name, namespace="ml", name=name), gated=False, version="5")
-    touching = touches.Touches(
+    touching = pod_touches.Touches(
         cast(api.Api, server), book, shown=lambda _: None, size=sizes.__getitem__, wall=clock.Clock().wall
     )
 
@@ -49,6 +49,6 @@ async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> 
 
     assert sorted(server.ended) == sorted(sizes)
     assert server.most == 8 * MIB  # The one that is alone.
-    assert server.most_pods == touches.AT_ONCE
+    assert server.most_pods == pod_touches.AT_ONCE
     assert {name.split("-")[0] for name in server.ended[:64]} == {"p"}
     assert server.ended[-1] == "huge"

@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import logs
 from berth_crds.client import api, resources
-from berth_operator.kube import misplaced
+from berth_operator.kube import foreign_gpupods
 from berth_operator.scheduling import holds
 from kube.cleaning import Scene, gpupod, pod
 from support import stub
@@ -52,7 +52,7 @@ async def test_a_history_ends(scene: Scene) -> None:
     await removed_once(scene)
     before = len(scene.server.requests)
 
-    scene.clock.advance(misplaced.HISTORY_SECONDS)
+    scene.clock.advance(foreign_gpupods.HISTORY_SECONDS)
     scene.knows("n2", uid="g2")
     await scene.cleaner.glance()
 
@@ -63,8 +63,8 @@ async def test_a_node_with_a_history_takes_no_more_than_its_share(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many are written, some are read at a time, and few wait: passes find the others."""
-    monkeypatch.setattr(misplaced, "MOST_HASTY", 3)
-    monkeypatch.setattr(misplaced, "MOST_GLANCED", 2)
+    monkeypatch.setattr(foreign_gpupods, "MOST_HASTY", 3)
+    monkeypatch.setattr(foreign_gpupods, "MOST_GLANCED", 2)
     await removed_once(scene)
     before = len(scene.server.requests)
 
@@ -83,7 +83,7 @@ async def test_a_flood_of_removals_is_told_in_few_lines(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Under ever new names or not: what is done for one node is about that node; a metric counts all."""
-    caplog.set_level(logging.INFO, misplaced.__name__)
+    caplog.set_level(logging.INFO, foreign_gpupods.__name__)
     await removed_once(scene)
 
     for _ in range(9):
@@ -92,6 +92,6 @@ async def test_a_flood_of_removals_is_told_in_few_lines(
         scene.known.drop("ml/train")
 
     limiter = logs.Limiter(scene.clock)
-    told = [record for record in caplog.records if record.name == misplaced.__name__]
+    told = [record for record in caplog.records if record.name == foreign_gpupods.__name__]
     assert len([one for record in told for one in limiter.admitted(record)]) == logs.MOST_ABOUT_ONE
     assert scene.removed == 10

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from berth_crds.client import api, resources
-from berth_operator.kube import misplaced, suspects
+from berth_operator.kube import foreign_gpupods, suspect_gpupods
 from kube.cleaning import LISTED, NONE, Scene, gpupod
 from support import counted, stub, timeless
 
@@ -16,7 +16,7 @@ MANY = resources.GPU_PODS.path(namespace="many")
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     """Lend a scene in which a node has at most three GpuPods."""
-    monkeypatch.setattr(misplaced, "MOST_OF_A_NODE", 3)
+    monkeypatch.setattr(foreign_gpupods, "MOST_OF_A_NODE", 3)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("GET", MANY, stub.page(version="9"))
         yield Scene(server, session)
@@ -36,11 +36,15 @@ def read(scene: Scene) -> list[str]:
 
 async def test_no_step_goes_through_all(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many seem misplaced, others have their turn after a few of them."""
-    for module, name in ((misplaced, "AT_A_TIME"), (suspects, "MOST_CARRIED"), (suspects, "MOST_READ")):
+    for module, name in (
+        (foreign_gpupods, "AT_A_TIME"),
+        (suspect_gpupods, "MOST_CARRIED"),
+        (suspect_gpupods, "MOST_READ"),
+    ):
         monkeypatch.setattr(module, name, 10)
-    monkeypatch.setattr(misplaced, "MOST_OF_A_NODE", 10**6)
+    monkeypatch.setattr(foreign_gpupods, "MOST_OF_A_NODE", 10**6)
     for at in range(3000):
-        scene.known.put(counted.Word(f"many/p{at}"), misplaced.Record(f"g{at}", f"u{at}", f"n{at % 9}"))
+        scene.known.put(counted.Word(f"many/p{at}"), foreign_gpupods.Record(f"g{at}", f"u{at}", f"n{at % 9}"))
 
     async def judged(_: str) -> bool:
         return True
@@ -57,8 +61,8 @@ async def test_no_step_goes_through_all(scene: Scene, monkeypatch: pytest.Monkey
 
 async def test_whoever_finds_no_place_has_one_later(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that can never be judged do not keep the others from being read."""
-    monkeypatch.setattr(suspects, "MOST_CARRIED", 2)
-    monkeypatch.setattr(suspects, "MOST_READ", 1)
+    monkeypatch.setattr(suspect_gpupods, "MOST_CARRIED", 2)
+    monkeypatch.setattr(suspect_gpupods, "MOST_READ", 1)
     scene.server.on("GET", MANY, stub.status(500, "always"))
     for at in range(6):
         write(scene, 1, f"n{at}")
@@ -95,7 +99,7 @@ async def test_there_is_room_again_for_those_that_are_gone(scene: Scene) -> None
 
 async def test_those_of_a_crowd_go_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """No second look is waited for, some are judged at a time, and each only once."""
-    monkeypatch.setattr(misplaced, "MOST_THINNED", 4)
+    monkeypatch.setattr(foreign_gpupods, "MOST_THINNED", 4)
     write(scene, 9)
     counts = []
 
@@ -121,7 +125,7 @@ async def test_a_misplaced_one_beyond_the_limit_is_removed(scene: Scene) -> None
 
 async def test_a_crowd_takes_no_turn_of_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is written for its node is judged apart: the passes are left to the other nodes."""
-    monkeypatch.setattr(suspects, "MOST_READ", 1)
+    monkeypatch.setattr(suspect_gpupods, "MOST_READ", 1)
     write(scene, 9)
     scene.knows("n3")
     scene.serves(gpupod("n3"), NONE)
@@ -136,8 +140,8 @@ async def test_a_crowd_takes_no_turn_of_others(scene: Scene, monkeypatch: pytest
 
 async def test_a_crowd_waits_for_no_look(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the cleaner has it judged by and by as it comes."""
-    monkeypatch.setattr(misplaced, "HASTE_SECONDS", 0.0)
-    monkeypatch.setattr(misplaced, "MOST_THINNED", 2)
+    monkeypatch.setattr(foreign_gpupods, "HASTE_SECONDS", 0.0)
+    monkeypatch.setattr(foreign_gpupods, "MOST_THINNED", 2)
 
     async with timeless.beside(scene.cleaner.run()):
         await timeless.passing(0)
@@ -188,7 +192,7 @@ async def test_a_crowd_is_forgotten(scene: Scene) -> None:
     for title in list(scene.known.records):
         scene.known.drop(title)
 
-    scene.clock.advance(misplaced.HISTORY_SECONDS)
+    scene.clock.advance(foreign_gpupods.HISTORY_SECONDS)
     await scene.passes(1)
     scene.knows("n2")
 

@@ -11,15 +11,31 @@ from berth_agent import settings as agent
 from berth_crds import device_limits, flags, http_server, logs, names, schema, vocabulary
 from berth_operator import __main__ as operator
 from berth_operator import app, metrics, settings
-from berth_operator.engine import budget, loop, pace, reasons, refusals, register, stock
+from berth_operator.engine import (
+    bind_refusals,
+    inventory_metrics,
+    loop,
+    rate_limiter,
+    unreadable_pods,
+    waiting_pod_memory,
+    waiting_reasons,
+)
 from berth_operator.http_api import auth, pages, server, views
-from berth_operator.kube import events, failures, feeds, lag, misplaced, pod_status, statuses
-from berth_operator.scheduling import columns, entries, explain
+from berth_operator.kube import (
+    events,
+    feeds,
+    foreign_gpupods,
+    kind_statuses,
+    kopf_lag,
+    pod_status,
+    write_failures,
+)
+from berth_operator.scheduling import explain, node_table, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
 from berth_operator.simulation import __main__ as simulation
 from berth_operator.simulation import program, whys
-from berth_operator.translate import excess, limits
+from berth_operator.translate import device_size, pod_limits
 from engine import books
 from support import builders
 
@@ -30,7 +46,7 @@ PAGE: Final = (MANIFESTS / "operating.md").read_text()
 def test_its_metrics_exist() -> None:
     """Each metric that it names is among those that the operator shows."""
     measured = metrics.Metrics()
-    measured.watch(lambda: stock.take(books.of(), 0.0))
+    measured.watch(lambda: inventory_metrics.take(books.of(), 0.0))
     shown = set(
         re.findall(r"^(berth_\w+?)(?:_bucket|_count|_sum)?(?:\{| )", measured.text().decode(), re.MULTILINE)
     )
@@ -72,9 +88,12 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert f"read within {usual.answer_seconds:g} s" in PAGE
     assert http_server.CACHED_SECONDS == 1, "at most a second old"
     assert f"kubectl apply -f {auth.RIGHTS}" in PAGE
-    assert pace.LONGEST_REST_SECONDS == 60, "at most a minute"
-    assert f"The leader looks every {misplaced.PERIOD_SECONDS:g} s" in PAGE
-    quiet, behind = lag.QUIET_LOOKS * lag.LOOK_SECONDS, lag.BEHIND_LOOKS * lag.LOOK_SECONDS
+    assert rate_limiter.LONGEST_REST_SECONDS == 60, "at most a minute"
+    assert f"The leader looks every {foreign_gpupods.PERIOD_SECONDS:g} s" in PAGE
+    quiet, behind = (
+        kopf_lag.QUIET_LOOKS * kopf_lag.LOOK_SECONDS,
+        kopf_lag.BEHIND_LOOKS * kopf_lag.LOOK_SECONDS,
+    )
     assert f"did not deliver for {quiet:g} s" in PAGE
     assert f"that come: {behind:g} s" in PAGE
 
@@ -126,25 +145,29 @@ def test_its_roles_have_the_pages_that_there_are() -> None:
 
 
 LIMITS: Final = {
-    "bytes of the whole pod": (limits.OBJECT,),
-    "models in one list": (limits.MODELS,),
-    "uuids in one list": (limits.UUIDS,),
-    "labels in one list": (limits.LABELS,),
-    "an annotation that is no list, and one that is": (limits.TEXT, limits.LIST),
+    "bytes of the whole pod": (pod_limits.OBJECT,),
+    "models in one list": (pod_limits.MODELS,),
+    "uuids in one list": (pod_limits.UUIDS,),
+    "labels in one list": (pod_limits.LABELS,),
+    "an annotation that is no list, and one that is": (pod_limits.TEXT, pod_limits.LIST),
     "a pattern for models": (patterns.LONGEST,),
-    "asks for devices, each kind in each container counted": (limits.ASKS,),
-    "replicas and MIG instances together": (limits.PIECES,),
-    "containers": (limits.CONTAINERS,),
+    "asks for devices, each kind in each container counted": (pod_limits.ASKS,),
+    "replicas and MIG instances together": (pod_limits.PIECES,),
+    "containers": (pod_limits.CONTAINERS,),
     "requests and limits in all containers, and names of resources among them": (
-        limits.AMOUNTS,
-        limits.RESOURCES,
+        pod_limits.AMOUNTS,
+        pod_limits.RESOURCES,
     ),
-    "labels in the node selector, and tolerations": (limits.SELECTOR, limits.TOLERATIONS),
+    "labels in the node selector, and tolerations": (pod_limits.SELECTOR, pod_limits.TOLERATIONS),
     "memory for what all waiting pods of a namespace say together, and those of all": (
-        budget.OF_A_NAMESPACE // budget.MEBIBYTE,
-        budget.OF_ALL // budget.MEBIBYTE,
+        waiting_pod_memory.OF_A_NAMESPACE // waiting_pod_memory.MEBIBYTE,
+        waiting_pod_memory.OF_ALL // waiting_pod_memory.MEBIBYTE,
     ),
-    "terms, expressions and values of the node affinity": (limits.TERMS, limits.EXPRESSIONS, limits.VALUES),
+    "terms, expressions and values of the node affinity": (
+        pod_limits.TERMS,
+        pod_limits.EXPRESSIONS,
+        pod_limits.VALUES,
+    ),
 }
 
 
@@ -163,17 +186,17 @@ def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
     assert f"shows `{Reason.TOO_MUCH_TOGETHER}`" in text
     assert 1 / feeds.READ_AGAIN_SECONDS == 10
     assert "by itself, for ten such pods a second, the oldest first and namespaces in turns" in text
-    assert f"no more than {budget.FREE // 1024} KiB of memory is not counted" in text
+    assert f"no more than {waiting_pod_memory.FREE // 1024} KiB of memory is not counted" in text
 
 
 def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:
     """What it says of a bound pod that says too much is what is added up."""
-    assert f"more than\n{limits.FIGURES} amounts of devices that are not zero, all cards" in PAGE
+    assert f"more than\n{pod_limits.FIGURES} amounts of devices that are not zero, all cards" in PAGE
 
 
 def test_its_limits_of_nodes_are_those_of_the_code() -> None:
     """What it says a Node or a Device may say is what is read."""
-    labels, taints, resources = limits.NODE_LABELS, limits.NODE_TAINTS, limits.NODE_RESOURCES
+    labels, taints, resources = pod_limits.NODE_LABELS, pod_limits.NODE_TAINTS, pod_limits.NODE_RESOURCES
 
     assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
     device = PAGE.split("A Device has limits", maxsplit=1)[1].split("The API server", maxsplit=1)[0]
@@ -185,40 +208,45 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
         device_limits.TEXT,
     }
     assert f"It has {device_limits.LINKS} links and {device_limits.OCCUPANTS} occupants at most, too." in PAGE
-    assert f"more than {excess.PROFILES} MIG profiles" in " ".join(PAGE.split())
-    kinds = f"{columns.MOST_KINDS} MIG profiles and {columns.MOST_KINDS} types of other devices"
-    assert f"Of all nodes together {columns.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
+    assert f"more than {device_size.PROFILES} MIG profiles" in " ".join(PAGE.split())
+    kinds = f"{node_table.MOST_KINDS} MIG profiles and {node_table.MOST_KINDS} types of other devices"
+    assert (
+        f"Of all nodes together {node_table.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
+    )
 
 
 def test_what_it_says_of_summaries_is_so() -> None:
     """How many Devices are written at a time, by when, and how often one that fails."""
     text = " ".join(PAGE.split())
 
-    assert f"Up to {statuses.AT_ONCE} Devices at a time, each within {statuses.WRITE_SECONDS:g} s;" in text
-    assert f"at last once in {failures.PAUSE_SECONDS[-1]:g} s" in text
+    assert (
+        f"Up to {kind_statuses.AT_ONCE} Devices at a time, each within {kind_statuses.WRITE_SECONDS:g} s;"
+        in text
+    )
+    assert f"at last once in {write_failures.PAUSE_SECONDS[-1]:g} s" in text
 
 
 def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
     """What it says of GpuPods is how many devices count, and how fast misplaced ones are judged."""
     text = " ".join(PAGE.split())
 
-    assert f"A GpuPod lists {limits.SHARES} devices at most" in text
-    assert f"of one node list {register.MOST_SHARES} together" in text
+    assert f"A GpuPod lists {pod_limits.SHARES} devices at most" in text
+    assert f"of one node list {unreadable_pods.MOST_SHARES} together" in text
     assert "For an hour after that, what is written for the same node is judged as it comes, up to" in text
-    assert f"up to {misplaced.MOST_GLANCED} in each second" in text
-    assert misplaced.HISTORY_SECONDS == 3600, "an hour"
-    assert f"Of one node {misplaced.MOST_OF_A_NODE} GpuPods are followed" in text
-    assert f"up to {misplaced.MOST_THINNED} of these are judged in each second" in text
-    assert f"`has more than {misplaced.MOST_OF_A_NODE} GpuPods`" in text
+    assert f"up to {foreign_gpupods.MOST_GLANCED} in each second" in text
+    assert foreign_gpupods.HISTORY_SECONDS == 3600, "an hour"
+    assert f"Of one node {foreign_gpupods.MOST_OF_A_NODE} GpuPods are followed" in text
+    assert f"up to {foreign_gpupods.MOST_THINNED} of these are judged in each second" in text
+    assert f"`has more than {foreign_gpupods.MOST_OF_A_NODE} GpuPods`" in text
 
 
 def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:
     """What it says of a crowd of refused pods is what is asked."""
     text = " ".join(PAGE.split())
 
-    assert f"Where a namespace has more than {refusals.FEW}, it is asked about a thirtieth" in text
-    assert refusals.ALL_ASKED_SECONDS / refusals.RETRY_SECONDS == 30, "a thirtieth"
-    assert refusals.SEVERAL == 3, "three binds"
+    assert f"Where a namespace has more than {bind_refusals.FEW}, it is asked about a thirtieth" in text
+    assert bind_refusals.ALL_ASKED_SECONDS / bind_refusals.RETRY_SECONDS == 30, "a thirtieth"
+    assert bind_refusals.SEVERAL == 3, "three binds"
 
 
 def test_its_share_of_sentences_is_that_of_the_code() -> None:
@@ -239,8 +267,8 @@ def test_its_limits_of_the_log_are_those_of_the_code() -> None:
 def test_its_times_are_those_of_the_loop() -> None:
     """What it says of rounds, searches and pauses is what the loop does."""
     assert f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms" in PAGE
-    assert f"why it waits after {reasons.LOOK_SECONDS * 1e3:g} ms" in PAGE
-    assert f"pauses of up to {entries.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
+    assert f"why it waits after {waiting_reasons.LOOK_SECONDS * 1e3:g} ms" in PAGE
+    assert f"pauses of up to {queued_pods.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
     assert (
         f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}"
         in PAGE

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_operator.engine import pace
-from berth_operator.kube import events, pod_status, statuses
+from berth_operator.engine import rate_limiter
+from berth_operator.kube import events, kind_statuses, pod_status
 from berth_operator.translate import raw
 from support import builders, clock
 
@@ -18,8 +18,8 @@ def status_writer() -> pod_status.PodStatusWriter:
     """Make a status writer that has nobody to write to."""
     nobody: Any = None
     time = clock.Clock()
-    notes = events.Events(nobody, pace.unlimited(), wall=time.wall, instance="test")
-    return pod_status.PodStatusWriter(nobody, notes, pace.unlimited(), wall=time.wall)
+    notes = events.Events(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
+    return pod_status.PodStatusWriter(nobody, notes, rate_limiter.unlimited(), wall=time.wall)
 
 
 def test_why_a_pod_waits_is_a_plain_line() -> None:
@@ -72,6 +72,6 @@ def test_what_is_wrong_with_a_policy_is_a_plain_line() -> None:
     body = {"metadata": {"name": "default"}}
 
     for spec in ({"strategy": NASTY}, {NASTY: 1, "agents": {"graceSeconds": NASTY}}, {"models": {NASTY: 1}}):
-        (condition,) = statuses.policy_status(body | {"spec": spec}, moment="now")["conditions"]
+        (condition,) = kind_statuses.policy_status(body | {"spec": spec}, moment="now")["conditions"]
         assert condition["message"].isprintable()
         assert len(condition["message"]) <= 1024

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from berth_crds.client import api, resources
-from berth_operator.engine import pace
+from berth_operator.engine import rate_limiter
 from berth_operator.kube import pod_status
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.decisions import Reason
@@ -26,7 +26,7 @@ class Desk:
         self.time = clock.Clock()
         self.notes = Notes(session)
         self.status_writer = pod_status.PodStatusWriter(
-            session, self.notes, pace.unlimited(), wall=self.time.wall
+            session, self.notes, rate_limiter.unlimited(), wall=self.time.wall
         )
         self.path = resources.PODS.path("p", namespace=yard.namespace, sub="status")
 

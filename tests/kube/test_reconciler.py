@@ -15,8 +15,8 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from berth_operator.engine import pace, summaries
-from berth_operator.kube import handlers, reconciler, statuses
+from berth_operator.engine import rate_limiter, summaries
+from berth_operator.kube import handlers, kind_statuses, reconciler
 from support import clock, stub
 from testbed import waiting
 
@@ -43,7 +43,9 @@ async def create(admin: api.Api, name: str) -> None:
 @contextlib.asynccontextmanager
 async def running(link: connection.Connection) -> AsyncIterator[reconciler.Reconciler]:
     """Run a reconciler beside the block."""
-    lent = reconciler.Reconciler(link, pace.unlimited(), agent="test-reconciler", wall=clock.Clock().wall)
+    lent = reconciler.Reconciler(
+        link, rate_limiter.unlimited(), agent="test-reconciler", wall=clock.Clock().wall
+    )
     lent.start()
     try:
         yield lent
@@ -245,14 +247,14 @@ async def test_a_flush_that_fails_is_not_the_last(
     account: Path, admin: api.Api, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault in one flush is said, and the next one writes."""
-    real, faults = statuses.Statuses.flush, [ValueError("a fault of ours")] * 2
+    real, faults = kind_statuses.Statuses.flush, [ValueError("a fault of ours")] * 2
 
     async def flush(desk: Any) -> None:
         if faults:
             raise faults.pop()
         await real(desk)
 
-    monkeypatch.setattr(statuses.Statuses, "flush", flush)
+    monkeypatch.setattr(kind_statuses.Statuses, "flush", flush)
 
     async with running(connection.load(account)) as kopf_:
         kopf_.want([summary(name)])

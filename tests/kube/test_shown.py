@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from berth_crds.client import watch
-from berth_operator.engine import pace
+from berth_operator.engine import rate_limiter
 from berth_operator.kube import events, pod_status
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
@@ -19,8 +19,8 @@ def status_writer(*conditions: dict[str, str]) -> pod_status.PodStatusWriter:
     """Make a status writer that saw a pod with these conditions, and that has nobody to write to."""
     nobody: Any = None
     time = clock.Clock()
-    notes = events.Events(nobody, pace.unlimited(), wall=time.wall, instance="test")
-    made = pod_status.PodStatusWriter(nobody, notes, pace.unlimited(), wall=time.wall)
+    notes = events.Events(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
+    made = pod_status.PodStatusWriter(nobody, notes, rate_limiter.unlimited(), wall=time.wall)
     pod = pods.manifest("p", cards=1) | {"status": {"conditions": conditions}}
     pod["metadata"] |= {"uid": CANDIDATE.uid, "resourceVersion": "5"}
     seen = watch.Codec(raw.Pod).thing(msgspec.Raw(json.dumps(pod).encode()))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from berth_crds.client import errors
-from berth_operator.engine import pace, summaries
-from berth_operator.kube import failures, statuses
+from berth_operator.engine import rate_limiter, summaries
+from berth_operator.kube import kind_statuses, write_failures
 from support import clock, timeless
 
 SLOW = 1000.0
@@ -53,12 +53,14 @@ class Server:
         return [moment for one, moment in self.begun if one == name]
 
 
-class Desk(statuses.Statuses):
+class Desk(kind_statuses.Statuses):
     """What writes statuses to such a server."""
 
-    def __init__(self, server: Server, rhythm: pace.Pace | None = None) -> None:
+    def __init__(self, server: Server, rhythm: rate_limiter.Pace | None = None) -> None:
         link: Any = server
-        super().__init__(link, rhythm or pace.unlimited(), wall=clock.Clock().wall, clock=timeless.clock())
+        super().__init__(
+            link, rhythm or rate_limiter.unlimited(), wall=clock.Clock().wall, clock=timeless.clock()
+        )
 
     def due(self, *nodes: str, free: int = 1, silent: bool = False) -> None:
         """Have the Devices of these nodes be due."""
@@ -102,7 +104,7 @@ async def test_what_timed_out_alone_is_tried_ever_more_rarely_and_last() -> None
 
     pauses = [round(after - before) for before, after in itertools.pairwise(server.times("a"))]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == statuses.WRITE_SECONDS + failures.PAUSE_SECONDS[-1]
+    assert pauses[-1] == kind_statuses.WRITE_SECONDS + write_failures.PAUSE_SECONDS[-1]
     # In a flush in which both are due, the other is begun first.
     begun = [name for name, _ in server.begun]
     assert begun[begun.index("a", 1) - 1] == "z"
@@ -153,7 +155,7 @@ async def test_few_are_written_at_a_time() -> None:
     await desk.flush()
 
     assert {name for name, _ in server.begun} == set(nodes)
-    assert server.most == statuses.AT_ONCE - statuses.KEPT_FOR_URGENT
+    assert server.most == kind_statuses.AT_ONCE - kind_statuses.KEPT_FOR_URGENT
 
 
 @timeless.scenario
@@ -161,7 +163,7 @@ async def test_the_rate_of_writes_is_as_allowed() -> None:
     """However many places there are, summaries are written one after the other at their pace."""
     nodes = [f"n{at}" for at in range(40)]
     server = Server(**dict.fromkeys(nodes, 0.15))
-    desk = Desk(server, pace.Pace(timeless.clock(), pace.steady(20.0)))
+    desk = Desk(server, rate_limiter.Pace(timeless.clock(), rate_limiter.steady(20.0)))
     desk.due(*nodes)
 
     await desk.flush()
@@ -174,7 +176,7 @@ async def test_what_is_urgent_does_not_wait_behind_a_crowd() -> None:
     """That an agent fell silent is written at once, though slow summaries take all other places."""
     crowd = [f"n{at}" for at in range(50)]
     server = Server(**dict.fromkeys(crowd, 4.0))
-    desk = Desk(server, pace.Pace(timeless.clock(), pace.steady(20.0)))
+    desk = Desk(server, rate_limiter.Pace(timeless.clock(), rate_limiter.steady(20.0)))
     desk.due("z")
     await desk.flush()
     desk.due(*crowd)
@@ -222,7 +224,7 @@ async def test_several_that_fail_in_a_row_are_everybodys_trouble() -> None:
     await desk.flush()
 
     assert tried == 5
-    assert before <= statuses.AT_ONCE
+    assert before <= kind_statuses.AT_ONCE
     assert server.written.keys() == set(nodes)
 
 

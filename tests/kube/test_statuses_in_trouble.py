@@ -6,14 +6,14 @@ from collections.abc import Iterable
 import pytest
 
 from berth_crds.client import api, resources
-from berth_operator.engine import pace, summaries
-from berth_operator.kube import statuses
+from berth_operator.engine import rate_limiter, summaries
+from berth_operator.kube import kind_statuses
 from support import clock, stub
 
 
-def due(session: api.Api, nodes: Iterable[str]) -> statuses.Statuses:
+def due(session: api.Api, nodes: Iterable[str]) -> kind_statuses.Statuses:
     """Return what writes statuses, with one due for the Device of each of these nodes."""
-    desk = statuses.Statuses(session, pace.unlimited(), wall=clock.Clock().wall)
+    desk = kind_statuses.Statuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
     for name in nodes:
         desk.saw_device(name, {})
     desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in nodes])

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from berth_crds import wire
 from berth_crds.client import api, resources
-from berth_operator.engine import pace
+from berth_operator.engine import rate_limiter
 from berth_operator.kube import pod_status
 from berth_operator.scheduling import backlog
 from berth_operator.scheduling.decisions import Reason
@@ -30,7 +30,7 @@ async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back()
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", path, stub.thing({}), stub.later(gate, stub.thing({})), stub.thing({}))
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
@@ -62,7 +62,7 @@ async def test_what_is_said_again_while_its_write_fails_is_written(
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", path, stub.later(gate, trouble), stub.thing({}))
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
@@ -89,7 +89,7 @@ async def test_a_verdict_that_makes_a_pod_too_large_is_not_written_for_ever(
             path = resources.PODS.path(one.name, namespace="ml", sub="status")
             server.on("PATCH", path, answer)
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         async with timeless.beside(status_writer.run()):
             for one in (large, small):
@@ -104,7 +104,7 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
     """A crowd whose sentence changes keeps nobody from the first one, and the server gets them at a pace."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", resources.PODS.path("new", namespace="ml", sub="status"), stub.thing({}))
-        slow = pace.Pace(time.monotonic, pace.steady(500.0))
+        slow = rate_limiter.Pace(time.monotonic, rate_limiter.steady(500.0))
         status_writer = pod_status.PodStatusWriter(session, Notes(session), slow, wall=clock.Clock().wall)
         crowd = [backlog.Candidate(uid=f"u-{at}", namespace="ml", name=f"p{at}") for at in range(200)]
         for one in crowd:
@@ -151,7 +151,7 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", resources.PODS.path("old", namespace="ml", sub="status"), stub.thing({}))
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         condition = raw.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="A")
         status = raw.PodStatus(conditions=(condition,))
@@ -173,7 +173,7 @@ async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch, shows: boo
     status = raw.PodStatus(conditions=(condition,) if shows else ())
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         for namespace, count in {"a": 6, "b": 6, "c": 6, "ml": 1}.items():
             for at in range(count):
@@ -201,7 +201,7 @@ async def test_who_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         for one in crowd:
             server.on("PATCH", resources.PODS.path("p", namespace=one.namespace, sub="status"), all_go)
@@ -257,7 +257,7 @@ async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", path, trouble, trouble, stub.thing({}))
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
@@ -277,7 +277,7 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
     busy = stub.status(429, "slow down", headers={"Retry-After": "0.3"})
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
         for at in range(20):
             name = f"p{at}"
@@ -304,7 +304,7 @@ async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: p
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 60.0)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
 
         def judge(name: str) -> None:
@@ -333,7 +333,7 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 60.0)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         status_writer = pod_status.PodStatusWriter(
-            session, Notes(session), pace.unlimited(), wall=clock.Clock().wall
+            session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
 
         def judge(name: str, *answers: stub.Answer) -> None:

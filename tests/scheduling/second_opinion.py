@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from berth_operator.scheduling import backlog, decisions, policy, search
-from berth_operator.scheduling.devices import allocator, views
+from berth_operator.scheduling.devices import allocator, device_view
 from berth_operator.scheduling.devices import facts as cards
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
@@ -81,11 +81,11 @@ def roomy(node: facts.Node, holds: list[Hold], demand: facts.Demand) -> bool:
     ) and all(have is None or have >= amount for have, (_, amount) in zip(served, demand.served, strict=True))
 
 
-def usage(holds: Iterable[Hold]) -> dict[str, views.Usage]:
+def usage(holds: Iterable[Hold]) -> dict[str, device_view.Usage]:
     """Add up what pods have of each device."""
     shares = [share for hold in holds for share in hold.shares]
     return {
-        uuid: views.Usage(
+        uuid: device_view.Usage(
             sum(share.core for share in shares if share.uuid == uuid),
             sum(share.memory for share in shares if share.uuid == uuid),
             sum(share.uuid == uuid for share in shares),
@@ -133,10 +133,10 @@ def nameless(world: worlds.World, node: str) -> int:
     return lost
 
 
-def view(world: worlds.World, node: str) -> views.View:
+def view(world: worlds.World, node: str) -> device_view.View:
     """Show the devices of a node and their use."""
     holds, device = world.holds_on(node), after_strangers(world, node)
-    return views.View(
+    return device_view.View(
         device or cards.Device(node),
         usage(holds),
         functions=frozenset(share.function for hold in holds for share in hold.shares if share.function),

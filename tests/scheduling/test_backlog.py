@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, entries, lines, woken
+from berth_operator.scheduling import backlog, queued_pods, queues, wakeups
 from berth_operator.scheduling.decisions import Help, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from support import builders
@@ -106,7 +106,7 @@ def test_of_a_crowd_the_first_of_each_kind_are_helped_at_once() -> None:
 
     queue.helped([Help.CAPACITY_FREED])
 
-    first = range(woken.TRIED_OF_A_KIND)
+    first = range(wakeups.TRIED_OF_A_KIND)
     assert ready(queue, now=0.05) == [f"{kind}-{at:04}" for kind in (1, 2) for at in first]
     assert len(ready(queue, now=0.1)) == 340
 
@@ -122,7 +122,7 @@ def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:
         placed.append(mine[0])
 
     assert placed == [f"2-{at:04}" for at in range(100)]
-    assert len(ready(queue, now=0.01)) == woken.TRIED_OF_A_KIND
+    assert len(ready(queue, now=0.01)) == wakeups.TRIED_OF_A_KIND
 
 
 def other(queue: backlog.Backlog, count: int = 1) -> list[str]:
@@ -149,7 +149,7 @@ def tried(queue: backlog.Backlog, held_up: str) -> list[str]:
 def test_where_a_namespace_is_held_up_others_of_the_kind_are_tried(known: bool) -> None:  # noqa: FBT001  a column of the table
     """A crowd that must wait does not keep what became free from others that ask the same."""
     queue = crowd(100)
-    others = other(queue, woken.TRIED_OF_A_KIND)
+    others = other(queue, wakeups.TRIED_OF_A_KIND)
     if known:
         queue.hold_up(builders.candidate().namespace)
 
@@ -175,28 +175,28 @@ def test_who_is_held_up_keeps_his_place() -> None:
 
 def test_a_crowd_of_many_kinds_is_tried_in_part() -> None:
     """One change never has more than a bounded number tried at once."""
-    queue = of(*(builders.candidate(f"p{at:04}", cards=at + 1) for at in range(woken.TRIED_AT_ONCE + 50)))
-    for at in range(woken.TRIED_AT_ONCE + 50):
+    queue = of(*(builders.candidate(f"p{at:04}", cards=at + 1) for at in range(wakeups.TRIED_AT_ONCE + 50)))
+    for at in range(wakeups.TRIED_AT_ONCE + 50):
         queue.put_off(f"uid-p{at:04}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
 
     queue.helped([Help.CAPACITY_FREED])
 
-    assert len(ready(queue, now=0.05)) == woken.TRIED_AT_ONCE
+    assert len(ready(queue, now=0.05)) == wakeups.TRIED_AT_ONCE
 
 
 def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
     """A try that another's success brought is over when it fails; the one behind has its pause."""
-    queue = crowd(woken.TRIED_OF_A_KIND + 2)
+    queue = crowd(wakeups.TRIED_OF_A_KIND + 2)
     queue.helped([Help.CAPACITY_FREED])
     ready(queue, now=0.01)
     queue.place("uid-1-0000")
-    next_ = f"1-{woken.TRIED_OF_A_KIND:04}"
+    next_ = f"1-{wakeups.TRIED_OF_A_KIND:04}"
     assert next_ in ready(queue, now=0.01)
 
     queue.put_off(f"uid-{next_}", now=0.01, wants=frozenset({Help.CAPACITY_FREED}))
 
     assert next_ not in ready(queue, now=0.02)
-    assert f"1-{woken.TRIED_OF_A_KIND + 1:04}" not in ready(queue, now=0.02)
+    assert f"1-{wakeups.TRIED_OF_A_KIND + 1:04}" not in ready(queue, now=0.02)
 
 
 def test_a_change_helps_only_who_waited_then() -> None:
@@ -232,7 +232,7 @@ def test_pause_alone() -> None:
 
 def test_pause_grows() -> None:
     """Each attempt doubles the pause, up to ten seconds and never beyond."""
-    found = [entries.pause(attempts) for attempts in (0, 1, 2, 6, 7, 50, 10**6)]
+    found = [queued_pods.pause(attempts) for attempts in (0, 1, 2, 6, 7, 50, 10**6)]
 
     assert found == [0.1, 0.2, 0.4, 6.4, 10.0, 10.0, 10.0]
 
@@ -295,11 +295,11 @@ def test_who_only_watches_does_not_grow() -> None:
     """Pods that come and go while nobody decides leave nothing behind, and who stays keeps its place."""
     waiting = backlog.Backlog()
     waiting.push(builders.candidate("stays"))
-    for at in range(3 * lines.SPARE_PLACES):
+    for at in range(3 * queues.SPARE_PLACES):
         waiting.push(builders.candidate(f"p{at}"))
         waiting.remove(f"uid-p{at}")
 
-    assert waiting._line.places <= lines.SPARE_PLACES + 4
+    assert waiting._line.places <= queues.SPARE_PLACES + 4
     assert [one.name for one in waiting.ready(0.0)] == ["stays"]
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from berth_operator.scheduling import backlog, entries, woken
+from berth_operator.scheduling import backlog, queued_pods, wakeups
 from berth_operator.scheduling.decisions import Help
 from scheduling.test_backlog import of, ready
 from support import builders
@@ -43,15 +43,15 @@ def test_the_demoted_are_listed_last() -> None:
 
 def test_who_is_demoted_pauses_for_longer() -> None:
     """Each attempt costs the others their time, so the attempts become rare."""
-    longest = [entries.pause(30), entries.pause(30, demoted=True)]
+    longest = [queued_pods.pause(30), queued_pods.pause(30, demoted=True)]
 
-    assert longest == [entries.LONGEST_PAUSE_SECONDS, entries.LONGEST_DEMOTED_SECONDS]
-    assert entries.pause(1) == entries.pause(1, demoted=True)
+    assert longest == [queued_pods.LONGEST_PAUSE_SECONDS, queued_pods.LONGEST_DEMOTED_SECONDS]
+    assert queued_pods.pause(1) == queued_pods.pause(1, demoted=True)
 
 
 def test_of_the_woken_the_demoted_are_tried_last() -> None:
     """When a change wakes more pods than are tried at once, those that hold others up wait."""
-    names = [f"p{at:02}" for at in range(woken.TRIED_OF_A_KIND + 1)]
+    names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 1)]
     queue = of(*(builders.candidate(name) for name in names))
     for name in names:
         freed = frozenset({Help.CAPACITY_FREED})
@@ -97,7 +97,7 @@ def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
 def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     """Of many that were woken some are tried; each that does not take its place makes room for one more."""
     waiting = backlog.Backlog()
-    names = [f"p{number:02}" for number in range(woken.TRIED_OF_A_KIND + 2)]
+    names = [f"p{number:02}" for number in range(wakeups.TRIED_OF_A_KIND + 2)]
     for name in names:
         waiting.push(builders.candidate(name))
         for _ in range(9):
@@ -107,5 +107,5 @@ def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
 
     waiting.skip("uid-p00", now=1.0)
 
-    assert first == names[: woken.TRIED_OF_A_KIND]
-    assert [one.name for one in waiting.ready(1.0)] == names[1 : woken.TRIED_OF_A_KIND + 1]
+    assert first == names[: wakeups.TRIED_OF_A_KIND]
+    assert [one.name for one in waiting.ready(1.0)] == names[1 : wakeups.TRIED_OF_A_KIND + 1]

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import claims, titles
+from berth_operator.scheduling import uuid_ownership, uuid_records
 from support import builders, clock
 
 NODES: Final = ("n1", "n2", "n3")
@@ -64,15 +64,17 @@ class World:
     def __init__(self) -> None:
         self.time = clock.Clock()
         self.devices: dict[str, str] = {}
-        self.records: dict[str, titles.Record] = {}
+        self.records: dict[str, uuid_records.Record] = {}
         self.held: dict[str, set[str]] = {node: set() for node in NODES}
         self.claims = self._operator(NODES)
 
-    def _operator(self, order: Sequence[str]) -> claims.Claims:
-        made = claims.Claims(self.time, lambda node: self.held[node])
+    def _operator(self, order: Sequence[str]) -> uuid_ownership.Claims:
+        made = uuid_ownership.Claims(self.time, lambda node: self.held[node])
         for node in order:
             if node in self.devices:
-                made.publish(self._device(node), self.records.get(node, titles.NOTHING), self.held[node])
+                made.publish(
+                    self._device(node), self.records.get(node, uuid_records.NOTHING), self.held[node]
+                )
             else:
                 made.hold(node, frozenset(self.held[node]))
         made.ordered = True
@@ -100,7 +102,7 @@ class World:
                 self.held[node].discard(uuid)
                 self.claims.hold(node, frozenset(self.held[node] - set(self.devices.get(node, ""))))
             case Waits():
-                self.time.advance(claims.REMEMBERED_SECONDS)
+                self.time.advance(uuid_ownership.REMEMBERED_SECONDS)
             case Restarts(meanwhile):
                 self.devices |= {one.node: one.uuids for one in meanwhile}
                 self.claims = self._operator(NODES)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, rows, search, tally
+from berth_operator.scheduling import backlog, cycle, decisions, inventory, node_info, policy, search, tally
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
-from berth_operator.scheduling.devices import allocator, requests, views
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices import facts as cards_
 from scheduling import second_opinion
 from support import builders, clock, pictures, worlds
@@ -171,14 +171,14 @@ def test_rounds_promise_nothing_twice(world: worlds.World, pods: tuple[backlog.C
         row = picture.row(node)
         assert row is not None
         card, pieces = unit(row, uuid)
-        new, old = row.used[uuid], before[node].get(uuid, views.UNUSED)
+        new, old = row.used[uuid], before[node].get(uuid, device_view.UNUSED)
         assert uuid in second_opinion.sound(world, node)
         assert new.core <= 100
         assert new.memory <= max(card.memory, old.memory)
         assert new.pods <= pieces
 
 
-def unit(row: rows.Row, uuid: str) -> tuple[cards_.Card, int]:
+def unit(row: node_info.Row, uuid: str) -> tuple[cards_.Card, int]:
     """Find the card of a device or instance, and how many pods may have a part of it."""
     assert row.device is not None
     for card in (*row.device.cards, *row.device.others):

@@ -5,7 +5,16 @@ from unittest import mock
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, columns, cycle, decisions, inventory, policy, search, workload
+from berth_operator.scheduling import (
+    backlog,
+    cycle,
+    decisions,
+    inventory,
+    node_table,
+    policy,
+    search,
+    workload,
+)
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -86,7 +95,7 @@ def decide(picture: inventory.Inventory, candidate: backlog.Candidate) -> list[d
 def test_only_the_present_matters(story: list[Step], rows: int, slots: int) -> None:
     """After any arrivals and departures the picture equals one made afresh of what is true now (I8)."""
     world = worlds.World()
-    with mock.patch.multiple(columns, ROWS=rows, SLOTS=slots):
+    with mock.patch.multiple(node_table, ROWS=rows, SLOTS=slots):
         picture = inventory.Inventory()
 
         for step in story:

@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, label_order, woken
+from berth_operator.scheduling import backlog, label_order, wakeups
 from berth_operator.scheduling.decisions import Help
 from support import builders
 
@@ -87,7 +87,7 @@ def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
 
 def test_of_those_that_a_change_helps_the_raised_are_tried_first() -> None:
     """Of a crowd of one kind few are tried at once, and the label decides which of a namespace."""
-    names = [f"p{at:02}" for at in range(woken.TRIED_OF_A_KIND + 4)]
+    names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 4)]
     waiting = line(*(pod(name, "x") for name in names), pod("vip", "x", 9))
     for name in (*names, "vip"):
         for _ in range(9):

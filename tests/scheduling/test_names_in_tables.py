@@ -2,7 +2,7 @@
 
 from unittest import mock
 
-from berth_operator.scheduling import columns, search
+from berth_operator.scheduling import node_table, search
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.devices import facts as devices
 from support import builders, pictures
@@ -40,10 +40,10 @@ def test_many_names_at_once_are_made_room_for_at_once() -> None:
     """A hundred profiles of one Device copy each table once."""
     picture = builders.picture(builders.node())
 
-    with mock.patch.object(columns, "_grown", wraps=columns._grown) as grown:
+    with mock.patch.object(node_table, "_grown", wraps=node_table._grown) as grown:
         picture.columns.use_kinds(0, profiles=map(str, range(100)), types=())
 
-    assert grown.call_count == len(columns.INSTANCE_TABLES)
+    assert grown.call_count == len(node_table.INSTANCE_TABLES)
 
 
 def test_names_of_a_node_without_devices_are_nobodys() -> None:
@@ -74,12 +74,12 @@ def test_profiles_beyond_the_limit_of_all_nodes_are_not_given() -> None:
     picture = builders.picture(builders.node(), builders.node("n2"), odd_device(0, 5, "n2"))
     before = pictures.told(picture)["n2"]
 
-    picture.put_device(odd_device(1, columns.MOST_KINDS))
+    picture.put_device(odd_device(1, node_table.MOST_KINDS))
 
     row = picture.row("n1")
     assert row is not None
     assert row.uncounted == 10
-    assert (len(picture.columns.profiles), len(picture.columns.types)) == (columns.MOST_KINDS,) * 2
+    assert (len(picture.columns.profiles), len(picture.columns.types)) == (node_table.MOST_KINDS,) * 2
     assert pictures.told(picture)["n2"] == before
     picture.put_device(odd_device(2, 5))
     assert row.uncounted == 0

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import answers, backlog, cycle, explain, inventory, policy, search
-from berth_operator.scheduling.devices import allocator, requests, views
+from berth_operator.scheduling import backlog, cycle, explain, inventory, policy, search, search_memory
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.translate import devices
 from support import builders, odd_boards
 
@@ -91,7 +91,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return a clock that sees which node is asked."""
     made, place = Clock(), allocator.place
 
-    def placed(view: views.View, request: requests.Request, *, effort: allocator.Effort) -> object:
+    def placed(view: device_view.View, request: requests.Request, *, effort: allocator.Effort) -> object:
         made.asked.append(view.device.node)
         return place(view, request, effort=effort)
 
@@ -116,7 +116,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(clock: Clock) -> None:
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
-    slow, question = answers.Slow(), search.ask(hard().request, hard().demand)
+    slow, question = search_memory.Slow(), search.ask(hard().request, hard().demand)
 
     slow.note(question, BAD, slow=True)
     before = list(slow.of(question))
@@ -127,12 +127,12 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
 
 def test_slow_nodes_are_remembered_within_bounds() -> None:
     """However many nodes and questions there are."""
-    slow = answers.Slow()
-    asked = [search.ask(hard().request, builders.demand(cpu)) for cpu in range(answers.MOST_HARD + 9)]
+    slow = search_memory.Slow()
+    asked = [search.ask(hard().request, builders.demand(cpu)) for cpu in range(search_memory.MOST_HARD + 9)]
 
     for question in asked:
-        for at in range(answers.MOST_SLOW + 1):
+        for at in range(search_memory.MOST_SLOW + 1):
             slow.note(question, f"n{at}", slow=True)
 
     assert not slow.of(asked[0])
-    assert list(slow.of(asked[-1])) == [f"n{at}" for at in range(1, answers.MOST_SLOW + 1)]
+    assert list(slow.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_SLOW + 1)]

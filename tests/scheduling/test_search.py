@@ -8,7 +8,7 @@ import pytest
 from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling import decisions, policy, search
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, boards, requests
+from berth_operator.scheduling.devices import allocator, node_topology, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from scheduling.searching import HALF, TENTH, minors, place
@@ -94,11 +94,12 @@ def test_scope(numa: tuple[int, ...], required: bool, minors_: list[int] | None)
     """A preferred scope is tried as a condition first, and given up where it cannot be had."""
     cards = [builders.card(minor, numa=at) for minor, at in enumerate(numa)]
     groups = tuple(
-        boards.mask_of(slot for slot, at in enumerate(numa) if at == which) for which in sorted(set(numa))
+        node_topology.mask_of(slot for slot, at in enumerate(numa) if at == which)
+        for which in sorted(set(numa))
     )
     flat = tuple(tuple(0 for _ in numa) for _ in numa)
     device = dataclasses.replace(
-        builders.device(cards=cards), board=boards.Board(len(numa), flat, ((Scope.NUMA, groups),))
+        builders.device(cards=cards), board=node_topology.Board(len(numa), flat, ((Scope.NUMA, groups),))
     )
     asked = builders.request(2, manner=requests.Manner(scope=Scope.NUMA, required=required))
 

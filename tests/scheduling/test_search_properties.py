@@ -8,7 +8,16 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import answers, backlog, columns, cycle, decisions, inventory, policy, search
+from berth_operator.scheduling import (
+    backlog,
+    cycle,
+    decisions,
+    inventory,
+    node_table,
+    policy,
+    search,
+    search_memory,
+)
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from scheduling import second_opinion
@@ -172,7 +181,7 @@ def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> No
     places = search.Search(picture)
     before = places.place(builders.request(1), builders.demand(), rules=RULES)
 
-    monkeypatch.setattr(columns, "LOG_KEPT", 1)
+    monkeypatch.setattr(node_table, "LOG_KEPT", 1)
     for at in (1, 2, 3):
         picture.charge(builders.hold(f"h{at}", f"n{at}", (0,)))
 
@@ -244,7 +253,7 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     assert places.place(two, builders.demand(), rules=RULES) is not None
     ((key, answer),) = places._answers.items()
     answer.closer[0] = decisions.Reason.FULL, ""
-    places._bytes += answers.BYTES_A_REASON
+    places._bytes += search_memory.BYTES_A_REASON
 
     places.picture.charge(builders.hold("a", "n1"))
     places.place(two, builders.demand(), rules=RULES)

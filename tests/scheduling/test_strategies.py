@@ -13,7 +13,7 @@ from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import backlog, decisions, inventory, policy, search, strategies, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.strategies import looks
+from berth_operator.scheduling.strategies import score_inputs
 from support import builders, worlds
 
 ALIKE = policy.Weights()
@@ -28,7 +28,7 @@ def ranking(
     pod: backlog.Candidate,
     strategy: Strategy,
     rows: Iterable[int] | None = None,
-) -> looks.Ranking:
+) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
     asked = np.array(list(range(picture.size) if rows is None else rows), dtype=np.int64)
     question = search.ask(pod.request, pod.demand)
@@ -80,7 +80,7 @@ def test_scores_are_within_bounds(world: worlds.World, pod: backlog.Candidate, s
     found = ranking(world.paint(), pod, strategy)
 
     assert np.isfinite(found.score).all()
-    assert ((found.score >= 0) & (found.score <= looks.BEST)).all()
+    assert ((found.score >= 0) & (found.score <= score_inputs.BEST)).all()
 
 
 @worlds.PROPERTY
@@ -111,7 +111,7 @@ def test_overbooked_node_is_merely_full(strategy: Strategy) -> None:
     found = ranking(picture, builders.candidate(), strategy)
 
     assert np.isfinite(found.score).all()
-    assert ((found.score >= 0) & (found.score <= looks.BEST)).all()
+    assert ((found.score >= 0) & (found.score <= score_inputs.BEST)).all()
 
 
 # ---------------------------------------------------------------- how full a node is

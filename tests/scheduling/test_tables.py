@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import columns, inventory, resources
+from berth_operator.scheduling import inventory, node_table, resources
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -127,7 +127,7 @@ def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
     for turn in range(2, 32):
         picture.put_node(builders.node(f"n{turn}", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
 
-    assert len(picture.columns.resources) == columns.MOST_RESOURCES
+    assert len(picture.columns.resources) == node_table.MOST_RESOURCES
     assert room(picture, builders.demand(extra={"example.com/licence": 3})) == [True, *[False] * 30]
     assert not any(room(picture, builders.demand(extra={"example.com/31-49": 1})))
 
@@ -139,7 +139,7 @@ def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
     for turn in range(30):
         picture.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
 
-    assert len(picture.columns.resources) == len(columns.BASE) + 1 + 50
+    assert len(picture.columns.resources) == len(node_table.BASE) + 1 + 50
     assert room(picture, builders.demand(extra={"example.com/licence": 3})) == [True, False]
     assert room(picture, builders.demand(extra={"example.com/29-49": 1})) == [False, True]
     assert room(picture, builders.demand(extra={"example.com/28-49": 1})) == [False, False]

@@ -8,20 +8,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, holds, inventory, lessons, rows
+from berth_operator.scheduling import demand_model, holds, inventory, node_info, node_table
 
 # What each table says of a row that belongs to no node.
 EMPTY: Final = {
     "known": 0,
-    "allocatable": columns.ABSENT,
-    "left": columns.ABSENT,
-    "model": columns.ABSENT,
+    "allocatable": node_table.ABSENT,
+    "left": node_table.ABSENT,
+    "model": node_table.ABSENT,
     "state": 1,
     "withheld": 0,
     "replicas": 0,
     "instances": 0,
     "others": 0,
-    **dict.fromkeys(columns.CARD_TABLES, 0),
+    **dict.fromkeys(node_table.CARD_TABLES, 0),
 }
 
 
@@ -30,7 +30,7 @@ def told(picture: inventory.Inventory) -> dict[str, dict[str, Any]]:
     return {row.name: _node(picture, row) for row in picture.each()}
 
 
-def _node(picture: inventory.Inventory, row: rows.Row) -> dict[str, Any]:
+def _node(picture: inventory.Inventory, row: node_info.Row) -> dict[str, Any]:
     at, table = picture.index[row.name], picture.columns
     cards = row.device.cards if row.device is not None else ()
     whole = table.whole[at]
@@ -42,13 +42,13 @@ def _node(picture: inventory.Inventory, row: rows.Row) -> dict[str, Any]:
         "found by uid": {uid: picture.hold(uid) for uid in row.holds},
         "view": row.view(),
         "known": bool(table.known[at]),
-        "allocatable": _named(table.allocatable[at], table.resources, empty=columns.ABSENT),
-        "left": _named(table.left[at], table.resources, empty=columns.ABSENT),
+        "allocatable": _named(table.allocatable[at], table.resources, empty=node_table.ABSENT),
+        "left": _named(table.left[at], table.resources, empty=node_table.ABSENT),
         "cards": {card.uuid: _card(table, at, slot) for slot, card in enumerate(cards)},
         "beyond the cards": [
-            name for name in columns.CARD_TABLES if getattr(table, name)[at, len(cards) :].any()
+            name for name in node_table.CARD_TABLES if getattr(table, name)[at, len(cards) :].any()
         ],
-        "state": columns.STATES[table.state[at]],
+        "state": node_table.STATES[table.state[at]],
         "replicas": int(table.replicas[at]),
         "instances": _named(table.instances[at], table.profiles),
         "others": _named(table.others[at], table.types),
@@ -58,13 +58,13 @@ def _node(picture: inventory.Inventory, row: rows.Row) -> dict[str, Any]:
     }
 
 
-def _named(numbers: columns.Numbers, names: columns.Names, *, empty: int = 0) -> dict[str, int]:
+def _named(numbers: node_table.Numbers, names: node_table.Names, *, empty: int = 0) -> dict[str, int]:
     return {name: int(numbers[at]) for name, at in names.of.items() if numbers[at] != empty}
 
 
-def _card(table: columns.Columns, at: int, slot: int) -> dict[str, Any]:
+def _card(table: node_table.Columns, at: int, slot: int) -> dict[str, Any]:
     models = {number: name for name, number in table.models.of.items()}
-    numbers = {name: getattr(table, name)[at, slot].item() for name in columns.CARD_TABLES}
+    numbers = {name: getattr(table, name)[at, slot].item() for name in node_table.CARD_TABLES}
     return numbers | {"model": models[int(table.model[at, slot])]}
 
 
@@ -75,7 +75,7 @@ def learned(picture: inventory.Inventory) -> dict[str, Any]:
         "pods": len(known),
         "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
         "asked": (known.cpu, known.memory, known.percent, dict(known.by_models)),
-        "lesson": lessons.learn(known, lessons.supply_of(supplies._kinds)),
+        "lesson": demand_model.learn(known, demand_model.supply_of(supplies._kinds)),
         "largest": (max(supplies._cards, default=1), max(supplies._memory, default=1)),
     }
 

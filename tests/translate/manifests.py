@@ -7,7 +7,7 @@ import hypothesis
 
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import requests
-from berth_operator.translate import asks, raw
+from berth_operator.translate import device_requests, raw
 from support import builders
 
 GIB: Final = builders.GIB
@@ -40,14 +40,14 @@ def share(minor: int = 0, *, at: str = "n1", core: int = 100, memory: int = MEMO
 
 def asked(pod: raw.Pod) -> requests.Request:
     """Read a request that must be sound."""
-    request, faults = asks.request(pod)
+    request, faults = device_requests.request(pod)
     assert [fault.detail for fault in faults] == []
     return request
 
 
 def faults(pod: raw.Pod) -> list[tuple[decisions.Reason, str]]:
     """List what is wrong with a pod's request."""
-    return [(fault.reason, fault.detail) for fault in asks.request(pod)[1]]
+    return [(fault.reason, fault.detail) for fault in device_requests.request(pod)[1]]
 
 
 def sentences(pod: raw.Pod) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth_crds import aliases, names
-from berth_operator.translate import asks, converters, raw
+from berth_operator.translate import converters, device_requests, raw
 from translate import manifests
 
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden" / "aliases"
@@ -71,7 +71,10 @@ def test_every_alias_has_a_pair() -> None:
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_bound_pod_has_as_much(pair: dict[str, Any]) -> None:
     """What a bound pod withholds does not depend on the words in which it asked."""
-    theirs, ours = asks.containers_of(pod(pair["theirs"])), asks.containers_of(pod(pair["ours"]))
+    theirs, ours = (
+        device_requests.containers_of(pod(pair["theirs"])),
+        device_requests.containers_of(pod(pair["ours"])),
+    )
 
     assert theirs == ours
 

@@ -9,7 +9,7 @@ from berth_crds import aliases, names, text
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus
-from berth_operator.translate import annotations, asks, demands, pods, raw
+from berth_operator.translate import annotations, demands, device_requests, pods, raw
 from translate import manifests
 
 RESOURCES: Final = sorted(
@@ -142,7 +142,7 @@ def any_pod(draw: st.DrawFn) -> raw.Pod:
 @hypothesis.given(any_pod())
 def test_every_pod_is_read(pod: raw.Pod) -> None:
     """A pod is read, or refused in sentences that are fit to print; it never stops the operator."""
-    request, faults = asks.request(pod)
+    request, faults = device_requests.request(pod)
 
     assert all(fault.detail.isprintable() and len(fault.detail) < 500 for fault in faults)
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST}
@@ -155,7 +155,7 @@ def test_every_pod_is_read(pod: raw.Pod) -> None:
 @hypothesis.given(any_pod())
 def test_what_is_read_makes_sense(pod: raw.Pod) -> None:
     """No ask leaves this room that the core would have to mistrust."""
-    request, _ = asks.request(pod)
+    request, _ = device_requests.request(pod)
 
     for ask in (ask for one in request.containers for ask in one.asks):
         assert 1 <= ask.count <= 64
@@ -182,7 +182,7 @@ def test_a_refusal_is_one_plain_line(pod: raw.Pod) -> None:
 @hypothesis.given(any_pod())
 def test_equal_pods_give_equal_requests(pod: raw.Pod) -> None:
     """The same pod gives the same request, and one that the tables of the search can be asked by."""
-    first, second = asks.request(pod), asks.request(pod)
+    first, second = device_requests.request(pod), device_requests.request(pod)
 
     assert first == second
     assert hash(first[0].conditions) == hash(second[0].conditions)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from berth_crds import gpupod, names, wire
-from berth_operator.scheduling import decisions, naming
-from berth_operator.translate import gpupods, grammar, limits, pods, raw
+from berth_operator.scheduling import allocation_recovery, decisions
+from berth_operator.translate import container_asks, gpupods, pod_limits, pods, raw
 from support import builders
 from translate import manifests
 
@@ -30,7 +30,7 @@ def test_every_field_of_a_device_is_read() -> None:
 
     found = gpupods.named(of(held(CARD, nic), held(part, name="side")))
 
-    assert found == naming.Named(
+    assert found == allocation_recovery.Named(
         "ml/p",
         "uid-p",
         "n1",
@@ -53,7 +53,7 @@ def test_every_field_of_a_device_is_read() -> None:
 )
 def test_one_without_devices_is_read_and_names_none(thing: wire.GpuPod) -> None:
     """The agent writes it so where it could not read the allocation either: that is no fault."""
-    assert gpupods.named(thing) == naming.Named("ml/p", "uid-p", "n1")
+    assert gpupods.named(thing) == allocation_recovery.Named("ml/p", "uid-p", "n1")
 
 
 FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
@@ -94,7 +94,7 @@ def test_what_cannot_be_trusted_names_nothing(thing: wire.GpuPod, fault: str) ->
 
 def test_as_many_devices_count_as_the_schema_takes() -> None:
     """What an agent may write is read."""
-    assert limits.SHARES == gpupod.MOST_DEVICES
+    assert pod_limits.SHARES == gpupod.MOST_DEVICES
 
 
 # ---------------------------------------------------------------- for which pods it counts
@@ -108,12 +108,12 @@ INIT: dict[str, Any] = {"initContainers": [builders.container("i", 1)]}
     [
         pytest.param(
             manifests.pod(gpus=2, **ON_NODE, **INIT),
-            naming.Nameless((("i", False), ("main", True)), 2, most=3),
+            allocation_recovery.Nameless((("i", False), ("main", True)), 2, most=3),
             id="no record",
         ),
         pytest.param(
             manifests.pod(gpus=2, annotations=manifests.record("n2", main=[0]), **ON_NODE),
-            naming.Nameless((("main", True),), 2, most=2),
+            allocation_recovery.Nameless((("main", True),), 2, most=2),
             id="a record of another node",
         ),
         pytest.param(
@@ -130,7 +130,7 @@ INIT: dict[str, Any] = {"initContainers": [builders.container("i", 1)]}
     ],
 )
 def test_it_counts_where_the_own_record_cannot_be_read(
-    pod: raw.Pod, expected: naming.Nameless | None
+    pod: raw.Pod, expected: allocation_recovery.Nameless | None
 ) -> None:
     """A pod with a readable record, and one that asks for nothing, take nothing from a GpuPod."""
     assert pods.bound(pod).nameless == expected
@@ -157,14 +157,14 @@ MOST: dict[str, tuple[raw.Pod, int]] = {
     "percents of more cards than a node has": (manifests.one({names.GPU: 400}, **ON_NODE), 64),
     "what is asked by annotations, which can be edited": (
         manifests.pod(annotations=FRACTION | DAMAGED, **ON_NODE),
-        grammar.MOST_CARDS,
+        container_asks.MOST_CARDS,
     ),
     "of another scheduler's": (manifests.one({names.NVIDIA_GPU: 2}, **OTHERS), 2),
     "of another scheduler's, in instances": (manifests.one({"nvidia.com/mig-1g.10gb": 3}, **OTHERS), 3),
     "of another scheduler's, by units of memory": (manifests.one({"aliyun.com/gpu-mem": 8}, **OTHERS), 8),
     "of another scheduler's, by more units than there are cards": (
         manifests.one({"aliyun.com/gpu-mem": 8000}, **OTHERS),
-        grammar.MOST_CARDS,
+        container_asks.MOST_CARDS,
     ),
     "of another scheduler's, with a network card": (
         manifests.one({names.NVIDIA_GPU: 1, names.RDMA: 100}, **OTHERS),

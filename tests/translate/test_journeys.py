@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import allocation, names
-from berth_operator.scheduling import decisions, naming
-from berth_operator.scheduling.devices import allocator, facts, views
+from berth_operator.scheduling import allocation_recovery, decisions
+from berth_operator.scheduling.devices import allocator, device_view, facts
 from berth_operator.translate import holdings, pods
 from translate import manifests
 
@@ -82,7 +82,7 @@ JOURNEYS: dict[str, dict[str, Any]] = {
 def test_bound_pod_is_read_as_what_it_was_given(spec: dict[str, Any]) -> None:
     """What the watch says of a pod that we bound is what was assumed when it was placed."""
     candidate = pods.candidate(manifests.pod(**spec))
-    grants = allocator.place(views.View(DEVICE), candidate.request)
+    grants = allocator.place(device_view.View(DEVICE), candidate.request)
     assert isinstance(grants, tuple)
 
     record = manifests.answered(decisions.Placement("n1", grants))
@@ -122,4 +122,4 @@ def test_record_is_read_as_it_was_written(shares: tuple[decisions.Share, ...]) -
 
     assert isinstance(record, allocation.Allocation)
     starts = holdings.starts(manifests.pod().spec)
-    assert naming.in_turn(holdings.granted(record), starts) == placement.grants
+    assert allocation_recovery.in_turn(holdings.granted(record), starts) == placement.grants

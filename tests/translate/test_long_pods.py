@@ -9,7 +9,7 @@ import pytest
 from berth_crds import aliases, names
 from berth_crds.client import reading, watch
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import limits, long_pods, pods, raw, resources
+from berth_operator.translate import long_pods, pod_limits, pods, raw, resources
 from translate import manifests
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -132,7 +132,7 @@ def test_a_list_longer_than_any_within_the_limits(spec: dict[str, Any], what: st
     (fault,) = pods.candidate(waits).faults
     assert fault.detail in {
         f"the pod says more in its {what} than Berth reads",
-        f"the pod has more than {limits.OBJECT} bytes as an object; Berth binds none that has",
+        f"the pod has more than {pod_limits.OBJECT} bytes as an object; Berth binds none that has",
     }
     assert pods.bound(foreign).unadmitted == facts.NOWHERE
     assert pods.bound(foreign).hold.withheld == 1
@@ -140,17 +140,17 @@ def test_a_list_longer_than_any_within_the_limits(spec: dict[str, Any], what: st
 
 def test_lists_within_the_limits_are_short_enough_to_be_read() -> None:
     """Where each character takes as many bytes as it can, everything is still read."""
-    each = (limits.WHERE - 8 * limits.EXPRESSIONS) // limits.VALUES
-    values = ["<" * each] * (limits.VALUES // limits.EXPRESSIONS)
-    terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": values}] * 4}] * limits.TERMS
+    each = (pod_limits.WHERE - 8 * pod_limits.EXPRESSIONS) // pod_limits.VALUES
+    values = ["<" * each] * (pod_limits.VALUES // pod_limits.EXPRESSIONS)
+    terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": values}] * 4}] * pod_limits.TERMS
     pod = msgspec.json.encode(whole({**ELSEWHERE, **required(terms)})).replace(b"<", rb"\u003c")
 
     found = watch.Codec(long_pods.Pod).thing(msgspec.Raw(pod))
 
     assert len(pod) > reading.LONG
     assert isinstance(found, raw.Pod)
-    assert limits.exceeded(found.spec) is None
-    assert len(pods.bound(found).unadmitted.affinity or ()) == limits.TERMS  # type: ignore[union-attr]
+    assert pod_limits.exceeded(found.spec) is None
+    assert len(pods.bound(found).unadmitted.affinity or ()) == pod_limits.TERMS  # type: ignore[union-attr]
 
 
 def test_what_only_counts_as_there_or_not() -> None:
@@ -180,7 +180,7 @@ def test_ports_of_a_node_among_many_of_containers() -> None:
     first = pods.bound(come(whole({**ELSEWHERE, "containers": [many]})))
 
     assert found.hold.host_ports == (facts.HostPort(80, "UDP"), facts.HostPort(81, "UDP"))
-    assert [one.number for one in first.hold.host_ports] == list(range(1, limits.PORTS + 1))
+    assert [one.number for one in first.hold.host_ports] == list(range(1, pod_limits.PORTS + 1))
     assert first.unadmitted == facts.NOWHERE
 
 
@@ -206,7 +206,7 @@ def test_only_containers_that_ask_for_devices_are_asked_for_them(monkeypatch: py
         return read(container, **more)
 
     monkeypatch.setattr(resources, "of_container", counted)
-    others = [manifests.asking(f"o{at}", {"cpu": f"{at}m"}) for at in range(limits.AMOUNTS // 2 - 1)]
+    others = [manifests.asking(f"o{at}", {"cpu": f"{at}m"}) for at in range(pod_limits.AMOUNTS // 2 - 1)]
     containers = [*others, manifests.asking("c", CARD)]
 
     found = pods.bound(come(whole({**ELSEWHERE, "containers": containers})))

@@ -3,7 +3,7 @@
 import pytest
 
 from berth_crds import names, wire
-from berth_operator.translate import asks, raw
+from berth_operator.translate import device_requests, raw
 from translate import manifests
 
 
@@ -30,7 +30,7 @@ def test_annotations_that_would_be_believed_or_ignored_are_refused(
     meta = wire.Meta(name="p", annotations=annotations)
 
     # When it is read
-    _, faults = asks.request(raw.Pod(metadata=meta, spec=raw.PodSpec(containers=(container,))))
+    _, faults = device_requests.request(raw.Pod(metadata=meta, spec=raw.PodSpec(containers=(container,))))
 
     # Then it is told so
     assert [sentence in fault.detail for fault in faults] == [True]
@@ -68,7 +68,9 @@ def test_an_answer_that_will_be_overwritten_is_let_through() -> None:
     meta = wire.Meta(name="p", annotations=brought)
 
     # When it is read
-    request, faults = asks.request(raw.Pod(metadata=meta, spec=raw.PodSpec(containers=(container,))))
+    request, faults = device_requests.request(
+        raw.Pod(metadata=meta, spec=raw.PodSpec(containers=(container,)))
+    )
 
     # Then it is a plain request
     assert (request.need.whole, faults) == (1, ())

@@ -7,9 +7,9 @@ import pytest
 
 from berth_crds import names, policy
 from berth_operator.scheduling import policy as rules
-from berth_operator.scheduling import ruling
+from berth_operator.scheduling import under_policy
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.translate import limits, pods, refusals
+from berth_operator.translate import pod_limits, pods, refusals
 from translate import manifests
 
 MIB: Final = rules.MIB
@@ -22,7 +22,7 @@ def refused(pod: Any, **fields: Any) -> list[str]:
     """List what a policy finds wrong with a pod that is well otherwise."""
     candidate = pods.candidate(pod)
     assert candidate.faults == ()
-    faults = ruling.under(rules.Policy(**fields), candidate).faults
+    faults = under_policy.under(rules.Policy(**fields), candidate).faults
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST}
     return [fault.detail for fault in faults]
 
@@ -138,7 +138,7 @@ def test_each_container_is_told_and_very_many_are_not() -> None:
 
     found = refused(manifests.pod(containers=containers))
 
-    assert len(found) == limits.FAULTS
+    assert len(found) == pod_limits.FAULTS
     assert [sentence.split(":")[0] for sentence in found[:2]] == ["container c0", "container c1"]
 
 

@@ -28,8 +28,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from berth_agent import patience
-from berth_agent.gpupods import record, residents, roster, verdict, witnesses
+from berth_agent import backoff
+from berth_agent.gpupods import evidence, pod_cache, record, residents, verdict
 from berth_agent.kubelet import follower, ids
 from berth_agent.publish import mirror, writer
 from berth_crds import allocation, logs, vocabulary, wire
@@ -60,7 +60,7 @@ FORM: Final = writer.Form(
 
 Restless = Callable[[], None]
 Told = allocation.Allocation | record.Unclear | None
-NOBODY: Final = witnesses.Sources()
+NOBODY: Final = evidence.Sources()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Keeper:
         session: api.Api,
         node: str,
         means: Means,
-        sources: witnesses.Sources = NOBODY,
+        sources: evidence.Sources = NOBODY,
         *,
         restless: Restless,
     ) -> None:
@@ -117,12 +117,12 @@ class Keeper:
         self._restless = restless
         self._dirty = Dirty()
         self._furnished = asyncio.Event()
-        self._complaints: dict[mirror.Key, patience.Complaint] = {}
+        self._complaints: dict[mirror.Key, backoff.Complaint] = {}
         self._unclear: dict[mirror.Key, str] = {}
         self._beside: dict[mirror.Key, mirror.Key] = {}  # By pod, the record that has not the pod's name.
-        self._pods = roster.Roster(self._pod_changed)
+        self._pods = pod_cache.Roster(self._pod_changed)
         self._mirror: mirror.Mirror[wire.GpuPod] = mirror.Mirror(self._dirty.add)
-        self._witnesses = witnesses.Witnesses(
+        self._witnesses = evidence.Witnesses(
             sources, self._pods.living, self._pods.runs, on_change=self._told_otherwise
         )
         self._writer = writer.Writer(session, FORM, self._mirror)
@@ -219,10 +219,10 @@ class Keeper:
         try:
             await self._reconcile(key)
         except errors.ClientError as error:
-            complaint = self._complaints.setdefault(key, patience.Complaint(log, "GpuPod {}/{}".format(*key)))
+            complaint = self._complaints.setdefault(key, backoff.Complaint(log, "GpuPod {}/{}".format(*key)))
             complaint.failed(error)
             chance, most = self._means.chance(), longest_pause(error)
-            pause = patience.pause(error, complaint.failures, most=most, chance=chance)
+            pause = backoff.pause(error, complaint.failures, most=most, chance=chance)
             asyncio.get_running_loop().call_later(pause, self._dirty.add, key)
         else:
             if key in self._complaints:
@@ -362,7 +362,7 @@ def longest_pause(error: errors.ClientError) -> float:
 
 
 def _informers(
-    session: api.Api, node: str, pods: roster.Roster, known: mirror.Mirror[wire.GpuPod]
+    session: api.Api, node: str, pods: pod_cache.Roster, known: mirror.Mirror[wire.GpuPod]
 ) -> tuple[informer.Informer[record.Pod], informer.Informer[wire.GpuPod]]:
     of_pods = informer.Scope(fields=f"spec.nodeName={node}")
     of_records = informer.Scope(fields=f"spec.node={node}")

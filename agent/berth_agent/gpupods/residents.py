@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from berth_agent import processes
+from berth_agent import card_processes
 from berth_agent.kubelet import cgroups, ids
 from berth_crds import wire
 
@@ -25,7 +25,7 @@ WORTH_TELLING: Final = 0.25
 class Resident:
     """A process on a card, and where it runs."""
 
-    process: processes.Process
+    process: card_processes.Process
     place: cgroups.Place
 
 
@@ -46,7 +46,7 @@ class Sight:
 Joins = Callable[[cgroups.Place], tuple[ids.Key, str] | None]
 
 
-def settle(found: Iterable[processes.Process], procfs: Path) -> tuple[Resident, ...]:
+def settle(found: Iterable[card_processes.Process], procfs: Path) -> tuple[Resident, ...]:
     """Find out where processes run."""
     places = ((process, cgroups.read(procfs, process.pid)) for process in found)
     return tuple(Resident(process, place) for process, place in places if place is not None)

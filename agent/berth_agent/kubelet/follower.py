@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from berth_agent import patience
+from berth_agent import backoff
 from berth_agent.kubelet import podresources
 from berth_crds import vocabulary, wire
 
@@ -76,7 +76,7 @@ class Follower:
         self._pace = pace
         self._on_change = on_change
         self._asking = asking
-        self._complaint = patience.Complaint(log, f"node {node}: the kubelet does not tell who holds what")
+        self._complaint = backoff.Complaint(log, f"node {node}: the kubelet does not tell who holds what")
         self._hurry = hurry
         self._owed = False  # Whether something has changed since the last answer was asked for.
         self._paid = -math.inf  # Until when the time is spent that the answers were worth.
@@ -121,7 +121,7 @@ class Follower:
         if not same and self._complaint.failures > TOLERATED:
             self._keep(dataclasses.replace(self.report, trouble=refused))
         most = _within(self._pace.interval, LONGEST_PAUSE_SECONDS)
-        return patience.pause(refused, self._complaint.failures, most=most, chance=self._pace.chance())
+        return backoff.pause(refused, self._complaint.failures, most=most, chance=self._pace.chance())
 
     def _keep(self, report: KubeletReport, *, anew: bool = False) -> None:
         if anew or report != self.report:

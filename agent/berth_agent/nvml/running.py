@@ -11,11 +11,11 @@ from typing import Any
 
 import pynvml
 
-from berth_agent import probe, processes
+from berth_agent import card_processes, probe
 from berth_agent.nvml import calls
 
 
-def on(handle: Any, card: probe.Card) -> Iterator[processes.Process]:
+def on(handle: Any, card: probe.Card) -> Iterator[card_processes.Process]:
     """List the processes on a card, each once; a card that cannot tell raises `calls.Failed`."""
     instances = _instances(card)
     found = [
@@ -23,7 +23,7 @@ def on(handle: Any, card: probe.Card) -> Iterator[processes.Process]:
         *calls.ask_or([], pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, handle),
     ]
     listed = {
-        (each.pid, uuid): processes.Process(each.pid, uuid, each.usedGpuMemory)
+        (each.pid, uuid): card_processes.Process(each.pid, uuid, each.usedGpuMemory)
         for each in reversed(found)
         for uuid in (instances.get((each.gpuInstanceId, each.computeInstanceId), card.uuid),)
     }

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from berth_agent import boards, probe, processes, sysfs
+from berth_agent import card_processes, nvlink_groups, probe, sysfs
 from berth_agent.nvml import calls, cards, missing, running, session
 
 # Opening the library may wake every card of the node, which takes seconds where nothing keeps
@@ -33,7 +33,7 @@ class NvmlProbe:
         self._known: missing.Known = {}
         self._looks_with_loss = 0
         self._readings: tuple[cards.Reading, ...] = ()
-        self._processes: Mapping[str, tuple[processes.Process, ...]] = {}
+        self._processes: Mapping[str, tuple[card_processes.Process, ...]] = {}
         self._xids: tuple[probe.Xid, ...] = ()
         self._doing = ""
 
@@ -74,7 +74,7 @@ class NvmlProbe:
         """Return whether the driver has told an error since the last look."""
         return self._session is not None and self._session.events.has_any()
 
-    def processes(self) -> tuple[processes.Process, ...] | None:
+    def processes(self) -> tuple[card_processes.Process, ...] | None:
         """List the processes on the cards; None where that is not known.
 
         Of a card that does not tell just now, or does not answer at all, those stand that it told last:
@@ -139,13 +139,15 @@ class NvmlProbe:
             driver=driver,
             boot_id=self._kernel.boot_id(),
             cards=tuple(sorted((*given, *lost), key=lambda each: each.index)),
-            partitions=boards.partitions((*given, *remembered)),
+            partitions=nvlink_groups.partitions((*given, *remembered)),
         )
 
 
-def _told(readings: Iterable[cards.Reading]) -> tuple[Mapping[str, tuple[processes.Process, ...]], set[str]]:
+def _told(
+    readings: Iterable[cards.Reading],
+) -> tuple[Mapping[str, tuple[card_processes.Process, ...]], set[str]]:
     """Ask each card for its processes; give what they told, by uuid, and who should have told and did not."""
-    told: dict[str, tuple[processes.Process, ...]] = {}
+    told: dict[str, tuple[card_processes.Process, ...]] = {}
     silent: set[str] = set()
     for each in readings:
         try:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from berth_agent import patience
+from berth_agent import backoff
 from berth_crds import names, wire
 from berth_crds.client import api, errors, resources
 
@@ -41,7 +41,7 @@ class Labeller:
         self._chance = chance
         self._wanted: Mapping[str, str] | None = None
         self._changed = asyncio.Event()
-        self._complaint = patience.Complaint(log, f"node {node} is not labelled")
+        self._complaint = backoff.Complaint(log, f"node {node} is not labelled")
 
     def want(self, labels: Mapping[str, str]) -> None:
         """Have the Node bear these labels, and none of ours beside them."""
@@ -66,7 +66,7 @@ class Labeller:
         except errors.ClientError as error:
             self._complaint.failed(error)
             failures, chance = self._complaint.failures, self._chance()
-            return patience.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=chance)
+            return backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=chance)
         self._complaint.succeeded()
         return LOOK_AGAIN_SECONDS
 

@@ -20,9 +20,9 @@ from berth_crds.client import (
     errors,
     exchange,
     history,
+    idle_timeout,
     parser,
     reading,
-    silence,
     sockets,
 )
 from berth_crds.client.resources import Resource
@@ -171,7 +171,7 @@ class Api:
             except TimeoutError as error:
                 self._tally("GET", path, NO_ANSWER)
                 raise errors.Unreachable(f"{path}: no answer within {head:g} s", ambiguous=False) from error
-            with silence.limited(answer.content, quiet):
+            with idle_timeout.limited(answer.content, quiet):
                 yield answer.content
 
     @contextlib.asynccontextmanager
@@ -207,7 +207,7 @@ class Api:
         except aiohttp.ClientConnectorError as error:
             self._tally(method, path, NO_ANSWER)
             raise errors.Unreachable(f"{url}: {_unreached(error)}", ambiguous=False) from error
-        except silence.Silence as error:
+        except idle_timeout.Silence as error:
             raise errors.Silent(f"{url}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             # A body may also break off after the answer was counted: that is both.

@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
-from berth_crds.client import api, errors, history, portions, store, turns, watch
+from berth_crds.client import api, cooperative, errors, history, page_sizes, store, watch
 from berth_crds.client.resources import Resource
 from berth_crds.client.store import B
 
@@ -64,7 +64,7 @@ class Means:
     """What an informer needs beside the server."""
 
     chance: Callable[[], float] = random.random
-    clock: turns.Clock = time.monotonic
+    clock: cooperative.Clock = time.monotonic
 
 
 class Informer(Generic[B]):
@@ -87,7 +87,7 @@ class Informer(Generic[B]):
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
         self._means = means
-        self._portions = portions.Portions(PAGE)
+        self._portions = page_sizes.Portions(PAGE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
         self._lists = 0
@@ -269,13 +269,13 @@ class Informer(Generic[B]):
             self._lists += 1
             self._listed.notify_all()
 
-    async def _told(self, size: int | portions.Portions) -> str:
+    async def _told(self, size: int | page_sizes.Portions) -> str:
         """Pass on to the sink what differs from what it knows; return the revision of the list."""
         while True:
             with contextlib.suppress(history.Restored):
                 return await self._tell(size)
 
-    async def _tell(self, size: int | portions.Portions) -> str:
+    async def _tell(self, size: int | page_sizes.Portions) -> str:
         if self._restored:
             self._store.restored()
         seen: set[store.Key] = set()
@@ -285,10 +285,10 @@ class Informer(Generic[B]):
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._compare(page, first=not seen)
-                await turns.through(self._store.take(page.items, seen, again=self._again), clock)
+                await cooperative.through(self._store.take(page.items, seen, again=self._again), clock)
                 version, count = page.version, count + 1
         self._short_list = count == 1
-        await turns.through(self._store.retain(seen), clock)
+        await cooperative.through(self._store.retain(seen), clock)
         return version
 
     def _compare(self, page: watch.Collection[B], *, first: bool) -> None:
@@ -331,7 +331,7 @@ class Informer(Generic[B]):
     async def _follow(self) -> None:
         started, version = asyncio.get_running_loop().time(), self._version
         async with self._opened() as events:
-            await turns.each(events, self._take, self._means.clock)
+            await cooperative.each(events, self._take, self._means.clock)
         short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
         if short and self._version == version and not self._short:
             # A server going down, or somebody between us, answers at once with nothing: do not hammer it.

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from berth_crds import depth
+from berth_crds import nesting
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(body)
     except RecursionError:
-        return decoder.decode(depth.cut(bytes(body)))
+        return decoder.decode(nesting.cut(bytes(body)))
 
 
 def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
@@ -36,7 +36,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
         return _of_long(decoder, body) if len(body) > LONG else decode(decoder, body)
     except msgspec.ValidationError:
         # What is looked at as a whole is never deep: to skip a level takes little stack, to keep it much.
-        whole = msgspec.json.decode(depth.cut(bytes(body)))
+        whole = msgspec.json.decode(nesting.cut(bytes(body)))
         filled = without_nulls(whole)
         if filled == whole:
             raise

@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 
 from berth_crds import text, wire
-from berth_crds.client import api, errors, portions, reading, turns
+from berth_crds.client import api, cooperative, errors, page_sizes, reading
 
 T = TypeVar("T")
 
@@ -231,25 +231,25 @@ async def by_page(
     codec: Codec[T],
     *,
     selectors: Mapping[str, str],
-    size: int | portions.Portions,
-    clock: turns.Clock = time.monotonic,
+    size: int | page_sizes.Portions,
+    clock: cooperative.Clock = time.monotonic,
 ) -> AsyncGenerator[Collection[T]]:
     """Read a collection as `pages` does, for those who need not have all of it at once."""
-    sizes = size if isinstance(size, portions.Portions) else portions.Portions(size)
+    sizes = size if isinstance(size, page_sizes.Portions) else page_sizes.Portions(size)
     params, length = dict(selectors), 0
     while True:
         page = await _next(session, path, codec, params, sizes)
         length += page.length
         if length > LONGEST_LIST:
             raise errors.Unreachable(f"{path}: the list does not end", ambiguous=False)
-        yield Collection(page.meta.resource_version, await turns.gathered(page.things, clock))
+        yield Collection(page.meta.resource_version, await cooperative.gathered(page.things, clock))
         if not page.meta.continue_:
             return
         params["continue"] = page.meta.continue_
 
 
 async def _next(
-    session: api.Api, path: str, codec: Codec[T], params: dict[str, str], sizes: portions.Portions
+    session: api.Api, path: str, codec: Codec[T], params: dict[str, str], sizes: page_sizes.Portions
 ) -> Page[T]:
     """Read the next page, of as many objects as can be read at once."""
     while True:
@@ -273,7 +273,11 @@ async def _identified(
 ) -> Page[T]:
     """Read the metadata alone of the one object that is next, which is too large to be read."""
     body = await session.read(
-        path, params=params, most=portions.LONGEST_LINE, accept=METADATA_ALONE, deadline=LIST_DEADLINE_SECONDS
+        path,
+        params=params,
+        most=page_sizes.LONGEST_LINE,
+        accept=METADATA_ALONE,
+        deadline=LIST_DEADLINE_SECONDS,
     )
     return _readable(lambda found: codec.identities(found, str(error)), body, path)
 
@@ -289,7 +293,7 @@ def _readable(decode: Callable[[bytes], Page[T]], body: bytes, path: str) -> Pag
 
 async def single(session: api.Api, path: str, codec: Codec[T]) -> T | Unreadable:
     """Read one object by a quorum read."""
-    body = await session.read(path, params={}, most=portions.LONGEST_LINE)
+    body = await session.read(path, params={}, most=page_sizes.LONGEST_LINE)
     return codec.thing(msgspec.Raw(body))
 
 
@@ -340,7 +344,7 @@ async def newest(session: api.Api, path: str) -> str:
     body = await session.read(
         path,
         params={"limit": "1"},
-        most=portions.LONGEST_LINE,
+        most=page_sizes.LONGEST_LINE,
         accept=METADATA_ALONE,
         deadline=LIST_DEADLINE_SECONDS,
     )
@@ -360,5 +364,5 @@ async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 yield line
             begun.clear()
         begun += rest
-        if len(begun) > portions.LONGEST_LINE:
-            raise errors.TooLarge(f"a watch sent a line of more than {portions.LONGEST_LINE} bytes")
+        if len(begun) > page_sizes.LONGEST_LINE:
+            raise errors.TooLarge(f"a watch sent a line of more than {page_sizes.LONGEST_LINE} bytes")

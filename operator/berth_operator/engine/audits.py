@@ -8,8 +8,8 @@ people are told: at the start in the log, and for as long as it lasts on the Dev
 import dataclasses
 from collections.abc import Iterator
 
-from berth_operator.scheduling import inventory, rows
-from berth_operator.scheduling.devices import facts, views
+from berth_operator.scheduling import inventory, node_info
+from berth_operator.scheduling.devices import device_view, facts
 from berth_operator.scheduling.holds import Hold
 
 
@@ -32,7 +32,7 @@ def look(picture: inventory.Inventory) -> tuple[Finding, ...]:
     return tuple(finding for row in picture.each() for finding in findings(row))
 
 
-def findings(row: rows.Row) -> Iterator[Finding]:
+def findings(row: node_info.Row) -> Iterator[Finding]:
     """Look at one node; while its Device is not there, nothing can be said of it."""
     if row.device is None:
         return
@@ -43,15 +43,15 @@ def findings(row: rows.Row) -> Iterator[Finding]:
             yield Finding(row.name, uuid, what, _holders(row, uuid))
 
 
-def _rooms(device: facts.Device) -> Iterator[tuple[str, views.Usage]]:
+def _rooms(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
     """Yield each device with what it can be promised at most; memory that is not known is not judged."""
     for one in (*device.cards, *device.others):
-        yield one.uuid, views.Usage(views.FULL_CORE, one.memory)
+        yield one.uuid, device_view.Usage(device_view.FULL_CORE, one.memory)
         for instance in one.instances:
-            yield instance.uuid, views.Usage(views.FULL_CORE, instance.memory, 1)
+            yield instance.uuid, device_view.Usage(device_view.FULL_CORE, instance.memory, 1)
 
 
-def _fault(room: views.Usage | None, used: views.Usage) -> str:
+def _fault(room: device_view.Usage | None, used: device_view.Usage) -> str:
     if room is None:
         return "is not there but promised"
     if used.core > room.core:
@@ -63,7 +63,7 @@ def _fault(room: views.Usage | None, used: views.Usage) -> str:
     return ""
 
 
-def _holders(row: rows.Row, uuid: str) -> tuple[str, ...]:
+def _holders(row: node_info.Row, uuid: str) -> tuple[str, ...]:
     return tuple(sorted(hold.title for hold in row.holds.values() if _names(hold, uuid)))
 
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from berth_operator.engine import declaration, ledger, ports, revisions
+from berth_operator.engine import declaration, ledger, pod_revisions, ports
 
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
 IDLE_AHEAD: Final = 64  # Of the pods of which no bind is sent for now, which all the same may be next.
@@ -46,7 +46,7 @@ class Declarer:
         self._size = size
         self._clock = clock
         # Nothing is covered before the first declaration.
-        self._in_force: tuple[declaration.Declaration, ...] = (declaration.Declaration(revisions.LATEST),)
+        self._in_force: tuple[declaration.Declaration, ...] = (declaration.Declaration(pod_revisions.LATEST),)
         self._requested: set[str] = set()
         # The first of the idle, and until when they count.
         self._idle: tuple[float, list[str]] = (-math.inf, [])

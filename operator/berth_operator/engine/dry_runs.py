@@ -12,7 +12,15 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import binds, dry_run_queue, ledger, ports, records, refusals, slots
+from berth_operator.engine import (
+    bind_refusals,
+    bind_sender,
+    bind_slots,
+    decision_records,
+    dry_run_queue,
+    ledger,
+    ports,
+)
 from berth_operator.scheduling import backlog, decisions
 
 log = logging.getLogger(__name__)
@@ -31,8 +39,8 @@ class DryRuns:
         self,
         book: ledger.Ledger,
         writer: ports.Writer,
-        notes: records.Records,
-        sent: binds.Binds,
+        notes: decision_records.Records,
+        sent: bind_sender.Binds,
         *,
         clock: ports.Clock,
         failed: Failed,
@@ -43,11 +51,11 @@ class DryRuns:
         self._notes = notes
         self._clock = clock
         self._failed = failed
-        self._refusals = refusals.Refusals()
-        self._slots = slots.Slots(AT_ONCE, lambda: None)
+        self._refusals = bind_refusals.Refusals()
+        self._slots = bind_slots.Slots(AT_ONCE, lambda: None)
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[str] = set()  # The uids of the pods that these ask about.
-        self._open = slots.Counts()  # Of these.
+        self._open = bind_slots.Counts()  # Of these.
         self._queues: dict[str, dry_run_queue.DryRunQueue] = {}  # By namespace; what is not sent yet.
 
     def __repr__(self) -> str:
@@ -138,7 +146,7 @@ class DryRuns:
             del self._queues[namespace]
         return found
 
-    async def _send(self, one: dry_run_queue.Question, slot: slots.Slot) -> ports.Outcome:
+    async def _send(self, one: dry_run_queue.Question, slot: bind_slots.Slot) -> ports.Outcome:
         try:
             await self._binds.rested()
             await self._writer.sure()

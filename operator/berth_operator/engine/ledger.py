@@ -21,18 +21,18 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from berth_operator.engine import ports, register, revisions, unadmitted, under_way
+from berth_operator.engine import assumed_pods, pod_revisions, ports, unadmitted_pods, unreadable_pods
 from berth_operator.scheduling import (
+    allocation_recovery,
     backlog,
     cycle,
     decisions,
     holds,
     inventory,
-    naming,
-    offers,
+    node_offers,
     policy,
     search,
-    titles,
+    uuid_records,
     workload,
 )
 from berth_operator.scheduling.decisions import Help
@@ -76,7 +76,7 @@ class Ledger:
     """Everything the operator knows, kept up to date by events."""
 
     def __init__(
-        self, clock: ports.Clock, voice: logging.Logger = register.log, *, day: ports.Clock = float
+        self, clock: ports.Clock, voice: logging.Logger = unreadable_pods.log, *, day: ports.Clock = float
     ) -> None:
         self.picture = inventory.Inventory(clock, day)
         self.places = search.Search(self.picture)
@@ -86,12 +86,12 @@ class Ledger:
         self.touched: set[str] = set()  # Nodes whose summary may have changed.
         self._clock = clock
         self._states: dict[str, State] = {}
-        self.assumed = under_way.UnderWay(clock)
+        self.assumed = assumed_pods.UnderWay(clock)
         self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
-        self.revisions = revisions.Known()  # Of pods that wait or whose bind is under way.
+        self.revisions = pod_revisions.Known()  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
-        self.nameless = self._register = register.Register(voice)  # Whose own record cannot be read.
-        self.unadmitted = unadmitted.Unadmitted()
+        self.nameless = self._register = unreadable_pods.Register(voice)  # Whose own record cannot be read.
+        self.unadmitted = unadmitted_pods.Unadmitted()
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -165,7 +165,7 @@ class Ledger:
 
     def _release(self, uid: str) -> holds.Hold:
         held = self.picture.hold(uid)
-        before = offers.left(self.picture, held.node) if held is not None and not held.devices else None
+        before = node_offers.left(self.picture, held.node) if held is not None and not held.devices else None
         hold = self.picture.release(uid)
         self.touched.add(hold.node)
         self._devices_changed(self.picture.take_affected())
@@ -173,10 +173,10 @@ class Ledger:
             self._offer(hold.node, Help.CAPACITY_FREED, before)
         return hold
 
-    def _offer(self, node: str, change: Help, before: offers.Left | None = None) -> None:
+    def _offer(self, node: str, change: Help, before: node_offers.Left | None = None) -> None:
         """Wake those whom a node that has changed might take; with `before` only its resources have."""
         if self.waiting:
-            self.waiting.offered(node, change, offers.judge(self.picture, node, before))
+            self.waiting.offered(node, change, node_offers.judge(self.picture, node, before))
         self.wake.set()
 
     # ------------------------------------------------------------ what events say of pods
@@ -187,7 +187,7 @@ class Ledger:
         if self.state(uid) is State.CONFIRMED:
             # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
             self.pod_over(uid)
-        self.revisions[uid] = revisions.Revision.of(version)
+        self.revisions[uid] = pod_revisions.Revision.of(version)
         self.picture.workload.see(uid, workload.sample(candidate.request, candidate.demand))
         if self.state(uid) is State.ASSUMED:
             self.assumed.asks(candidate)
@@ -204,7 +204,7 @@ class Ledger:
 
     def revised(self, uid: str, version: str) -> None:
         """A pod without a node was read, or written by us, in a revision that is perhaps newer."""
-        known, found = self.revisions.get(uid), revisions.Revision.of(version)
+        known, found = self.revisions.get(uid), pod_revisions.Revision.of(version)
         if known is not None and found.number > known.number:
             self.revisions[uid] = found
 
@@ -218,7 +218,7 @@ class Ledger:
         hold: holds.Hold,
         teaches: workload.Sample | None = None,
         *,
-        nameless: naming.Nameless | None = None,
+        nameless: allocation_recovery.Nameless | None = None,
         where: facts.Where | None = None,
     ) -> None:
         """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it.
@@ -288,7 +288,7 @@ class Ledger:
 
     # ------------------------------------------------------------ what events say of GpuPods
 
-    def gpupod_seen(self, named: naming.Named) -> None:
+    def gpupod_seen(self, named: allocation_recovery.Named) -> None:
         """A GpuPod is new or changed: it counts, and is kept, if its pod's own record cannot be read."""
         needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self._register
         for uid in self._register.named(named) if needed else self._register.unnamed(named.title):
@@ -338,7 +338,7 @@ class Ledger:
         """A node is new or changed."""
         row = self.picture.row(node.name)
         if row is None or row.node != node:
-            better = offers.better_node(row.node if row is not None else None, node)
+            better = node_offers.better_node(row.node if row is not None else None, node)
             self.picture.put_node(node)
             self._unsettle(node.name)
             if better:
@@ -351,7 +351,7 @@ class Ledger:
         self._unsettle(name)
         self._revise_node(name)
 
-    def device_seen(self, device: devices.Device, record: titles.Record = titles.NOTHING) -> None:
+    def device_seen(self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:
         """A Device is new or changed; what is recorded of its uuids counts until all Devices were read."""
         row = self.picture.row(device.node)
         changed = row is None or row.published != device
@@ -373,7 +373,7 @@ class Ledger:
         for name, before in self.picture.take_changed().items():
             self._unsettle(name, devices_alone=True)
             row = self.picture.row(name)
-            if row is not None and offers.better_cards(before, row.cards):
+            if row is not None and node_offers.better_cards(before, row.cards):
                 self._offer(name, Help.DEVICE_CHANGED)
 
     def devices_known(self) -> None:

@@ -9,7 +9,15 @@ will not happen.
 import asyncio
 from typing import Final, assert_never
 
-from berth_operator.engine import binds, dry_runs, ledger, ports, reasons, records, slow_namespaces
+from berth_operator.engine import (
+    bind_sender,
+    decision_records,
+    dry_runs,
+    ledger,
+    ports,
+    slow_namespaces,
+    waiting_reasons,
+)
 from berth_operator.scheduling import backlog, cycle, decisions
 
 QUIET_SECONDS: Final = 0.001
@@ -20,7 +28,7 @@ DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
 IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; the rest is for all in turns.
 ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
-USUAL: Final = binds.Limits()
+USUAL: Final = bind_sender.Limits()
 EDITED: Final = "what the pod asks for was changed while it was being bound; it is tried again"
 
 
@@ -34,21 +42,21 @@ class Loop:
         status_writer: ports.PodStatusWriter,
         *,
         clock: ports.Clock,
-        limits: binds.Limits = USUAL,
-        notes: records.Records | None = None,
+        limits: bind_sender.Limits = USUAL,
+        notes: decision_records.Records | None = None,
     ) -> None:
         self._book = book
         self._writer = writer
         self._status_writer = status_writer
         self._clock = clock
-        self._notes = notes or records.unread()
-        self._binds = binds.Binds(book, writer, clock, limits, self._notes)
+        self._notes = notes or decision_records.unread()
+        self._binds = bind_sender.Binds(book, writer, clock, limits, self._notes)
         self._binds.concluded, self._binds.failed = self._conclude, self._fail
         self._slow = slow_namespaces.SlowNamespaces(book, self._binds, self._held_up)
         self._dry_runs = dry_runs.DryRuns(
             book, writer, self._notes, self._binds, clock=clock, failed=self._fail
         )
-        self.reasons = reasons.Reasons(book, status_writer.shown, clock=clock)
+        self.reasons = waiting_reasons.Reasons(book, status_writer.shown, clock=clock)
 
     async def run(self) -> None:
         """Decide for ever."""
@@ -62,7 +70,7 @@ class Loop:
         """Make one round of decisions and start to act on them."""
         book, started = self._book, self._clock()
         self._dry_runs.retry()
-        made: list[records.Made] = []
+        made: list[decision_records.Made] = []
         version = book.picture.columns.version
         self._slow.go_on(started)
         time = cycle.Time(
@@ -70,7 +78,7 @@ class Loop:
         )
         limits = cycle.Limits(time=time, held_up=self._slow.held_up)
         for answer in cycle.each(book.places, book.waiting, started, book.rules, limits):
-            made.append(records.Made(answer, version))
+            made.append(decision_records.Made(answer, version))
             if isinstance(answer, decisions.Bind):
                 self._act(answer)
                 version = book.picture.columns.version
@@ -80,7 +88,9 @@ class Loop:
         # All binds are assumed before anything is said: words describe what is left after them.
         self.reasons.new_round(until=started + ROUND_SECONDS)
         # Before the new ones, which else would take all looks where there are some in each round.
-        for candidate, message in self.reasons.later(self._clock(), looks=1 if made else reasons.CLOSE_LOOKS):
+        for candidate, message in self.reasons.later(
+            self._clock(), looks=1 if made else waiting_reasons.CLOSE_LOOKS
+        ):
             self._status_writer.refused(candidate, message)
         for one in made:
             self._say(one.answer)

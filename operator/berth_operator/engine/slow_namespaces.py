@@ -9,7 +9,7 @@ told if it takes long.
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import binds, ledger
+from berth_operator.engine import bind_sender, ledger
 from berth_operator.scheduling import backlog
 
 TOLD_SECONDS: Final = 5.0  # Most slow spells are over before.
@@ -24,7 +24,7 @@ class SlowNamespaces:
     """Holds slow namespaces up and has them go on; `tell` is told of pods that wait for long."""
 
     def __init__(
-        self, book: ledger.Ledger, sent: binds.Binds, tell: Callable[[backlog.Candidate, str], None]
+        self, book: ledger.Ledger, sent: bind_sender.Binds, tell: Callable[[backlog.Candidate, str], None]
     ) -> None:
         self._waiting = book.waiting
         self._binds = sent

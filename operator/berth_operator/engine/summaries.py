@@ -10,11 +10,11 @@ from typing import Final
 
 from berth_crds import text
 from berth_operator.engine import audits, ports
-from berth_operator.scheduling import claims, inventory, rows
+from berth_operator.scheduling import inventory, node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import device_view
 from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import views
-from berth_operator.scheduling.titles import Origin
+from berth_operator.scheduling.uuid_records import Origin
 
 PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long again.
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
@@ -49,7 +49,7 @@ class Summary:
     astray: tuple[str, ...] = ()  # What of the cordon names none of its devices.
 
 
-def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
+def summary(row: node_info.Row, owners: uuid_ownership.Claims) -> Summary | None:
     """Sum a node up; None where there is no Device."""
     if row.device is None:
         return None
@@ -75,12 +75,12 @@ def summary(row: rows.Row, owners: claims.Claims) -> Summary | None:
     )
 
 
-def _part_in_use(view: views.View, card: devices.Card) -> float:
+def _part_in_use(view: device_view.View, card: devices.Card) -> float:
     """Return which part of a card pods hold: the larger of compute and memory, that of instances included."""
     used = view.usage(card.uuid)
-    instances = sum(one.memory for one in card.instances if view.usage(one.uuid) != views.UNUSED)
+    instances = sum(one.memory for one in card.instances if view.usage(one.uuid) != device_view.UNUSED)
     memory = (used.memory + instances) / card.memory if card.memory else 0.0
-    return min(1.0, max(used.core / views.FULL_CORE, memory))
+    return min(1.0, max(used.core / device_view.FULL_CORE, memory))
 
 
 def _rounded(cards: float) -> str:
@@ -89,13 +89,13 @@ def _rounded(cards: float) -> str:
     return f"{tenths / 10:g}"
 
 
-def _parts(row: rows.Row, owners: claims.Claims) -> tuple[str, ...]:
+def _parts(row: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, ...]:
     """Return all that is to be said of a node; some of it may be empty."""
     astray = row.device.astray if row.device is not None else ()
     return reason(row), nameless(astray), contested(row.name, owners), late(row.name, owners)
 
 
-def contested(node: str, owners: claims.Claims) -> str:
+def contested(node: str, owners: uuid_ownership.Claims) -> str:
     """Return in a few words which other nodes publish cards of this one, and whose those are."""
     others: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for uuid, nodes in owners.contested(node).items():
@@ -107,7 +107,7 @@ def contested(node: str, owners: claims.Claims) -> str:
     )
 
 
-def late(node: str, owners: claims.Claims) -> str:
+def late(node: str, owners: uuid_ownership.Claims) -> str:
     """Return in a few words how many cards the node has only published while they were another's."""
     count = len(owners.late(node))
     if not count:
@@ -115,7 +115,7 @@ def late(node: str, owners: claims.Claims) -> str:
     return f"{count} {'uuid' if count == 1 else 'uuids'} published by another node first, which is gone"
 
 
-def _claim(uuid: str, node: str, owners: claims.Claims) -> str:
+def _claim(uuid: str, node: str, owners: uuid_ownership.Claims) -> str:
     if uuid not in owners.of(node):
         return f"held by pods on {node}"
     return f"published by {node} {'first' if owners.keeper(uuid) == node else 'too'}"
@@ -127,7 +127,7 @@ def nameless(astray: tuple[str, ...]) -> str:
     return f"cordon names no device: {', '.join(astray[:MOST_NAMED])}{more}" if astray else ""
 
 
-def reason(row: rows.Row) -> str:
+def reason(row: node_info.Row) -> str:
     """Return in a few words why cards of the node are not given out."""
     parts = [CORDONED] if row.cordoned else []
     if row.silent:

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from berth_crds import http_server, text
 from berth_crds.client import errors
-from berth_operator.engine import ledger, records
-from berth_operator.http_api import auth, views, writing
+from berth_operator.engine import decision_records, ledger
+from berth_operator.http_api import auth, long_answers, views
 from berth_operator.scheduling import backlog
 
 ABOUT: Final = {
@@ -48,7 +48,7 @@ class Sources:
     """What the pages are made of; `snapshot` lists the cluster anew, some objects at a time."""
 
     book: ledger.Ledger
-    notes: records.Records
+    notes: decision_records.Records
     clock: Callable[[], float]
     ready: Callable[[], bool]
     said: views.Said
@@ -142,20 +142,20 @@ class Pages:
         async with self._places:
             try:
                 async with self._turn, contextlib.aclosing(self._sources.snapshot()) as found:
-                    pieces = await writing.pieces(found, form)
+                    pieces = await long_answers.pieces(found, form)
             except errors.ClientError as error:
                 raise Mistake(
                     f"The cluster cannot be listed: {error}.", status=http.HTTPStatus.SERVICE_UNAVAILABLE
                 ) from error
-            return await writing.send(request, writing.kubernetes_list(pieces, form), form)
+            return await long_answers.send(request, long_answers.kubernetes_list(pieces, form), form)
 
     async def _list(self, request: web.Request, found: Iterable[views.Fields]) -> web.StreamResponse:
         """Answer with a list."""
         form = form_of(request)
         async with self._places:
             async with self._turn:
-                pieces = await writing.pieces(writing.some_at_a_time(found), form)
-            return await writing.send(request, writing.listed(pieces, form), form)
+                pieces = await long_answers.pieces(long_answers.some_at_a_time(found), form)
+            return await long_answers.send(request, long_answers.listed(pieces, form), form)
 
 
 def explained(
@@ -178,7 +178,7 @@ def check_parameters(request: web.Request, known: Sequence[str]) -> None:
 def form_of(request: web.Request, *, usual: str = "json") -> str:
     """Read in which form an answer is wanted."""
     form = request.query.get("format", usual)
-    possible = [one for one in writing.FORMATS if one in {usual, "json", "yaml"}]
+    possible = [one for one in long_answers.FORMATS if one in {usual, "json", "yaml"}]
     if form not in possible:
         raise Mistake(f"There is no format {form}: it is one of {', '.join(possible)}.")
     return form
@@ -187,5 +187,5 @@ def form_of(request: web.Request, *, usual: str = "json") -> str:
 def written(request: web.Request, values: Any) -> web.Response:
     """Write values that are few in the form that was asked for."""
     form = form_of(request)
-    body = writing.encoded(values, form)
-    return web.Response(body=body, content_type=writing.FORMATS[form], charset="utf-8")
+    body = long_answers.encoded(values, form)
+    return web.Response(body=body, content_type=long_answers.FORMATS[form], charset="utf-8")

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_operator.engine import ledger, records, under_way
-from berth_operator.scheduling import backlog, decisions, explain, rows, ruling
-from berth_operator.scheduling.devices import allocator, facts, views
+from berth_operator.engine import assumed_pods, decision_records, ledger
+from berth_operator.scheduling import backlog, decisions, explain, node_info, under_policy
+from berth_operator.scheduling.devices import allocator, device_view, facts
 
 # Up to so many nodes every card is looked at. No pod is bound meanwhile, so that there is an end to it,
 # however hard a request is; a simple one is looked at on all of them, and nodes that a hard one does not
@@ -54,7 +54,7 @@ def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
     }
 
 
-def _binding(assumed: under_way.Assumed, now: float, reason: str) -> Fields:
+def _binding(assumed: assumed_pods.Assumed, now: float, reason: str) -> Fields:
     return _pod(assumed.candidate, backlog.Standing.BINDING) | {
         "reason": reason or None,
         "attempts": assumed.attempts,
@@ -99,7 +99,7 @@ def nodes(book: ledger.Ledger) -> Iterator[Fields]:
     yield from (node(book, row) for row in list(book.picture.each()))
 
 
-def node(book: ledger.Ledger, row: rows.Row) -> Fields:
+def node(book: ledger.Ledger, row: node_info.Row) -> Fields:
     """Return what a node has and who holds it."""
     view, published = row.view(), row.device is not None
     return {
@@ -118,7 +118,7 @@ def node(book: ledger.Ledger, row: rows.Row) -> Fields:
     }
 
 
-def _device(view: views.View, card: facts.Card) -> Fields:
+def _device(view: device_view.View, card: facts.Card) -> Fields:
     return {
         "uuid": card.uuid,
         "type": card.type,
@@ -135,7 +135,7 @@ def _device(view: views.View, card: facts.Card) -> Fields:
 # ---------------------------------------------------------------- what was decided
 
 
-def decided(notes: records.Records) -> Iterator[Fields]:
+def decided(notes: decision_records.Records) -> Iterator[Fields]:
     """Yield the last decisions, the newest first."""
     for one in list(notes.decisions)[::-1]:
         yield {
@@ -164,7 +164,7 @@ def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:
 
 def why(book: ledger.Ledger, candidate: backlog.Candidate, clock: Callable[[], float]) -> Why:
     """Explain on the picture as it is now why a pod does not fit, if it does not."""
-    if faults := ruling.under(book.rules, candidate).faults:
+    if faults := under_policy.under(book.rules, candidate).faults:
         return decisions.Reject(candidate.uid, faults)
     few = len(book.picture.index) <= FEW_NODES
     effort = allocator.Effort(STEPS, allocator.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS))

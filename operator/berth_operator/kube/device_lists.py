@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
-from berth_crds import depth
+from berth_crds import nesting
 from berth_crds.client import errors, reading, resources
 
 
@@ -73,7 +73,7 @@ def read(path: str, text: str) -> Any:
         if path.endswith(resources.DEVICES.path()):
             with contextlib.suppress(msgspec.ValidationError):
                 return reading.decode(DEVICES, body)
-        return msgspec.json.decode(depth.cut(body))
+        return msgspec.json.decode(nesting.cut(body))
     except msgspec.DecodeError as error:
         # What Kopf and aiohttp expect of a body that is no JSON.
         raise json.JSONDecodeError(str(error), text, 0) from error
@@ -87,4 +87,4 @@ def event(path: str, line: bytes) -> bytes:
             if frame.type in CHANGES:
                 brief = msgspec.json.encode(reading.decode(_device, frame.object))
                 return msgspec.json.encode(_Frame(frame.type, msgspec.Raw(brief)))
-    return depth.cut(line)
+    return nesting.cut(line)

@@ -20,8 +20,8 @@ import msgspec
 
 from berth_crds import names, text
 from berth_crds.client import api, errors, lease, resources
-from berth_operator.engine import pace
-from berth_operator.kube import in_turns
+from berth_operator.engine import rate_limiter
+from berth_operator.kube import fair_queue
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Events:
     def __init__(
         self,
         session: api.Api,
-        rhythm: pace.Pace,
+        rhythm: rate_limiter.Pace,
         *,
         wall: Callable[[], dt.datetime],
         instance: str,
@@ -81,7 +81,7 @@ class Events:
         self._rhythm = rhythm
         self._wall = wall
         self._instance = instance
-        self._queue = in_turns.InTurns[Note]()
+        self._queue = fair_queue.InTurns[Note]()
         self._news = asyncio.Event()
         self._posted: collections.OrderedDict[Note, Posted] = collections.OrderedDict()
         self._on_drop = on_drop

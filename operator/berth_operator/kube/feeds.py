@@ -14,11 +14,11 @@ from typing import Any, Final, Protocol
 
 from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, errors, informer, lease, resources, watch
-from berth_operator.engine import allowance, budget, drift, ledger, ports, watchdog
-from berth_operator.kube import lag, misplaced, policy_sink
-from berth_operator.scheduling import naming
+from berth_operator.engine import bound_pod_memory, drift, ledger, ports, waiting_pod_memory, watchdog
+from berth_operator.kube import foreign_gpupods, kopf_lag, policy_sink
+from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import devices, excess, gpupods, long_pods, nodes, pods, raw
+from berth_operator.translate import device_size, devices, gpupods, long_pods, nodes, pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ class PodSink:
         self._schedulers = schedulers
         self._voice = voice
         self._faulty: dict[str, str] = {}
-        self.budget = budget.Budget()
-        self._allowance = allowance.Allowance()
+        self.budget = waiting_pod_memory.Budget()
+        self._allowance = bound_pod_memory.Allowance()
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
@@ -77,9 +77,9 @@ class PodSink:
         if not self._allowance.takes(hold.uid, namespace, pod.weight):
             # What is known to be there is charged whatever is said of it now.
             new = self._book.state(hold.uid) is ledger.State.FREE or hold.uid in self._book.unadmitted
-            nameless = allowance.brief(nameless, admitted=where is None or not new)
+            nameless = bound_pod_memory.brief(nameless, admitted=where is None or not new)
             if where is not None and new:
-                hold, teaches, where = allowance.bare(hold), None, facts.NOWHERE
+                hold, teaches, where = bound_pod_memory.bare(hold), None, facts.NOWHERE
         self._book.pod_bound(hold, teaches, nameless=nameless, where=where)
         # A pod has no device of a node that cannot have given it one.
         if pod.fault and (held := self._book.picture.hold(hold.uid)) and held.devices:
@@ -99,7 +99,7 @@ class PodSink:
             self.budget.release(uid)
             self._status_writer.done(uid)
             self._report(uid, hold.title, thing.detail)
-            self._book.pod_bound(hold, nameless=naming.Nameless())
+            self._book.pod_bound(hold, nameless=allocation_recovery.Nameless())
 
     odd_gone = deleted
 
@@ -123,14 +123,14 @@ class GpuPodSink:
         self._book = book
         self._voice = voice
         self._faulty: dict[str, str] = {}
-        self.known = misplaced.Known()
+        self.known = foreign_gpupods.Known()
 
     def upserted(self, thing: wire.GpuPod) -> None:
         """Apply what an agent wrote; what becomes of the pod's phase and grants is no news to the ledger."""
         title = gpupods.title(thing.metadata)
-        self.known.put(title, misplaced.record(thing))
+        self.known.put(title, foreign_gpupods.record(thing))
         named = gpupods.named(thing)
-        if isinstance(named, naming.Named):
+        if isinstance(named, allocation_recovery.Named):
             self._faulty.pop(title, None)
             self._book.gpupod_seen(named)
         else:
@@ -201,7 +201,7 @@ class DeviceSink:
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device that says too much."""
         self.uids[thing.metadata.name] = thing.metadata.uid
-        fault = excess.too_large(thing) or excess.of(thing.spec)
+        fault = device_size.too_large(thing) or device_size.of(thing.spec)
         self._report(thing.metadata.name, fault)
         self._book.device_seen(devices.device(thing, fault), devices.record(thing.status))
         self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
@@ -378,7 +378,7 @@ class Feeds:
             await one.read()
 
     @property
-    def gpupods(self) -> misplaced.Known:
+    def gpupods(self) -> foreign_gpupods.Known:
         """All GpuPods that there are."""
         return self._gpupods.known
 
@@ -386,13 +386,13 @@ class Feeds:
         """Return the uid of a Device; empty where there is none."""
         return self._devices.uids.get(name, "")
 
-    def revisions(self) -> lag.Revisions | None:
+    def revisions(self) -> kopf_lag.Revisions | None:
         """Return what Kopf should have delivered; None where the server was not heard a moment ago."""
         _, devices_, _, policies_, *_ = self._all
         if not (devices_.live and policies_.live):
             return None
         known = {names.DEVICES: devices_.revisions(), names.POLICIES: policies_.revisions()}
-        return lag.Revisions(known, self._history.restores)
+        return kopf_lag.Revisions(known, self._history.restores)
 
     @property
     def synced(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import kopf
 
 from berth_crds import names
-from berth_operator.kube import statuses
+from berth_operator.kube import kind_statuses
 
 WATCHED: Final = (names.DEVICES, names.POLICIES)
 
@@ -38,7 +38,7 @@ def register(registry: kopf.OperatorRegistry, desk: Desk) -> None:
         if type == "DELETED":
             desk.lost_device(name)
         else:
-            desk.saw_device(name, plain(status, *statuses.OURS), meta.get("resourceVersion", ""))
+            desk.saw_device(name, plain(status, *kind_statuses.OURS), meta.get("resourceVersion", ""))
 
     @kopf.on.event(names.GROUP, names.VERSION, names.POLICIES, id="policy", registry=registry)
     async def policy(*, type: str, name: str, body: Any, **_: Any) -> None:  # noqa: A002  Kopf's word

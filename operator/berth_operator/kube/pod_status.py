@@ -24,8 +24,8 @@ import msgspec
 from berth_crds import card_part, text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
-from berth_operator.engine import pace
-from berth_operator.kube import events, in_turns, rewrites
+from berth_operator.engine import rate_limiter
+from berth_operator.kube import events, fair_queue, verdict_budget
 from berth_operator.scheduling import backlog, decisions
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import words
@@ -76,7 +76,7 @@ class PodStatusWriter:
         self,
         session: api.Api,
         notes: events.Events,
-        rhythm: pace.Pace,
+        rhythm: rate_limiter.Pace,
         *,
         wall: Callable[[], dt.datetime],
         revised: Callable[[str, str], None] = lambda _uid, _version: None,
@@ -88,11 +88,11 @@ class PodStatusWriter:
         self._session = session
         self._notes = notes
         self._rhythm = rhythm
-        self._rewrites = rewrites.Rewrites(lambda: asyncio.get_running_loop().time())
+        self._rewrites = verdict_budget.Rewrites(lambda: asyncio.get_running_loop().time())
         self._wall = wall
         self._shown: dict[str, Shown] = {}
         self._due: dict[str, tuple[backlog.Candidate, Verdict]] = {}
-        self._new, self._known = in_turns.InTurns[str](), in_turns.InTurns[str]()  # Due, by namespace.
+        self._new, self._known = fair_queue.InTurns[str](), fair_queue.InTurns[str]()  # Due, by namespace.
         self._sent: dict[str, Verdict] = {}  # Under way: what is shown soon.
         self._stuck: set[str] = set()  # Those of which only a newer revision, or time, helps the verdict on.
         self._news = asyncio.Event()

@@ -21,8 +21,8 @@ from typing import Any, Final, Protocol
 from berth_crds import names
 from berth_crds.client import api, connection
 from berth_operator import metrics
-from berth_operator.engine import pace, summaries
-from berth_operator.kube import lag, runs, statuses
+from berth_operator.engine import rate_limiter, summaries
+from berth_operator.kube import kind_statuses, kopf_lag, kopf_runs
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +46,12 @@ class Measure(Protocol):
 class Inbox:
     """What one run delivers, on its way from Kopf's thread to ours; once closed it takes nothing more."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, desk: statuses.Statuses) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, desk: kind_statuses.Statuses) -> None:
         self._loop = loop
         self._desk = desk
         self._passed: collections.deque[Callable[[], None]] = collections.deque()
         self._called = False
-        self.lag = lag.Lag()
+        self.lag = kopf_lag.Lag()
         self.closed = False
 
     def saw_device(self, name: str, status: dict[str, Any], version: str) -> None:
@@ -112,7 +112,7 @@ class Reconciler:
     def __init__(
         self,
         link: connection.Connection,
-        rhythm: pace.Pace,
+        rhythm: rate_limiter.Pace,
         *,
         agent: str,
         wall: Callable[[], dt.datetime],
@@ -128,10 +128,10 @@ class Reconciler:
         self._thread = threading.Thread(target=self._main, name="reconciler", daemon=True)
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._desk: statuses.Statuses | None = None
+        self._desk: kind_statuses.Statuses | None = None
         self._stop: asyncio.Event | None = None
         self._inbox: Inbox | None = None
-        self._verdict: asyncio.Future[lag.Finding] | None = None  # Why the present run is to be ended.
+        self._verdict: asyncio.Future[kopf_lag.Finding] | None = None  # Why the present run is to be ended.
         self.trouble = ""  # What is wrong with Kopf, in a few words, until it has delivered everything again.
 
     def start(self) -> None:
@@ -151,7 +151,7 @@ class Reconciler:
         if news and self._desk is not None:
             self._call(self._desk.want, news)
 
-    def compare(self, revisions: lag.Revisions | None) -> None:
+    def compare(self, revisions: kopf_lag.Revisions | None) -> None:
         """Compare Kopf with what the informers surely know now, from any thread."""
         if revisions is not None:
             self._call(self._look, revisions)
@@ -179,7 +179,7 @@ class Reconciler:
     async def _work(self) -> None:
         async with api.Api(self._link, agent=self._agent, tally=self._tally) as session:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._desk = statuses.Statuses(session, self._rhythm, wall=self._wall)
+            self._desk = kind_statuses.Statuses(session, self._rhythm, wall=self._wall)
             flushing = asyncio.create_task(self._flush(self._desk), name="flush statuses")
             self._ready.set()
             await self._keep_kopf(self._desk, self._stop)
@@ -187,7 +187,7 @@ class Reconciler:
             await asyncio.wait([flushing])
             await self._desk.end()
 
-    async def _flush(self, desk: statuses.Statuses) -> None:
+    async def _flush(self, desk: kind_statuses.Statuses) -> None:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             try:
@@ -195,7 +195,7 @@ class Reconciler:
             except Exception:
                 log.exception("statuses were not flushed")
 
-    async def _keep_kopf(self, desk: statuses.Statuses, stop: asyncio.Event) -> None:
+    async def _keep_kopf(self, desk: kind_statuses.Statuses, stop: asyncio.Event) -> None:
         attempt = 0
         while not stop.is_set():
             self._inbox = inbox = Inbox(asyncio.get_running_loop(), desk)
@@ -204,7 +204,7 @@ class Reconciler:
             except Exception as error:
                 inbox.closed = True
                 log.exception("Kopf cannot be run")
-                self._ended(metrics.KopfEnd.ENDED, f"Kopf cannot be run: {runs.reason(error)}")
+                self._ended(metrics.KopfEnd.ENDED, f"Kopf cannot be run: {kopf_runs.reason(error)}")
             if not stop.is_set():
                 attempt = 0 if inbox.lag.looks >= STEADY_LOOKS and not inbox.lag.behind else attempt
                 pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
@@ -214,7 +214,7 @@ class Reconciler:
 
     async def _run(self, inbox: Inbox, stop: asyncio.Event) -> None:
         """Run Kopf once, until it ends, is stopped, or has stopped by itself."""
-        run = runs.Run(self._link, inbox)
+        run = kopf_runs.Run(self._link, inbox)
         self._verdict = verdict = asyncio.get_running_loop().create_future()
         run.start()
         over = asyncio.wrap_future(run.over)
@@ -226,7 +226,7 @@ class Reconciler:
         if verdict.done():
             self._ended(verdict.result().cause, f"Kopf is ended: {verdict.result().text}")
         elif fault is not None:
-            self._ended(fault, f"Kopf ended: {runs.reason(over.exception())}")
+            self._ended(fault, f"Kopf ended: {kopf_runs.reason(over.exception())}")
         if not over.done():
             log.warning("Kopf does not end; its thread is left alone, and can do nothing more")
         over.add_done_callback(lambda late: late.exception())  # Known, or of no interest any more.
@@ -237,7 +237,7 @@ class Reconciler:
         if self._measure is not None:
             self._measure.ended(why)
 
-    def _look(self, revisions: lag.Revisions) -> None:
+    def _look(self, revisions: kopf_lag.Revisions) -> None:
         """Find out whether Kopf still delivers what there is."""
         inbox, verdict = self._inbox, self._verdict
         if inbox is None or verdict is None or inbox.closed or verdict.done():

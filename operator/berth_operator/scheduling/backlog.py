@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import decisions, entries, label_order, lines, turns, woken
+from berth_operator.scheduling import decisions, label_order, queued_pods, queues, rotation, wakeups
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is held up or goes on.
 # So many kinds are held against nodes that have changed between two rounds; then whoever waits is woken.
@@ -23,10 +23,10 @@ MOST_JUDGED: Final = 4096
 # Of a limited turn so many may need a search on single nodes: they must not crowd out those that need none.
 SEARCHED_AT_ONCE: Final = 64
 
-Candidate = entries.Candidate
-Entry = entries.Entry
-Standing = entries.Standing
-Turn = entries.Turn
+Candidate = queued_pods.Candidate
+Entry = queued_pods.Entry
+Standing = queued_pods.Standing
+Turn = queued_pods.Turn
 Wants = frozenset[decisions.Help]
 Sleep = tuple[int, Wants]  # The kind of the pods, and what they wait for.
 ANYTHING: Final[Wants] = frozenset(decisions.Help)
@@ -46,18 +46,18 @@ class Backlog:
         self._entries: dict[str, Entry] = {}
         self._kinds: dict[Hashable, int] = {}  # Their numbers, by what the pods ask.
         self._numbers = itertools.count(1)
-        self._held_up = lines.HeldUp()
-        self._line = lines.Queue[Turn](self._stands, self._held_up)
-        self._searched = lines.Queue[Turn](self._stands, self._held_up)  # The part that needs a search.
-        self._pausing = lines.Line[float](self._stands)
+        self._held_up = queues.HeldUp()
+        self._line = queues.Queue[Turn](self._stands, self._held_up)
+        self._searched = queues.Queue[Turn](self._stands, self._held_up)  # The part that needs a search.
+        self._pausing = queues.Line[float](self._stands)
         self._sleeping: dict[Sleep, dict[str, Entry]] = {}
         self._judged = 0  # How often a kind was held against a node since the last round.
         self._roused: set[decisions.Help] = set()  # Changes for which nobody sleeps, since all were woken.
         self._woken: dict[str, Entry] = {}
-        self._behind = lines.Queues[int, Turn](self._stands, self._held_up)  # The woken that pause, by kind.
+        self._behind = queues.Queues[int, Turn](self._stands, self._held_up)  # The woken that pause, by kind.
         # Of those in line.
-        self._raised = lines.Lines[label_order.Group, label_order.LocalOrder](self._stands)
-        self._turns = turns.Turns(self._stands, self._held_up)
+        self._raised = queues.Lines[label_order.Group, label_order.LocalOrder](self._stands)
+        self._turns = rotation.Turns(self._stands, self._held_up)
         self._allowed = 0
         self._tickets = 0
 
@@ -94,11 +94,11 @@ class Backlog:
     def first_idle(self, limit: int, now: float) -> list[str]:
         """Return the uids of the first pods by order that wait for a change or for the end of a pause."""
         found = (entry for entry in self._entries.values() if entry.idle(now))
-        return [entry.candidate.uid for entry in heapq.nsmallest(limit, found, key=entries.TURN)]
+        return [entry.candidate.uid for entry in heapq.nsmallest(limit, found, key=queued_pods.TURN)]
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next; one that was demoted in line is none of them."""
-        places = lines.walk((self._line, math.inf), (self._searched, math.inf))
+        places = queues.walk((self._line, math.inf), (self._searched, math.inf))
         found = (uid for turn, _, uid in places if self._entries[uid].turn == turn)
         return list(itertools.islice(found, limit))
 
@@ -168,7 +168,7 @@ class Backlog:
     def _set_aside(self, entry: Entry, *, now: float, wants: Wants | None, demoted: bool = False) -> None:
         self._leave(entry)
         entry.demoted |= demoted
-        entry.not_before = now + entries.pause(entry.attempts, demoted=entry.demoted)
+        entry.not_before = now + queued_pods.pause(entry.attempts, demoted=entry.demoted)
         entry.attempts += 1
         entry.wants = wants
         entry.kind = entry.kind or self._kind(entry.candidate)
@@ -179,7 +179,7 @@ class Backlog:
 
     def _kind(self, candidate: Candidate) -> int:
         """Return the number of all pods that ask the same; numbers that nobody has any more are forgotten."""
-        if len(self._kinds) > 2 * len(self._entries) + lines.SPARE_PLACES:
+        if len(self._kinds) > 2 * len(self._entries) + queues.SPARE_PLACES:
             self._kinds = {one.candidate.asks: one.kind for one in self._entries.values() if one.kind}
         return self._kinds.setdefault(candidate.asks, next(self._numbers))
 
@@ -295,7 +295,9 @@ class Backlog:
         self._hurry()
         while (place := self._pausing.first()) is not None and place[0] <= now:
             self._stand_in_line(self._entries[place[2]])
-        places = lines.walk((self._line, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf))
+        places = queues.walk(
+            (self._line, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf)
+        )
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
         for entry in found if self._raised.empty else label_order.reordered(list(found), self._first_raised):
             yield entry.candidate
@@ -321,11 +323,11 @@ class Backlog:
     def _hurry(self) -> None:
         """Let the first of those that were woken since the last time be tried at once."""
         if self._woken:
-            found = sorted(self._woken.values(), key=entries.TURN)
-            places = list(map(entries.TURN, found))
+            found = sorted(self._woken.values(), key=queued_pods.TURN)
+            places = list(map(queued_pods.TURN, found))
             if any(one.candidate.label > 0 for one in found):
                 found = label_order.reordered(found, lambda *_: ())
-            tried = woken.first_to_try(found, self._held_up.names)
+            tried = wakeups.first_to_try(found, self._held_up.names)
             for entry, turn in zip(found, places, strict=True):
                 if entry.candidate.uid in tried:
                     entry.not_before = 0.0
@@ -340,7 +342,7 @@ class Backlog:
         """Let the next of each kind be tried at once: the first of those that were woken are others now."""
         room = FOLLOWING_AT_ONCE
         for kind in self._behind:
-            followers = (self._follow(kind) for _ in range(min(woken.TRIED_OF_A_KIND, room)))
+            followers = (self._follow(kind) for _ in range(min(wakeups.TRIED_OF_A_KIND, room)))
             room -= sum(itertools.takewhile(bool, followers))
 
     def _follow(self, kind: int) -> bool:

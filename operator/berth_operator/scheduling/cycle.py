@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import backlog, decisions, holds, policy, ruling, search, tally
+from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally, under_policy
 from berth_operator.scheduling.devices import allocator
 
 # Of the search on single nodes, by all pods of a round together and by each: a fraction of a second.
@@ -219,9 +219,9 @@ def _answer_beside(
     spared: Spared,
 ) -> decisions.Decision | None:
     """Decide for one pod that leaves some nodes to others; None if it must wait for what they leave."""
-    written, candidate = candidate, ruling.under(rules, candidate)
+    written, candidate = candidate, under_policy.under(rules, candidate)
     if candidate.faults and not written.faults:
-        return decisions.Reject(candidate.uid, candidate.faults, ruling.OTHER_RULES)
+        return decisions.Reject(candidate.uid, candidate.faults, under_policy.OTHER_RULES)
     if spared and not candidate.faults:
         found = places.place(candidate.request, candidate.demand, rules=rules, effort=effort, spared=spared)
         if found is not None:

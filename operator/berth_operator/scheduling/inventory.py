@@ -14,15 +14,15 @@ import numpy as np
 
 from berth_crds import catalog
 from berth_operator.scheduling import (
-    claims,
-    columns,
-    counting,
-    lessons,
+    cluster_supply,
+    demand_model,
+    device_counts,
+    node_info,
+    node_table,
     policy,
-    rows,
-    supplies,
-    titles,
-    withholding,
+    uuid_ownership,
+    uuid_records,
+    withheld_cards,
     workload,
 )
 from berth_operator.scheduling.devices import facts as devices
@@ -46,31 +46,29 @@ class Inventory:
         `alone` has a card that its node shares given to one pod at a time.
         """
         self.alone = alone
-        self.columns = columns.Columns()
+        self.columns = node_table.Columns()
         self.workload = workload.Workload()
-        self.claims = claims.Claims(day, self._names_held)
-        self.rows: list[rows.Row | None] = []
+        self.claims = uuid_ownership.Claims(day, self._names_held)
+        self.rows: list[node_info.Row | None] = []
         self.index: dict[str, int] = {}
         self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
-        self._cards_before: dict[str, rows.Cards] = {}  # What nodes could give whose cards have changed.
+        self._cards_before: dict[str, node_info.Cards] = {}  # What nodes could give whose cards have changed.
         self.layout = 0  # Rises whenever rows come or go: what was worked out by row is void then.
-        self._rank: columns.Numbers | None = None
-        self._order: columns.Numbers | None = None
-        self._scale: supplies.Scale | None = None
-        self._supplies = supplies.Supplies(clock)
-        self._learned = (-1, -1), lessons.Lesson()
-        self._places: dict[facts.Where, rows.Places] = {}
+        self._rank: node_table.Numbers | None = None
+        self._order: node_table.Numbers | None = None
+        self._scale: cluster_supply.Scale | None = None
+        self._supplies = cluster_supply.Supplies(clock)
+        self._learned = (-1, -1), demand_model.Lesson()
+        self._places: dict[facts.Where, node_info.Places] = {}
         self._places_bytes = 0
         self._labels: labels.Labels | None = None
-        self._named: dict[frozenset[str], columns.Mask] = {}
+        self._named: dict[frozenset[str], node_table.Mask] = {}
         self._holders: dict[str, int] = {}
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
         """Return the state in words."""
         return f"<Inventory: {len(self.index)} nodes, {len(self._holders)} holds>"
-
-    # ------------------------------------------------------------ reading
 
     @property
     def size(self) -> int:
@@ -82,12 +80,12 @@ class Inventory:
         """All rows in use."""
         return slice(0, len(self.rows))
 
-    def row(self, name: str) -> rows.Row | None:
+    def row(self, name: str) -> node_info.Row | None:
         """Look a node up by name."""
         at = self.index.get(name)
         return self.rows[at] if at is not None else None
 
-    def each(self) -> Iterable[rows.Row]:
+    def each(self) -> Iterable[node_info.Row]:
         """Go through all nodes, by name."""
         return (self._row(at) for _, at in sorted(self.index.items()))
 
@@ -96,7 +94,7 @@ class Inventory:
         at = self._holders.get(uid)
         return self._row(at).holds[uid] if at is not None else None
 
-    def rank(self) -> columns.Numbers:
+    def rank(self) -> node_table.Numbers:
         """Number the rows by their place in the order of names: the last tie-breaker."""
         if self._rank is None:
             names = [row.name if row else "" for row in self.rows]
@@ -104,7 +102,7 @@ class Inventory:
             self._rank[sorted(range(self.size), key=names.__getitem__)] = np.arange(self.size)
         return self._rank
 
-    def by_rank(self, place: int) -> rows.Row:
+    def by_rank(self, place: int) -> node_info.Row:
         """Return the node at a place in the order of names."""
         if self._order is None:
             self._order = np.argsort(self.rank())
@@ -128,18 +126,18 @@ class Inventory:
         """Let all count that has changed of what the nodes have; not while a decision reads it."""
         self._supplies.renew()
 
-    def lesson(self) -> lessons.Lesson:
+    def lesson(self) -> demand_model.Lesson:
         """Return what the workload teaches: a function of the pods now known and of what the nodes have."""
         version = self.workload.version, self._supplies.version
         if self._learned[0] != version:
             supply, scale = self._supplies.seen()
-            self._learned = version, lessons.learn(self.workload, supply)
+            self._learned = version, demand_model.learn(self.workload, supply)
             if self._scale not in (None, scale):
                 self.layout += 1
             self._scale = scale
         return self._learned[1]
 
-    def places(self, where: facts.Where) -> rows.Places:
+    def places(self, where: facts.Where) -> node_info.Places:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         found = self._places.get(where)
         if found is None:
@@ -147,11 +145,11 @@ class Inventory:
                 self._forget_places()
             if self._labels is None:
                 self._labels = labels.Labels([row.node if row else None for row in self.rows])
-            found = self._places[where] = rows.judge_places(self.rows, where, self._labels)
+            found = self._places[where] = node_info.judge_places(self.rows, where, self._labels)
             self._places_bytes += found.code.nbytes + BYTES_A_THING * where.size
         return found
 
-    def named(self, uuids: frozenset[str]) -> columns.Mask:
+    def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
         found = self._named.get(uuids)
         if found is None:
@@ -193,14 +191,16 @@ class Inventory:
         self._reckon(row)
         self._vacate_if_idle(row)
 
-    def put_device(self, device: devices.Device, record: titles.Record = titles.NOTHING) -> set[str]:
+    def put_device(
+        self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING
+    ) -> set[str]:
         """Apply what an agent published, and what is recorded of its uuids.
 
         Return the nodes for which it changes something.
         """
         row = self._at(device.node)
         row.published = device
-        held = withholding.held(row.holds.values())
+        held = withheld_cards.held(row.holds.values())
         affected = self.claims.publish(device, record, held)
         self._settle_all({device.node} | self.claims.take_decided())
         return affected
@@ -208,26 +208,26 @@ class Inventory:
     def _names_held(self, node: str) -> frozenset[str]:
         """Return the uuids that pods on a node hold now."""
         row = self.row(node)
-        return withholding.held(row.holds.values()) if row is not None else frozenset()
+        return withheld_cards.held(row.holds.values()) if row is not None else frozenset()
 
     def _settle_all(self, names: Iterable[str]) -> None:
         for name in names:
             self._settle(self._at(name))
 
-    def _settle(self, row: rows.Row) -> None:
+    def _settle(self, row: node_info.Row) -> None:
         """Work out which cards of a node count, after what it publishes, claims or holds has changed."""
         if row.published is None:
             return
-        row.owned = withholding.after_claims(row.published, self.claims.lost(row.name))
+        row.owned = withheld_cards.after_claims(row.published, self.claims.lost(row.name))
         claimed = not row.published.large
-        there = self.claims.of(row.name) if claimed else frozenset(claims.uuids(row.published))
-        device, unnamed = withholding.after_holds(row.owned, there, row.holds.values())
+        there = self.claims.of(row.name) if claimed else frozenset(uuid_ownership.uuids(row.published))
+        device, unnamed = withheld_cards.after_holds(row.owned, there, row.holds.values())
         if (device, unnamed) != row.cards:
             self._cards_before.setdefault(row.name, row.cards)
             row.device, row.unnamed = device, unnamed
             self._install(row, device)
 
-    def _install(self, row: rows.Row, device: devices.Device) -> None:
+    def _install(self, row: node_info.Row, device: devices.Device) -> None:
         self._named.clear()
         table = self.columns
         table.reserve_slots(len(device.cards))
@@ -238,7 +238,7 @@ class Inventory:
             table.model[row.at, slot] = table.models.of[models[slot]]
             table.total[row.at, slot] = card.memory
         self._reckon(row)
-        counting.recount(self.columns, row)
+        device_counts.recount(self.columns, row)
 
     def drop_device(self, node: str) -> set[str]:
         """Forget a node's devices; what pods hold of them is remembered.
@@ -252,12 +252,12 @@ class Inventory:
         row.published = row.owned = row.device = None
         row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
         self._named.clear()
-        affected = self.claims.withdraw(node, withholding.held(row.holds.values()))
+        affected = self.claims.withdraw(node, withheld_cards.held(row.holds.values()))
         self._settle_all(self.claims.take_decided())
         self.columns.clear_cards(row.at)
         _use(self.columns, row.at, row.view().device)
         self._reckon(row)
-        counting.recount(self.columns, row)
+        device_counts.recount(self.columns, row)
         self._vacate_if_idle(row)
         return affected
 
@@ -267,7 +267,7 @@ class Inventory:
         if row is not None and row.silent != silent:
             row.silent = silent
             self._reckon(row)
-            counting.recount(self.columns, row)
+            device_counts.recount(self.columns, row)
 
     def obey(self, rules: policy.Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
@@ -278,7 +278,7 @@ class Inventory:
         for row in self.each():
             row.alone = self.alone
             if not row.plain:
-                counting.recount(self.columns, row)
+                device_counts.recount(self.columns, row)
         return True
 
     # ------------------------------------------------------------ changing: holds
@@ -305,12 +305,12 @@ class Inventory:
         affected, self._affected = self._affected, set()
         return affected
 
-    def take_changed(self) -> dict[str, rows.Cards]:
+    def take_changed(self) -> dict[str, node_info.Cards]:
         """Return the nodes whose cards count otherwise than before, and what these were, once."""
         changed, self._cards_before = self._cards_before, {}
         return changed
 
-    def _use(self, row: rows.Row, hold: Hold, sign: int) -> None:
+    def _use(self, row: node_info.Row, hold: Hold, sign: int) -> None:
         amounts = row.amounts
         for name, amount in hold.amounts:
             used = amounts[name] = amounts.get(name, 0) + sign * amount
@@ -318,17 +318,17 @@ class Inventory:
                 del amounts[name]
             if name in row.given:
                 self._write_left(row, name, used)
-        counting.take(row, hold, sign)
-        if row.name in self.claims.watched or withholding.is_odd(hold, self.claims.of(row.name)):
-            affected = self.claims.hold(row.name, withholding.held(row.holds.values()))
+        device_counts.take(row, hold, sign)
+        if row.name in self.claims.watched or withheld_cards.is_odd(hold, self.claims.of(row.name)):
+            affected = self.claims.hold(row.name, withheld_cards.held(row.holds.values()))
             self._settle_all({row.name} | self.claims.take_decided())
             self._affected |= affected
-        counting.refresh(self.columns, row, hold)
+        device_counts.refresh(self.columns, row, hold)
 
-    def _give(self, row: rows.Row, allocatable: facts.Amounts) -> None:
+    def _give(self, row: node_info.Row, allocatable: facts.Amounts) -> None:
         """Note all that a node can give."""
         table = self.columns
-        table.allocatable[row.at] = table.left[row.at] = columns.ABSENT
+        table.allocatable[row.at] = table.left[row.at] = node_table.ABSENT
         table.use_resources(row.at, (name for name, _ in allocatable))
         row.given = {name: amount for name, amount in allocatable if name in table.resources.of}
         for name, amount in row.given.items():
@@ -339,24 +339,24 @@ class Inventory:
             if name in row.given:
                 self._write_left(row, name, used)
 
-    def _write_left(self, row: rows.Row, name: str, used: int) -> None:
+    def _write_left(self, row: node_info.Row, name: str, used: int) -> None:
         table = self.columns
         # Exact sums may exceed 64 bits.
         table.left[row.at, table.resources.of[name]] = row.given[name] - min(used, facts.LARGEST)
 
     # ------------------------------------------------------------ rows
 
-    def _row(self, at: int) -> rows.Row:
+    def _row(self, at: int) -> node_info.Row:
         row = self.rows[at]
         assert row is not None, "a row in use"  # noqa: S101
         return row
 
-    def _at(self, name: str) -> rows.Row:
+    def _at(self, name: str) -> node_info.Row:
         at = self.index.get(name)
         if at is not None:
             return self._row(at)
         at = self._vacant.pop() if self._vacant else self._append()
-        row = self.rows[at] = rows.Row(name, at, alone=self.alone)
+        row = self.rows[at] = node_info.Row(name, at, alone=self.alone)
         self.index[name] = at
         self._moved()
         return row
@@ -366,7 +366,7 @@ class Inventory:
         self.columns.reserve_rows(len(self.rows))
         return len(self.rows) - 1
 
-    def _vacate_if_idle(self, row: rows.Row) -> None:
+    def _vacate_if_idle(self, row: node_info.Row) -> None:
         if row.idle:
             del self.index[row.name]
             self.rows[row.at] = None
@@ -385,11 +385,11 @@ class Inventory:
         self._places_bytes = 0
         self._labels = None
 
-    def _reckon(self, row: rows.Row) -> None:
-        self._supplies.note(row.name, supplies.part(row))
+    def _reckon(self, row: node_info.Row) -> None:
+        self._supplies.note(row.name, cluster_supply.part(row))
 
 
-def _use(table: columns.Columns, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
+def _use(table: node_table.Columns, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
     """Make columns for what the devices of a row are, and leave those for what it has no more."""
     table.models.use(at, models)
     profiles = (one.profile for card in device.cards for one in card.instances)

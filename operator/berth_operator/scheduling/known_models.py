@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from berth_crds import catalog
-from berth_operator.scheduling import columns, inventory
+from berth_operator.scheduling import inventory, node_table
 from berth_operator.scheduling.decisions import Count, Reason
 
 NAMED: Final = 4
@@ -54,7 +54,7 @@ def instead(
     return known
 
 
-def _most_frequent(kinds: columns.Names) -> tuple[list[str], int]:
+def _most_frequent(kinds: node_table.Names) -> tuple[list[str], int]:
     """Return what most nodes have, and how many others there are."""
     nodes = {key: count for key, count in kinds.users() if key}
     first = heapq.nsmallest(NAMED, nodes, key=lambda key: (-nodes[key], key))

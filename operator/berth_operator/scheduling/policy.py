@@ -8,7 +8,7 @@ from typing import Final
 
 from berth_crds import catalog
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import columns
+from berth_operator.scheduling import node_table
 
 MIB: Final = 1 << 20
 MOST_MIN_MEMORY: Final = 65536 * MIB  # What a policy may ask for at least, at most.
@@ -21,9 +21,9 @@ class Weights:
     core: int = 1
     memory: int = 1
 
-    def mean(self, core: columns.Scores, memory: columns.Scores) -> columns.Scores:
+    def mean(self, core: node_table.Scores, memory: node_table.Scores) -> node_table.Scores:
         """Weigh a figure of each into one."""
-        mean: columns.Scores = (self.core * core + self.memory * memory) / (self.core + self.memory)
+        mean: node_table.Scores = (self.core * core + self.memory * memory) / (self.core + self.memory)
         return mean
 
 

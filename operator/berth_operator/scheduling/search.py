@@ -17,31 +17,38 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import (
-    answers,
-    columns,
     decisions,
+    demand_model,
     inventory,
-    lessons,
+    node_table,
     policy,
     questions,
     resources,
+    search_memory,
     strategies,
 )
-from berth_operator.scheduling.devices import allocator, conditions, likeness, requests, scopes, views
+from berth_operator.scheduling.devices import (
+    allocator,
+    conditions,
+    device_view,
+    equivalence,
+    requests,
+    scopes,
+)
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.strategies import looks
+from berth_operator.scheduling.strategies import score_inputs
 
 # Most pods need no search on a node. For the others its steps are counted, some twenty thousand a second.
 STEPS_A_NODE: Final = 400
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
 
-Answer = answers.Answer
-Why = answers.Why
+Answer = search_memory.Answer
+Why = search_memory.Why
 Question = questions.Question
 ask = questions.ask
 
-Key = tuple[Question, policy.Policy, lessons.Lesson]
+Key = tuple[Question, policy.Policy, demand_model.Lesson]
 
 
 class Search:
@@ -50,7 +57,7 @@ class Search:
     def __init__(self, picture: inventory.Inventory) -> None:
         self.picture = picture
         self._answers: collections.OrderedDict[Key, Answer] = collections.OrderedDict()
-        self._slow = answers.Slow()
+        self._slow = search_memory.Slow()
         self._bytes = 0  # About what all answers take.
 
     def place(
@@ -81,13 +88,13 @@ class Search:
     def may_place(self, question: Question, rules: policy.Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may have a place, as far as is known without another look at it."""
         score = self._answer(question, rules).score
-        return bool((score[self._places(names)] != answers.IMPOSSIBLE).any())
+        return bool((score[self._places(names)] != search_memory.IMPOSSIBLE).any())
 
-    def _places(self, names: Collection[str]) -> columns.Numbers:
+    def _places(self, names: Collection[str]) -> node_table.Numbers:
         """Return the places of some nodes in the order of names, without those that are not there."""
         index = self.picture.index
         rows = np.array([index[name] for name in names if name in index], dtype=np.int64)
-        places: columns.Numbers = self.picture.rank()[rows]
+        places: node_table.Numbers = self.picture.rank()[rows]
         return places
 
     def _place(
@@ -123,11 +130,11 @@ class Search:
         """Ask one node after the other, the best first, and count those that had to look closely."""
         while len(answer.score) and (question.need.simple or not effort.spent):
             best = int(answer.score.argmax())
-            if answer.score[best] == answers.IMPOSSIBLE:
+            if answer.score[best] == search_memory.IMPOSSIBLE:
                 break
             row = self.picture.by_rank(best)
             view = row.view()
-            kind = None if question.need.simple else likeness.of(view, request)
+            kind = None if question.need.simple else equivalence.of(view, request)
             why = answer.alike.get(kind) if kind is not None else None
             if why is None:
                 first = int(answer.slot[best]) if answer.slots else None
@@ -142,17 +149,17 @@ class Search:
                 self._slow.note(question, row.name, slow=grants.reason is decisions.Reason.UNDECIDED)
                 self._remember(answer, kind, why)
             # Only a closer look could tell; it holds until the node changes.
-            answer.score[best] = answers.IMPOSSIBLE
+            answer.score[best] = search_memory.IMPOSSIBLE
             answer.closer[row.at] = why
-            self._bytes += answers.BYTES_A_REASON
+            self._bytes += search_memory.BYTES_A_REASON
             effort.spend(1)
         return None, asked
 
     def _remember(self, answer: Answer, kind: Hashable, why: Why) -> None:
         """Remember what a node has said for those that are alike; of few kinds, for each is large."""
-        if kind is not None and len(answer.alike) < answers.MOST_KINDS:
+        if kind is not None and len(answer.alike) < search_memory.MOST_KINDS:
             answer.alike[kind] = why
-            self._bytes += answers.BYTES_A_KIND
+            self._bytes += search_memory.BYTES_A_KIND
 
     def closer(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
         """Return what a closer look showed of nodes that seemed able, by row."""
@@ -199,23 +206,23 @@ class Search:
             self._fill(answer, slice(0, size), question, rules)
         return answer
 
-    def _fill(self, answer: Answer, rows: columns.Rows, question: Question, rules: policy.Policy) -> None:
+    def _fill(self, answer: Answer, rows: node_table.Rows, question: Question, rules: policy.Policy) -> None:
         picture = self.picture
         places = picture.rank()[rows]
         ranking, able = rank(picture, rows, question, rules)
-        answer.score[places] = np.where(able, ranking.score, answers.IMPOSSIBLE)
+        answer.score[places] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
         if answer.closer:
             before = len(answer.closer)
             for row in np.arange(picture.size)[rows].tolist():
                 answer.closer.pop(row, None)
-            self._bytes -= answers.BYTES_A_REASON * (before - len(answer.closer))
+            self._bytes -= search_memory.BYTES_A_REASON * (before - len(answer.closer))
         if ranking.slot is not None:
             answer.slots = True
             answer.slot[places] = ranking.slot
         answer.version = picture.columns.version
 
 
-def _rows(changed: set[int]) -> columns.Rows:
+def _rows(changed: set[int]) -> node_table.Rows:
     """Return rows as what selects them; where they lie side by side that is a slice, which copies nothing."""
     first, last = min(changed), max(changed)
     if last - first + 1 == len(changed):
@@ -232,7 +239,7 @@ def _cut_short(question: Question, effort: allocator.Effort, asked: int) -> bool
 
 
 def _ask_node(
-    view: views.View, request: requests.Request, first: int | None, effort: allocator.Effort
+    view: device_view.View, request: requests.Request, first: int | None, effort: allocator.Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Ask the allocator; a simple request costs it no search, whatever was spent on others."""
     if request.need.simple:
@@ -243,12 +250,9 @@ def _ask_node(
     return grants
 
 
-# ---------------------------------------------------------------- asking many nodes at once
-
-
 def rank(
-    picture: inventory.Inventory, rows: columns.Rows, question: Question, rules: policy.Policy
-) -> tuple[looks.Ranking, columns.Mask]:
+    picture: inventory.Inventory, rows: node_table.Rows, question: Question, rules: policy.Policy
+) -> tuple[score_inputs.Ranking, node_table.Mask]:
     """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
     able = (picture.places(question.demand.where).code[rows] == 0) & resources.room(
         picture, rows, question.demand
@@ -262,20 +266,20 @@ def rank(
 
 def matching_cards(
     picture: inventory.Inventory,
-    rows: columns.Rows,
+    rows: node_table.Rows,
     asked: requests.Conditions,
     *,
-    among: columns.Mask | None = None,
-) -> columns.Mask | None:
+    among: node_table.Mask | None = None,
+) -> node_table.Mask | None:
     """Return which of the open cards (or `among` others) meet the conditions; None where none are set."""
     if asked == requests.ANY_CARD:
         return None
     table = picture.columns
-    matching: columns.Mask = table.open[rows] if among is None else among
+    matching: node_table.Mask = table.open[rows] if among is None else among
     kinds = asked.of_models
     if kinds != requests.ANY_MODEL:
         good = _good_models(table.models.listed, kinds)
-        matching = matching & columns.gather(good, table.model[rows])
+        matching = matching & node_table.gather(good, table.model[rows])
     if asked.memory_at_least:
         matching = matching & (table.total[rows] >= asked.memory_at_least)
     if asked.uuids or asked.avoid_uuids:
@@ -284,15 +288,15 @@ def matching_cards(
 
 
 @functools.lru_cache(maxsize=256)
-def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> columns.Mask:
+def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> node_table.Mask:
     """Return which models will do; the last entry is for what is no card."""
     return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
 
 
 def _named_cards(
-    picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
-) -> columns.Mask:
-    there: columns.Mask = picture.columns.model[rows] != columns.ABSENT
+    picture: inventory.Inventory, rows: node_table.Rows, asked: requests.Conditions
+) -> node_table.Mask:
+    there: node_table.Mask = picture.columns.model[rows] != node_table.ABSENT
     if asked.uuids:
         there &= picture.named(asked.uuids)[rows]
     return there & ~picture.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
@@ -300,10 +304,10 @@ def _named_cards(
 
 def share_fits(
     picture: inventory.Inventory,
-    rows: columns.Rows,
+    rows: node_table.Rows,
     need: requests.Need,
-    matching: columns.Mask | None,
-) -> columns.Mask | None:
+    matching: node_table.Mask | None,
+) -> node_table.Mask | None:
     """Return which cards could take the simple share; None where none is asked."""
     if not (need.simple and need.shares):
         return None
@@ -311,8 +315,8 @@ def share_fits(
 
 
 def share_room(
-    table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, matching: columns.Mask | None
-) -> columns.Mask:
+    table: node_table.Columns, rows: node_table.Rows, ask: requests.Gpus, matching: node_table.Mask | None
+) -> node_table.Mask:
     """Return which cards have room for a share now."""
     fit = table.open[rows]
     if ask.core:
@@ -327,62 +331,62 @@ def share_room(
     if withheld.any():
         # Where every unused card is withheld, a share may only come from a started one.
         whole = table.whole[rows]
-        fit = fit & (~whole | (columns.count(whole) > withheld)[:, None])
+        fit = fit & (~whole | (node_table.count(whole) > withheld)[:, None])
     return fit
 
 
 def enough_devices(
     picture: inventory.Inventory,
-    rows: columns.Rows,
+    rows: node_table.Rows,
     need: requests.Need,
-    matching: columns.Mask | None,
-    fit: columns.Mask | None,
-) -> columns.Mask:
+    matching: node_table.Mask | None,
+    fit: node_table.Mask | None,
+) -> node_table.Mask:
     """Return which nodes have enough of each kind of device, as far as sums can tell."""
     table = picture.columns
     able = table.known[rows]  # Not written to: each of these gives a new mask.
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
-        able = able & (columns.count(whole) - table.withheld[rows] >= need.whole)
+        able = able & (node_table.count(whole) - table.withheld[rows] >= need.whole)
     for ask in need.largest:
         cards = share_room(table, rows, ask, matching) if fit is None else fit
-        able = able & (cards.any(axis=1) if ask.count == 1 else columns.count(cards) >= ask.count)
+        able = able & (cards.any(axis=1) if ask.count == 1 else node_table.count(cards) >= ask.count)
     if len(need.shares) > 1:
         able = able & room_together(table, rows, need, table.open[rows] if matching is None else matching)
     if need.replicas:
         able = able & (table.replicas[rows] >= need.replicas)
     for instances in need.instances:
         able = able & (
-            columns.known_of(table.profiles, instances.profile, table.instances, rows) >= instances.count
+            node_table.known_of(table.profiles, instances.profile, table.instances, rows) >= instances.count
         )
     for name in need.parts:
-        able = able & (columns.known_of(table.types, name, table.others, rows) > 0)
+        able = able & (node_table.known_of(table.types, name, table.others, rows) > 0)
     return able
 
 
 def room_together(
-    table: columns.Columns, rows: columns.Rows, need: requests.Need, cards: columns.Mask
-) -> columns.Mask:
+    table: node_table.Columns, rows: node_table.Rows, need: requests.Need, cards: node_table.Mask
+) -> node_table.Mask:
     """Return which nodes have as much left of these cards as all shares and whole cards take together."""
-    able: columns.Mask = columns.total(table.core[rows] * cards) >= need.core
+    able: node_table.Mask = node_table.total(table.core[rows] * cards) >= need.core
     if need.ratio:
         # A share is content with a little less than its percentage, where rounding has taken that.
-        able &= columns.total((table.ratio[rows] + 1) * cards) >= need.ratio
+        able &= node_table.total((table.ratio[rows] + 1) * cards) >= need.ratio
     if need.memory:
-        able &= columns.total(table.memory[rows] * cards) >= need.memory
+        able &= node_table.total(table.memory[rows] * cards) >= need.memory
     return able
 
 
 def look_at(
     picture: inventory.Inventory,
-    rows: columns.Rows,
+    rows: node_table.Rows,
     question: Question,
-    fit: columns.Mask | None,
+    fit: node_table.Mask | None,
     weights: policy.Weights,
-) -> looks.Look:
+) -> score_inputs.Look:
     """Gather the numbers that a strategy sees."""
     asked = dict(question.demand.amounts)
-    return looks.Look(
+    return score_inputs.Look(
         table=picture.columns,
         rows=rows,
         need=question.need,
@@ -390,6 +394,6 @@ def look_at(
         cpu=asked.get(facts.CPU, 0),
         node_memory=asked.get(facts.MEMORY, 0),
         lesson=picture.lesson(),
-        scale=looks.Scale(*picture.scale()),
+        scale=score_inputs.Scale(*picture.scale()),
         weights=weights,
     )

@@ -17,15 +17,15 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, inventory, resources, search
+from berth_operator.scheduling import inventory, node_table, resources, search
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 Why = tuple[Reason, str]
 # Which cards are there, and which of them meet one condition after the other.
-Fitting = tuple[tuple[Reason, columns.Mask], ...]
-OF_CARDS: Final = tuple(reason for reason in columns.TROUBLES if reason is not None)
+Fitting = tuple[tuple[Reason, node_table.Mask], ...]
+OF_CARDS: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 # The conditions on each card, in the order in which the judgement of one card asks them.
 CONDITIONS: Final = (
     (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models", "avoid_pattern")),
@@ -42,10 +42,10 @@ class Pile:
     wanted: int
     detail: str
     none: Why  # What is said where there are too few of them, used or not.
-    left: columns.Numbers
-    well: columns.Numbers
-    in_all: columns.Numbers
-    trouble: columns.Numbers
+    left: node_table.Numbers
+    well: node_table.Numbers
+    in_all: node_table.Numbers
+    trouble: node_table.Numbers
 
 
 class NodeReasons:
@@ -55,7 +55,7 @@ class NodeReasons:
         self.code = np.zeros(size, dtype=np.int64)
         self.whys: dict[Why, int] = {}
 
-    def mark(self, nodes: columns.Mask, why: Why) -> None:
+    def mark(self, nodes: node_table.Mask, why: Why) -> None:
         """Add a reason for those of these nodes that have none yet."""
         fresh = nodes & (self.code == 0)
         if fresh.any():
@@ -118,16 +118,16 @@ def _about_place(reasons: NodeReasons, picture: inventory.Inventory, question: s
         reasons.mark(places.code == at, why)
 
 
-def _about_states(reasons: NodeReasons, picture: inventory.Inventory, rows: columns.Rows) -> None:
+def _about_states(reasons: NodeReasons, picture: inventory.Inventory, rows: node_table.Rows) -> None:
     state = picture.columns.state[rows]
-    for at, reason in enumerate(columns.STATES):
+    for at, reason in enumerate(node_table.STATES):
         if reason is Reason.SOURCE_FAILED:
             _about_sources(reasons, picture, state == at)
         elif reason is not None:
             reasons.mark(state == at, (reason, ""))
 
 
-def _about_sources(reasons: NodeReasons, picture: inventory.Inventory, failed: columns.Mask) -> None:
+def _about_sources(reasons: NodeReasons, picture: inventory.Inventory, failed: node_table.Mask) -> None:
     """Record which source failed; these nodes are few."""
     for at in np.flatnonzero(failed).tolist():
         device = picture.device_at(at)
@@ -150,44 +150,44 @@ def _about_never(
         reasons.mark(short, (Reason.INSUFFICIENT_RESOURCE, name))
 
 
-def piles(table: columns.Columns, rows: columns.Rows, need: requests.Need) -> Iterator[Pile]:
+def piles(table: node_table.Columns, rows: node_table.Rows, need: requests.Need) -> Iterator[Pile]:
     """Count what is asked in pieces: replicas, MIG instances, and other devices of each type."""
     if need.replicas:
-        counts = [getattr(table, name)[rows] for name in columns.REPLICA_TABLES]
+        counts = [getattr(table, name)[rows] for name in node_table.REPLICA_TABLES]
         yield Pile(need.replicas, "replicas", (Reason.TOO_FEW_CARDS, "replicas"), *counts)
     for one in need.instances:
-        counts = _counts(table, rows, columns.INSTANCE_TABLES, table.profiles.get(one.profile))
+        counts = _counts(table, rows, node_table.INSTANCE_TABLES, table.profiles.get(one.profile))
         yield Pile(one.count, f"MIG {one.profile}", (Reason.PROFILE_MISMATCH, one.profile), *counts)
     for name in need.parts:
-        counts = _counts(table, rows, columns.OTHER_TABLES, table.types.get(name))
+        counts = _counts(table, rows, node_table.OTHER_TABLES, table.types.get(name))
         yield Pile(1, name, (Reason.NO_DEVICE, name), *counts)
 
 
 def _counts(
-    table: columns.Columns, rows: columns.Rows, names: tuple[str, ...], at: int | None
-) -> list[columns.Numbers]:
+    table: node_table.Columns, rows: node_table.Rows, names: tuple[str, ...], at: int | None
+) -> list[node_table.Numbers]:
     if at is None:
         return [np.zeros(table.height(rows), dtype=np.int64) for _ in names]
     return [getattr(table, name)[rows, at] for name in names]
 
 
 def never_enough(
-    table: columns.Columns, rows: columns.Rows, demand: facts.Demand
-) -> Iterator[tuple[str, columns.Mask]]:
+    table: node_table.Columns, rows: node_table.Rows, demand: facts.Demand
+) -> Iterator[tuple[str, node_table.Mask]]:
     """Yield for each resource which nodes have less in all than is asked."""
     for name, amount in demand.amounts:
         yield name, allocatable(table, rows, name) < amount
     for name, amount in demand.served:
         given = allocatable(table, rows, name)
-        yield name, (given != columns.ABSENT) & (given < amount)
+        yield name, (given != node_table.ABSENT) & (given < amount)
 
 
-def allocatable(table: columns.Columns, at: columns.Rows, name: str) -> columns.Numbers:
+def allocatable(table: node_table.Columns, at: node_table.Rows, name: str) -> node_table.Numbers:
     """Return how much of a resource nodes have in all; ABSENT where they do not advertise it."""
     column = table.resources.get(name)
     if column is None:
-        return np.full(table.height(at), columns.ABSENT, dtype=np.int64)
-    given: columns.Numbers = table.allocatable[at, column]
+        return np.full(table.height(at), node_table.ABSENT, dtype=np.int64)
+    given: node_table.Numbers = table.allocatable[at, column]
     return given
 
 
@@ -210,17 +210,17 @@ def _about_devices(
 def _about_ill(reasons: NodeReasons, pile: Pile) -> None:
     few = pile.well < pile.wanted
     for reason in OF_CARDS if few.any() else ():
-        reasons.mark(few & (pile.trouble == columns.TROUBLES.index(reason)), (reason, pile.detail))
+        reasons.mark(few & (pile.trouble == node_table.TROUBLES.index(reason)), (reason, pile.detail))
 
 
 # ---------------------------------------------------------------- cards
 
 
 def fitting_cards(
-    picture: inventory.Inventory, rows: columns.Rows, asked: requests.Conditions
-) -> Iterator[tuple[Reason, columns.Mask]]:
+    picture: inventory.Inventory, rows: node_table.Rows, asked: requests.Conditions
+) -> Iterator[tuple[Reason, node_table.Mask]]:
     """Yield which cards are there, and which of them meet one condition after the other."""
-    there = picture.columns.model[rows] != columns.ABSENT
+    there = picture.columns.model[rows] != node_table.ABSENT
     yield Reason.TOO_FEW_CARDS, there
     kept: dict[str, object] = {}
     for reason, fields in CONDITIONS:
@@ -238,54 +238,62 @@ def counted_asks(need: requests.Need) -> list[requests.Gpus]:
     return [*([requests.cards(need.whole)] if need.whole else []), *need.largest]
 
 
-def large_cards(table: columns.Columns, rows: columns.Rows, ask: requests.Gpus) -> columns.Mask:
+def large_cards(table: node_table.Columns, rows: node_table.Rows, ask: requests.Gpus) -> node_table.Mask:
     """Return which cards could take one unit of an ask if nobody used them; a whole card is always whole."""
     total = table.total[rows]
     if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
         return np.zeros(total.shape, dtype=np.bool_)
     least = 0 if ask.whole else 1 if ask.ratio else ask.memory
-    large: columns.Mask = total >= least
+    large: node_table.Mask = total >= least
     return large
 
 
 def _about_kinds_of_cards(
-    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, need: requests.Need, fitting: Fitting
+    reasons: NodeReasons,
+    table: node_table.Columns,
+    rows: node_table.Rows,
+    need: requests.Need,
+    fitting: Fitting,
 ) -> None:
     for reason, right in (*fitting, *undivided_cards(table, rows, fitting[-1][1])):
-        reasons.mark(columns.count(right) < need.least, (reason, ""))
+        reasons.mark(node_table.count(right) < need.least, (reason, ""))
     for short in too_small(table, rows, need, fitting[-1][1]):
         reasons.mark(short, (Reason.TOO_SMALL, ""))
 
 
 def undivided_cards(
-    table: columns.Columns, rows: columns.Rows, right: columns.Mask
-) -> Iterator[tuple[Reason, columns.Mask]]:
+    table: node_table.Columns, rows: node_table.Rows, right: node_table.Mask
+) -> Iterator[tuple[Reason, node_table.Mask]]:
     """Yield which of these cards are left without those of one mode after the other."""
     trouble = table.trouble[rows]
     if trouble.any():
-        for mode in columns.MODES:
-            right = right & (trouble != columns.TROUBLES.index(mode))
+        for mode in node_table.MODES:
+            right = right & (trouble != node_table.TROUBLES.index(mode))
             yield mode, right
 
 
 def too_small(
-    table: columns.Columns, rows: columns.Rows, need: requests.Need, right: columns.Mask
-) -> Iterator[columns.Mask]:
+    table: node_table.Columns, rows: node_table.Rows, need: requests.Need, right: node_table.Mask
+) -> Iterator[node_table.Mask]:
     """Yield which nodes have too few cards that are large enough: for each share, and for all together."""
     for ask in need.largest:  # A whole card is whole whatever its size.
-        yield columns.count(right & large_cards(table, rows, ask)) < ask.count
+        yield node_table.count(right & large_cards(table, rows, ask)) < ask.count
     if len(need.shares) > 1 and need.memory:
-        yield columns.total(table.total[rows] * right) < need.memory
+        yield node_table.total(table.total[rows] * right) < need.memory
 
 
 def _about_cards(
-    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, need: requests.Need, right: columns.Mask
+    reasons: NodeReasons,
+    table: node_table.Columns,
+    rows: node_table.Rows,
+    need: requests.Need,
+    right: node_table.Mask,
 ) -> None:
     if table.trouble[rows].any():
         for ask in counted_asks(need):
             _about_trouble(reasons, table, rows, ask.count, right & large_cards(table, rows, ask))
     if need.whole:
-        free = columns.count(right & table.whole[rows])
+        free = node_table.count(right & table.whole[rows])
         reasons.mark(free < need.whole, (Reason.FULL, ""))
         reasons.mark(free - table.withheld[rows] < need.whole, (Reason.WITHHELD, ""))
     for ask in need.largest:
@@ -296,24 +304,28 @@ def _about_cards(
 
 
 def _about_room(
-    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, ask: requests.Gpus, right: columns.Mask
+    reasons: NodeReasons,
+    table: node_table.Columns,
+    rows: node_table.Rows,
+    ask: requests.Gpus,
+    right: node_table.Mask,
 ) -> None:
-    few = columns.count(search.share_room(table, rows, ask, right)) < ask.count
+    few = node_table.count(search.share_room(table, rows, ask, right)) < ask.count
     if (few & (table.withheld[rows] > 0)).any():
         named = copy.copy(table)  # The same tables, but for the one that is put in place of withheld.
         named.withheld = np.zeros_like(table.withheld)
-        room = columns.count(search.share_room(named, rows, ask, right))
+        room = node_table.count(search.share_room(named, rows, ask, right))
         reasons.mark(few & (room >= ask.count), (Reason.WITHHELD, ""))
     reasons.mark(few, (Reason.FULL, ""))
 
 
 def _about_trouble(
-    reasons: NodeReasons, table: columns.Columns, rows: columns.Rows, count: int, cards: columns.Mask
+    reasons: NodeReasons, table: node_table.Columns, rows: node_table.Rows, count: int, cards: node_table.Mask
 ) -> None:
     trouble = table.trouble[rows]
-    few = (columns.count(cards & (trouble == 0)) < count) & (reasons.code == 0)
+    few = (node_table.count(cards & (trouble == 0)) < count) & (reasons.code == 0)
     for reason in OF_CARDS if few.any() else ():
-        troubled = (cards & (trouble == columns.TROUBLES.index(reason))).any(axis=1)
+        troubled = (cards & (trouble == node_table.TROUBLES.index(reason))).any(axis=1)
         reasons.mark(few & troubled, (reason, ""))
 
 
@@ -321,11 +333,11 @@ def _about_trouble(
 
 
 def _about_resources(
-    reasons: NodeReasons, picture: inventory.Inventory, rows: columns.Rows, question: search.Question
+    reasons: NodeReasons, picture: inventory.Inventory, rows: node_table.Rows, question: search.Question
 ) -> None:
     table = picture.columns
     for name, amount in question.demand.amounts:
         reasons.mark(~resources.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
     for name, amount in question.demand.served:
         left = resources.left(table, rows, name)
-        reasons.mark((left != columns.ABSENT) & (left < amount), (Reason.INSUFFICIENT_RESOURCE, name))
+        reasons.mark((left != node_table.ABSENT) & (left < amount), (Reason.INSUFFICIENT_RESOURCE, name))

@@ -14,7 +14,7 @@ from berth_crds import names, vocabulary, wire
 from berth_crds.client import lease
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import cycle, decisions, inventory, naming, policy, search
+from berth_operator.scheduling import allocation_recovery, cycle, decisions, inventory, policy, search
 from berth_operator.simulation import defaults, manifests, moments
 from berth_operator.translate import devices, gpupods, nodes, policies, raw
 
@@ -92,7 +92,7 @@ class Cluster:
 
     def _take_names(self, thing: manifests.Thing) -> None:
         named = gpupods.named(thing.value)
-        if isinstance(named, naming.Named):
+        if isinstance(named, allocation_recovery.Named):
             # Written by hand it need not say its namespace.
             self.book.gpupod_seen(dataclasses.replace(named, title=thing.title))
         else:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import depth
+from berth_crds import nesting
 from berth_operator.simulation import yamls
 from berth_operator.simulation.mistakes import Mistake
 
@@ -107,7 +107,7 @@ def _not_one_json(text: str) -> Iterator[tuple[int, Any]]:
             raise Mistake(f"line {error.lineno}: not JSON: {error.msg}") from None
     except RecursionError:
         # Objects of a cluster may be as deep, in what placement never reads.
-        yield from _not_one_json(depth.cut(text.encode()).decode())
+        yield from _not_one_json(nesting.cut(text.encode()).decode())
 
 
 def _concatenated(text: str) -> Iterator[tuple[int, Any]]:

@@ -7,8 +7,8 @@ pod holds without a readable record count as given out, though nobody can name t
 
 import dataclasses
 
-from berth_operator.scheduling import inventory, rows
-from berth_operator.scheduling.devices import facts, views
+from berth_operator.scheduling import inventory, node_info
+from berth_operator.scheduling.devices import device_view, facts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Usage:
 NOTHING = Usage()
 
 
-def of_node(row: rows.Row | None) -> Usage:
+def of_node(row: node_info.Row | None) -> Usage:
     """Count one node's."""
     if row is None or row.device is None:
         return NOTHING
@@ -41,15 +41,15 @@ def of_node(row: rows.Row | None) -> Usage:
     return Usage(len(parts), len(parts) - parts.count(0.0) + withheld, sum(parts) + withheld)
 
 
-def of_card(view: views.View, card: facts.Card) -> float:
+def of_card(view: device_view.View, card: facts.Card) -> float:
     """Say which part of a card is given out."""
     if card.mig:
-        used = sum(one.size for one in card.instances if view.usage(one.uuid) != views.UNUSED)
+        used = sum(one.size for one in card.instances if view.usage(one.uuid) != device_view.UNUSED)
         return used / max(1, sum(one.size for one in card.instances))
     usage = view.usage(card.uuid)
     if card.replicas > 1:
         return min(1.0, usage.pods / card.replicas)
-    return min(1.0, max(usage.core / views.FULL_CORE, usage.memory / max(1, card.memory)))
+    return min(1.0, max(usage.core / device_view.FULL_CORE, usage.memory / max(1, card.memory)))
 
 
 def of_all(picture: inventory.Inventory) -> Usage:

@@ -18,8 +18,8 @@ from berth_crds import aliases, names
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
-from berth_operator.translate import converters, limits, quantities, raw, refusals
-from berth_operator.translate.grammar import MOST_MEMORY, PARTS, Mode
+from berth_operator.translate import converters, pod_limits, quantities, raw, refusals
+from berth_operator.translate.container_asks import MOST_MEMORY, PARTS, Mode
 from berth_operator.translate.refusals import Refused
 
 UNSERVED: Final = (names.GANG, names.GANG_SIZE)
@@ -88,7 +88,7 @@ def _collect(pod: raw.Pod) -> tuple[dict[str, list[Said]], list[Refusal]]:
 
 def _converted(row: aliases.Wish, text: str | None) -> Iterator[Said]:
     place = f"{row.where} {row.key}"
-    short = None if text is None else limits.short(place, text, limits.LIST)
+    short = None if text is None else pod_limits.short(place, text, pod_limits.LIST)
     for key, meant in converters.pairs(row, short) if short is not None else ():
         yield Said(place, key, meant, own=False)
 
@@ -106,7 +106,7 @@ def _agreed(same: Sequence[Said]) -> Any:
 
 def _value(said: Said) -> Any:
     reader = READERS[said.key]
-    return reader.read(said.place, limits.short(said.place, said.text, reader.longest))
+    return reader.read(said.place, pod_limits.short(said.place, said.text, reader.longest))
 
 
 def _wishes(values: Mapping[str, Any], said: Mapping[str, Said]) -> Wishes:
@@ -139,12 +139,14 @@ LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)
 def _parts(place: str, text: str, what: str, most: int) -> Sequence[str]:
     """Split a list, and refuse one that is too long."""
     parts = [part.strip() for part in text.split(",")]
-    return limits.few(place, what, [part for part in parts if part], most)
+    return pod_limits.few(place, what, [part for part in parts if part], most)
 
 
 def _models(place: str, text: str) -> frozenset[str]:
-    parts = _parts(place, text, "models", limits.MODELS)
-    models = frozenset(limits.short(f"{place}: a model", part.casefold(), limits.WORD) for part in parts)
+    parts = _parts(place, text, "models", pod_limits.MODELS)
+    models = frozenset(
+        pod_limits.short(f"{place}: a model", part.casefold(), pod_limits.WORD) for part in parts
+    )
     return models or refusals.refuse(f"{place} names no model; write one or several, such as A100-SXM4-80GB")
 
 
@@ -154,7 +156,7 @@ def _pattern(place: str, text: str) -> str:
 
 
 def _uuids(place: str, text: str) -> frozenset[str]:
-    uuids = frozenset(map(_as_reported, _parts(place, text, "uuids", limits.UUIDS)))
+    uuids = frozenset(map(_as_reported, _parts(place, text, "uuids", pod_limits.UUIDS)))
     odd = sorted(one for one in uuids if one.isdecimal() or one.isalpha() or not UUID.fullmatch(one))
     if odd or not uuids:
         what = f"'{refusals.shown(odd[0])}' is no uuid" if odd else "no card is named"
@@ -207,7 +209,7 @@ def _spread(place: str, text: str) -> bool:
 
 
 def _joint(place: str, text: str) -> tuple[str, ...]:
-    types = tuple(dict.fromkeys(part.lower() for part in _parts(place, text, "types", limits.LABELS)))
+    types = tuple(dict.fromkeys(part.lower() for part in _parts(place, text, "types", pod_limits.LABELS)))
     odd = [one for one in types if one not in set(DeviceType)]
     if odd or len(types) < 2:  # noqa: PLR2004  one device is joined with nothing
         what = f"{refusals.shown(odd[0])} is no type of device" if odd else "fewer than two types are named"
@@ -217,8 +219,8 @@ def _joint(place: str, text: str) -> tuple[str, ...]:
 
 def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
-    for part in _parts(place, text, "labels", limits.LABELS):
-        match = LABEL.fullmatch(limits.short(f"{place}: a label", part, limits.LABEL))
+    for part in _parts(place, text, "labels", pod_limits.LABELS):
+        match = LABEL.fullmatch(pod_limits.short(f"{place}: a label", part, pod_limits.LABEL))
         if match is None:
             refusals.refuse(f"{place}: '{refusals.shown(part)}' is no label; write for instance fabric=a")
         if found.setdefault(match["key"], match["value"]) != match["value"]:
@@ -232,7 +234,7 @@ def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
 
 def _modes(place: str, text: str) -> dict[str, Mode]:
     found: dict[str, Mode] = {}
-    for part in _parts(place, text, "types", limits.LABELS):
+    for part in _parts(place, text, "types", pod_limits.LABELS):
         kind, _, mode = part.lower().partition("=")
         if kind not in PARTS.values() or mode not in set(Mode):
             refusals.refuse(
@@ -259,23 +261,23 @@ class Reader:
     part: Part
     field: str
     read: Callable[[str, str], Any]
-    longest: int = limits.TEXT
+    longest: int = pod_limits.TEXT
 
 
 READERS: Final[Mapping[str, Reader]] = {
-    names.MODEL: Reader(Part.CONDITIONS, "models", _models, limits.LIST),
+    names.MODEL: Reader(Part.CONDITIONS, "models", _models, pod_limits.LIST),
     names.MODEL_PATTERN: Reader(Part.CONDITIONS, "pattern", _pattern),
-    names.AVOID_MODEL: Reader(Part.CONDITIONS, "avoid_models", _models, limits.LIST),
+    names.AVOID_MODEL: Reader(Part.CONDITIONS, "avoid_models", _models, pod_limits.LIST),
     names.AVOID_MODEL_PATTERN: Reader(Part.CONDITIONS, "avoid_pattern", _pattern),
-    names.UUIDS: Reader(Part.CONDITIONS, "uuids", _uuids, limits.LIST),
-    names.AVOID_UUIDS: Reader(Part.CONDITIONS, "avoid_uuids", _uuids, limits.LIST),
+    names.UUIDS: Reader(Part.CONDITIONS, "uuids", _uuids, pod_limits.LIST),
+    names.AVOID_UUIDS: Reader(Part.CONDITIONS, "avoid_uuids", _uuids, pod_limits.LIST),
     names.MEMORY_AT_LEAST: Reader(Part.CONDITIONS, "memory_at_least", _memory),
     names.SCOPE: Reader(Part.MANNER, "scope", _word(Scope)),
     names.SCOPE_POLICY: Reader(Part.MANNER, "required", _required),
     names.STRATEGY: Reader(Part.MANNER, "strategy", _word(Strategy)),
     names.JOINT: Reader(Part.MANNER, "joint", _joint),
-    names.LABELS: Reader(Part.MANNER, "labels", _labels, limits.LIST),
-    names.FUNCTION_LABELS: Reader(Part.MANNER, "function_labels", _labels, limits.LIST),
+    names.LABELS: Reader(Part.MANNER, "labels", _labels, pod_limits.LIST),
+    names.FUNCTION_LABELS: Reader(Part.MANNER, "function_labels", _labels, pod_limits.LIST),
     names.REPLICAS: Reader(Part.MANNER, "spread_replicas", _spread),
     names.APPLY: Reader(Part.ELSEWHERE, "", _modes),
 }

@@ -13,7 +13,7 @@ from typing import Final
 from berth_crds import aliases, catalog, names
 from berth_crds.vocabulary import DeviceType, Scope
 from berth_operator.translate import refusals
-from berth_operator.translate.grammar import Mode
+from berth_operator.translate.container_asks import Mode
 from berth_operator.translate.resources import as_mapping, json_object
 
 Pairs = Sequence[tuple[str, str]]

@@ -15,7 +15,7 @@ from typing import Final
 
 from berth_crds import aliases
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import limits, quantities, raw, resources
+from berth_operator.translate import pod_limits, quantities, raw, resources
 
 HUGE_PAGES: Final = "hugepages-"
 OS_LABEL: Final = "kubernetes.io/os"  # Each kubelet writes it on its node.
@@ -73,9 +73,9 @@ def _counted(containers: Iterable[raw.Container]) -> dict[tuple[str, raw.Quantit
 
 def _first(total: dict[str, int]) -> dict[str, int]:
     """Return the first of very many amounts, and those that every pod takes."""
-    if len(total) <= limits.NAMES:
+    if len(total) <= pod_limits.NAMES:
         return total
-    some = itertools.islice(total, limits.NAMES)
+    some = itertools.islice(total, pod_limits.NAMES)
     return {name: total[name] for name in (facts.CPU, facts.MEMORY, *some) if name in total}
 
 
@@ -148,7 +148,7 @@ def host_ports(spec: raw.PodSpec) -> tuple[facts.HostPort, ...]:
         for port in container.ports or ()
         if port.host_port
     )
-    return tuple(itertools.islice(asked, limits.PORTS))
+    return tuple(itertools.islice(asked, pod_limits.PORTS))
 
 
 def _address(text: str | None) -> str:

@@ -15,15 +15,15 @@ from typing import Final
 
 from berth_crds import catalog, named_cards, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
-from berth_operator.scheduling import titles
+from berth_operator.scheduling import uuid_records
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import boards, facts, rings
-from berth_operator.translate import excess
+from berth_operator.scheduling.devices import facts, node_topology, nvlink_cliques
+from berth_operator.translate import device_size
 
 # A source that is not configured has no condition; only one that says so is down.
 NEARNESS: Final = {
-    Scope.PCIE: boards.PCIE_WORTH[LinkKind.PCIE_SWITCH],
-    Scope.NUMA: boards.PCIE_WORTH[LinkKind.NUMA],
+    Scope.PCIE: node_topology.PCIE_WORTH[LinkKind.PCIE_SWITCH],
+    Scope.NUMA: node_topology.PCIE_WORTH[LinkKind.NUMA],
 }
 KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
@@ -34,9 +34,9 @@ def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
 
     `fault` is what it says too much of, where that is known.
     """
-    large = bool(excess.too_large(thing))
-    fault = excess.too_large(thing) or excess.of(thing.spec) if fault is None else fault
-    spec = excess.bare(thing.spec) if fault else thing.spec
+    large = bool(device_size.too_large(thing))
+    fault = device_size.too_large(thing) or device_size.of(thing.spec) if fault is None else fault
+    spec = device_size.bare(thing.spec) if fault else thing.spec
     verdicts = {one.uuid: one for one in thing.status.devices}
     twice = _twice(spec.devices)
     meant = {word: named_cards.named(word.strip(), spec.devices) for word in spec.cordon}
@@ -56,12 +56,12 @@ def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
     )
 
 
-def record(status: wire.DeviceStatus) -> titles.Record:
+def record(status: wire.DeviceStatus) -> uuid_records.Record:
     """Read what was recorded of whose the uuids of a Device are."""
-    return titles.Record(
+    return uuid_records.Record(
         claims=frozenset(status.claims),
         disputed=frozenset(status.disputed),
-        origins={one.uuid: titles.Origin(one.node, _since(one.since)) for one in status.origins},
+        origins={one.uuid: uuid_records.Origin(one.node, _since(one.since)) for one in status.origins},
     )
 
 
@@ -165,7 +165,7 @@ Worths = tuple[tuple[tuple[int, int], ...], ...]
 Groups = tuple[tuple[Scope, tuple[int, ...]], ...]
 
 
-def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> boards.Board:
+def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> node_topology.Board:
     """Make the board of a node's cards, given in the order of their slots."""
     slot = {card.uuid: at for at, card in enumerate(gpus)}
     key = (
@@ -181,19 +181,23 @@ def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> bo
 
 # A board is forgotten with the last Device that has it.
 _BOARDS: Final = weakref.WeakValueDictionary[
-    tuple[Worths, Groups, tuple[boards.Partition, ...]], boards.Board
+    tuple[Worths, Groups, tuple[node_topology.Partition, ...]], node_topology.Board
 ]()
 
 
-def _untangled(worths: Worths, groups: Groups, partitions: tuple[boards.Partition, ...]) -> boards.Board:
+def _untangled(
+    worths: Worths, groups: Groups, partitions: tuple[node_topology.Partition, ...]
+) -> node_topology.Board:
     """Make a board; where it has more rings than any hardware, only places count."""
     made = _board(worths, groups, partitions)
-    if rings.find(made) is not None:
+    if nvlink_cliques.find(made) is not None:
         return made
     return dataclasses.replace(_board(((),) * len(worths), groups, ()), tangled=True)
 
 
-def _board(worths: Worths, groups: Groups, partitions: tuple[boards.Partition, ...]) -> boards.Board:
+def _board(
+    worths: Worths, groups: Groups, partitions: tuple[node_topology.Partition, ...]
+) -> node_topology.Board:
     size = len(worths)
     links = [[0] * size for _ in range(size)]
     for a, row in enumerate(worths):
@@ -205,12 +209,12 @@ def _board(worths: Worths, groups: Groups, partitions: tuple[boards.Partition, .
         tuple(_pair(link, near[a][b]) if a != b else 0 for b, link in enumerate(row))
         for a, row in enumerate(links)
     )
-    return boards.Board(size, matrix, groups, partitions)
+    return node_topology.Board(size, matrix, groups, partitions)
 
 
 def _pair(link: int, nearness: int) -> int:
     """Return what a pair is worth: by PCIe the better of what is known, and beside NVLink that as well."""
-    return link + nearness if link >= boards.NVLINK_WORTH else max(link, nearness)
+    return link + nearness if link >= node_topology.NVLINK_WORTH else max(link, nearness)
 
 
 def _nearness(size: int, groups: Groups) -> list[list[int]]:
@@ -219,7 +223,7 @@ def _nearness(size: int, groups: Groups) -> list[list[int]]:
     for scope, masks in groups:
         worth = NEARNESS.get(scope, 0)
         for mask in masks:
-            for a, b in itertools.product(boards.slots(mask), repeat=2):
+            for a, b in itertools.product(node_topology.slots(mask), repeat=2):
                 near[a][b] = max(near[a][b], worth)
     return near
 
@@ -231,12 +235,12 @@ def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int
 def worth(link: wire.Link) -> int:
     """Return what a link is worth; a kind we do not know is worth nothing."""
     if link.kind == LinkKind.NVLINK:
-        return boards.NVLINK_WORTH * (link.count or 1)
-    return boards.PCIE_WORTH.get(link.kind, 0)
+        return node_topology.NVLINK_WORTH * (link.count or 1)
+    return node_topology.PCIE_WORTH.get(link.kind, 0)
 
 
-def _partition(one: wire.Partition, slot: Mapping[str, int]) -> boards.Partition:
-    return boards.Partition(boards.mask_of(slot[uuid] for uuid in one.members), one.score)
+def _partition(one: wire.Partition, slot: Mapping[str, int]) -> node_topology.Partition:
+    return node_topology.Partition(node_topology.mask_of(slot[uuid] for uuid in one.members), one.score)
 
 
 def _groups(gpus: Sequence[wire.Card]) -> Iterable[tuple[Scope, tuple[int, ...]]]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from berth_crds import allocation, wire
 from berth_crds.vocabulary import GrantSource, PodPhase
-from berth_operator.scheduling import naming
-from berth_operator.translate import holdings, limits
+from berth_operator.scheduling import allocation_recovery
+from berth_operator.translate import holdings, pod_limits
 
 KUBELET = GrantSource.POD_RESOURCES
 
@@ -21,19 +21,21 @@ def title(meta: wire.Meta) -> str:
     return f"{meta.namespace}/{meta.name}"
 
 
-def named(thing: wire.GpuPod) -> naming.Named | str:
+def named(thing: wire.GpuPod) -> allocation_recovery.Named | str:
     """Read which devices a GpuPod names, or say why it names nothing."""
     spec = thing.spec
-    if (count := sum(len(one.devices) for one in spec.containers)) > limits.SHARES:
-        return f"it lists {count} devices; {limits.SHARES} are the most"
+    if (count := sum(len(one.devices) for one in spec.containers)) > pod_limits.SHARES:
+        return f"it lists {count} devices; {pod_limits.SHARES} are the most"
     if twice := next(_twice(spec), ""):
         return f"container {twice} is given twice"
     if not any(one.devices for one in spec.containers):
-        return naming.Named(title(thing.metadata), spec.pod_uid, spec.node, bare=_bare(thing.status))
+        return allocation_recovery.Named(
+            title(thing.metadata), spec.pod_uid, spec.node, bare=_bare(thing.status)
+        )
     record = allocation.checked(copied(spec))
     if isinstance(record, allocation.Unreadable):
         return record.detail
-    return naming.Named(title(thing.metadata), spec.pod_uid, spec.node, holdings.granted(record))
+    return allocation_recovery.Named(title(thing.metadata), spec.pod_uid, spec.node, holdings.granted(record))
 
 
 def _bare(status: wire.GpuPodStatus) -> bool:

@@ -22,9 +22,9 @@ from typing import Final
 
 from berth_crds import aliases, allocation, names
 from berth_crds.vocabulary import DeviceType, PodPhase
-from berth_operator.scheduling import decisions, holds, naming
+from berth_operator.scheduling import allocation_recovery, decisions, holds
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.translate import asks, grammar, limits, quantities, raw, resources
+from berth_operator.translate import container_asks, device_requests, pod_limits, quantities, raw, resources
 
 MOST_MARKED: Final = 512
 UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", re.ASCII)
@@ -79,23 +79,23 @@ def anything(spec: raw.PodSpec) -> Asked:
 
     Without a word on how its containers start, all that its record names counts as held at one time.
     """
-    plugged = dict.fromkeys(aliases.all_served(limits.named(spec)), holds.ALL_CARDS)
+    plugged = dict.fromkeys(aliases.all_served(pod_limits.named(spec)), holds.ALL_CARDS)
     return Asked(None, 0, frozenset(), any=True, most=holds.ALL_CARDS if plugged else 0, plugged=plugged)
 
 
 def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
     """Read what a bound pod asks for; `whole` is that with its annotations, None where it makes no sense."""
-    own, serving = asks.by_resources(pod, whole), _serving(pod.spec)
+    own, serving = device_requests.by_resources(pod, whole), _serving(pod.spec)
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
     return Asked(
         own,
         fewest_cards(own) if own is not None else 0,
-        frozenset(asks.types_asked(own.containers) if own is not None else ()) - {DeviceType.GPU},
+        frozenset(device_requests.types_asked(own.containers) if own is not None else ()) - {DeviceType.GPU},
         whole is None or bool(whole),
         _most(serving),
         {} if ours else _plugged(serving),
         starts(pod.spec),
-        _handed(serving) or (grammar.MOST_CARDS if ours else 0),
+        _handed(serving) or (container_asks.MOST_CARDS if ours else 0),
     )
 
 
@@ -105,14 +105,14 @@ def holding(pod: raw.Pod, wants: Asked) -> Holding:
     text = annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
-        shares = allocator.held(naming.in_turn(granted(record), wants.starts))
+        shares = allocator.held(allocation_recovery.in_turn(granted(record), wants.starts))
         return _recorded(shares, wants, marks(annotations, _known(shares)))
     if not answered(annotations):
         return Holding(withheld=wants.most, fault=_unanswered(wants))
     if not wants.any or (record is None and not wants.own and not marks(annotations)):
         return Holding()
     marked = marks(annotations) | _legible(record, text or "")
-    least = wants.least if wants.own else naming.SURELY_ONE
+    least = wants.least if wants.own else allocation_recovery.SURELY_ONE
     told = 0 < len(marked) < MOST_MARKED  # More may be named than is read.
     rest = max(0, least - _cards_in(marked)) if told else holds.ALL_CARDS
     return Holding(withheld=rest, marked=marked, fault=_fault(record))
@@ -134,7 +134,7 @@ def starts(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
 
     Of very many those that ask for devices: no other has anything that could be held in turn.
     """
-    many = len(spec.containers) + len(spec.init_containers or ()) > limits.ASKS
+    many = len(spec.containers) + len(spec.init_containers or ()) > pod_limits.ASKS
     found = resources.each_serving(spec) if many else resources.each_container(spec)
     return tuple((container.name, runs) for container, runs in found)
 
@@ -210,12 +210,12 @@ def _cards_in(marked: Marks) -> int:
     return max(uuids, len(marked) - uuids)
 
 
-def nameless(pod: raw.Pod, wants: Asked) -> naming.Nameless:
+def nameless(pod: raw.Pod, wants: Asked) -> allocation_recovery.Nameless:
     """Return what must be known of a pod whose record cannot be read, for its GpuPod to speak for it."""
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or answered(pod.metadata.annotations)
-    return naming.Nameless(
+    return allocation_recovery.Nameless(
         wants.starts,
-        wants.least if wants.own else naming.SURELY_ONE,
+        wants.least if wants.own else allocation_recovery.SURELY_ONE,
         None if ours else wants.plugged,
         pod.status.phase == PodPhase.RUNNING,
         wants.named,
@@ -271,9 +271,9 @@ def _units(name: str, amount: raw.Quantity) -> int:
     if not _most_of({name: amount}):
         return 0
     try:
-        return max(1, min(quantities.supply(str(amount)), grammar.MOST_CARDS))
+        return max(1, min(quantities.supply(str(amount)), container_asks.MOST_CARDS))
     except ValueError:
-        return grammar.MOST_CARDS
+        return container_asks.MOST_CARDS
 
 
 def _most_of(served: dict[str, raw.Quantity]) -> int:
@@ -289,16 +289,18 @@ def _most_for(name: str, amount: raw.Quantity) -> int:
 
 
 def _most_of_some(served: dict[str, raw.Quantity]) -> int:
-    found = asks.of_container(raw.Container(name="main", resources=raw.ContainerResources(limits=served)))
+    found = device_requests.of_container(
+        raw.Container(name="main", resources=raw.ContainerResources(limits=served))
+    )
     if found is None:
-        return min(grammar.MOST_CARDS, sum(itertools.starmap(_pieces, served.items())))
+        return min(container_asks.MOST_CARDS, sum(itertools.starmap(_pieces, served.items())))
     return sum(map(_cards, found))
 
 
 def _pieces(name: str, amount: raw.Quantity) -> int:
     """Count what a plug-in hands out by the piece; of anything else one can only tell that it is some."""
     try:
-        count = min(quantities.supply(str(amount)), grammar.MOST_CARDS)
+        count = min(quantities.supply(str(amount)), container_asks.MOST_CARDS)
     except ValueError:
         return 1
     return count if name.startswith(BY_THE_PIECE) else min(count, 1)
@@ -335,7 +337,7 @@ def _whole(ask: requests.Ask) -> bool:
 def _unanswered(wants: Asked) -> str:
     if wants.most:
         return "it asks for cards and has no allocation"
-    parts = wants.own is not None and asks.types_asked(wants.own.containers) - {DeviceType.GPU}
+    parts = wants.own is not None and device_requests.types_asked(wants.own.containers) - {DeviceType.GPU}
     return "it asks for devices and has no allocation" if parts else ""
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from berth_crds import wire
 from berth_crds.client import reading
-from berth_operator.translate import limits, raw, recall
+from berth_operator.translate import pod_limits, raw, read_memory
 
 T = TypeVar("T")
 
@@ -28,8 +28,8 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST_PORT: Final = b'"hostPort":'
 CLAIMS: Final = (b'"persistentVolumeClaim":', b'"ephemeral":')
 BINDING: Final = (b'"DoNotSchedule"',)
-LABELS: Final = tuple(sorted(recall.LABELS))
-OURS: Final = f'"{recall.GROUP}'.encode()
+LABELS: Final = tuple(sorted(read_memory.LABELS))
+OURS: Final = f'"{read_memory.GROUP}'.encode()
 
 
 class Pod(raw.Pod, frozen=True):
@@ -160,7 +160,7 @@ def _meta(meta: _Meta) -> wire.Meta:
 def _read_labels(text: msgspec.Raw) -> dict[str, str]:
     if OURS in bytes(text):
         found = _all_labels.decode(text)
-        return {key: value for key, value in found.items() if recall.labelled(key)}
+        return {key: value for key, value in found.items() if read_memory.labelled(key)}
     values = msgspec.structs.astuple(_labels.decode(text)) if text else ()
     return {key: value for key, value in zip(LABELS, values, strict=False) if value is not None}
 
@@ -240,7 +240,7 @@ def _near(near: _PodAffinity | None) -> raw.PodAffinity | None:
 
 def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
     """Read containers; of all their ports those of the node, and no more than it takes to be too many."""
-    left = limits.PORTS + 1
+    left = pod_limits.PORTS + 1
     containers = []
     for one in found:
         ports = tuple(itertools.islice(_host_ports(one.ports), left)) if left and one.ports else ()

@@ -7,7 +7,7 @@ is not read at all, because a label that is left out may be the very one that a 
 from collections.abc import Iterator
 
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import limits, quantities, raw
+from berth_operator.translate import pod_limits, quantities, raw
 
 
 def node(thing: raw.Node) -> facts.Node:
@@ -25,10 +25,10 @@ def excess(thing: raw.Node) -> str:
     """Return what a node says too much of; nothing where it can be read."""
     labels, taints = thing.metadata.labels, thing.spec.taints or ()
     counts = (
-        ("labels", len(labels), limits.NODE_LABELS),
-        ("taints", len(taints), limits.NODE_TAINTS),
-        ("resources", len(thing.status.allocatable or {}), limits.NODE_RESOURCES),
-        ("characters in labels and taints", sum(map(len, _texts(thing))), limits.NODE_TEXT),
+        ("labels", len(labels), pod_limits.NODE_LABELS),
+        ("taints", len(taints), pod_limits.NODE_TAINTS),
+        ("resources", len(thing.status.allocatable or {}), pod_limits.NODE_RESOURCES),
+        ("characters in labels and taints", sum(map(len, _texts(thing))), pod_limits.NODE_TEXT),
     )
     return "; ".join(
         f"it has {count} {what}, and Berth reads {most} at most"

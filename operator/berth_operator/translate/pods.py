@@ -14,19 +14,19 @@ import msgspec
 from berth_crds import allocation, names
 from berth_crds.client import errors, reading, watch
 from berth_crds.vocabulary import PodPhase
-from berth_operator.scheduling import backlog, decisions, holds, naming, workload
+from berth_operator.scheduling import allocation_recovery, backlog, decisions, holds, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
-    asks,
-    crowds,
     demands,
+    device_requests,
     holdings,
-    limits,
+    many_containers,
+    memory_estimates,
+    pod_limits,
     raw,
-    recall,
+    read_memory,
     small_amounts,
-    weights,
 )
 
 ANSWERING: Final = frozenset({names.SCHEDULER_NAME})  # To whose pods Berth answers, unless told otherwise.
@@ -56,7 +56,7 @@ class Bound:
     hold: holds.Hold
     fault: str = ""
     teaches: workload.Sample | None = None
-    nameless: naming.Nameless | None = None
+    nameless: allocation_recovery.Nameless | None = None
     unadmitted: facts.Where | None = None
     weight: int = 0
 
@@ -88,7 +88,7 @@ def view(pod: raw.Pod) -> View:
     if pod.status.phase in FINISHED:
         return Over(pod.metadata.uid)
     if pod.length:
-        pod = recall.pared(pod)
+        pod = read_memory.pared(pod)
     if pod.spec.node_name:
         return bound(pod)
     if pod.spec.scheduler_name != names.SCHEDULER_NAME or pod.metadata.deletion_timestamp:
@@ -112,24 +112,32 @@ class Wanted:
 
 def wanted(pod: raw.Pod) -> Wanted:
     """Read what a waiting pod asks for; nothing is kept of one that says too much."""
-    too_much = limits.exceeded(pod.spec)
+    too_much = pod_limits.exceeded(pod.spec)
     if too_much is not None:
         return _nothing(pod, too_much)
-    request, faults = asks.request(pod)
+    request, faults = device_requests.request(pod)
     demand = demands.demand(pod.spec)
     small = small_amounts.of(pod, request)
-    weight = weights.of(request, demand, small)
-    return Wanted(request, faults, demand, asks.priority(pod), asks.label(pod), small, weight)
+    weight = memory_estimates.of(request, demand, small)
+    return Wanted(
+        request, faults, demand, device_requests.priority(pod), device_requests.label(pod), small, weight
+    )
 
 
 def _nothing(pod: raw.Pod, fault: decisions.Refusal) -> Wanted:
-    return Wanted(requests.NO_DEVICES, (fault,), facts.NO_DEMAND, asks.priority(pod), asks.label(pod))
+    return Wanted(
+        requests.NO_DEVICES,
+        (fault,),
+        facts.NO_DEMAND,
+        device_requests.priority(pod),
+        device_requests.label(pod),
+    )
 
 
 def read(pod: raw.Pod) -> Wanted:
     """Read what a waiting pod asks for, or remember it."""
-    too_long = limits.too_long(pod.length)
-    return _nothing(pod, too_long) if too_long else _wanted(pod, recall.of_waiting(pod))
+    too_long = pod_limits.too_long(pod.length)
+    return _nothing(pod, too_long) if too_long else _wanted(pod, read_memory.of_waiting(pod))
 
 
 def candidate(pod: raw.Pod) -> backlog.Candidate:
@@ -164,14 +172,14 @@ class Taken:
     @property
     def weight(self) -> int:
         """How many bytes it takes."""
-        return weights.of_taken(self.amounts, self.asked, self.host_ports)
+        return memory_estimates.of_taken(self.amounts, self.asked, self.host_ports)
 
 
 def taken(pod: raw.Pod) -> Taken:
     """Read what a bound pod asked for."""
     amounts, ports = demands.amounts(pod.spec), demands.host_ports(pod.spec)
-    pod = crowds.without_others(pod)
-    if limits.many_devices(pod.spec):
+    pod = many_containers.without_others(pod)
+    if pod_limits.many_devices(pod.spec):
         return Taken(holdings.anything(pod.spec), amounts, None, ports)
     whole = asked_of(pod)
     teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
@@ -180,7 +188,7 @@ def taken(pod: raw.Pod) -> Taken:
 
 def bound(pod: raw.Pod) -> Bound:
     """Read a bound pod."""
-    takes = _taken(pod, recall.of_bound(pod))
+    takes = _taken(pod, read_memory.of_bound(pod))
     found = holdings.holding(pod, takes.asked)
     hold = holds.Hold(
         uid=pod.metadata.uid,
@@ -196,7 +204,7 @@ def bound(pod: raw.Pod) -> Bound:
     nameless = holdings.nameless(pod, takes.asked) if found.fault and not found.shares else None
     where = _unadmitted(pod)
     much = where is not None or nameless is not None
-    weight = weights.of_bound(hold, nameless, where) if much else 0
+    weight = memory_estimates.of_bound(hold, nameless, where) if much else 0
     return Bound(hold, found.fault, takes.teaches, nameless, where, weight)
 
 
@@ -209,13 +217,13 @@ def _unadmitted(pod: raw.Pod) -> facts.Where | None:
     status = pod.status
     if status.start_time or status.phase not in NOT_STARTED or holdings.answered(pod.metadata.annotations):
         return None
-    if MIRROR in pod.metadata.annotations or limits.exceeded(pod.spec) is not None:
+    if MIRROR in pod.metadata.annotations or pod_limits.exceeded(pod.spec) is not None:
         return facts.NOWHERE
     return demands.where(pod.spec)
 
 
-_wanted: Final = recall.Recall(wanted, lambda found: found.weight)
-_taken: Final = recall.Recall(taken, lambda found: found.weight)
+_wanted: Final = read_memory.Recall(wanted, lambda found: found.weight)
+_taken: Final = read_memory.Recall(taken, lambda found: found.weight)
 
 
 def remains(thing: watch.Unreadable) -> holds.Hold | None:
@@ -243,5 +251,5 @@ _remains: Final = msgspec.json.Decoder(raw.PodRemains)
 
 def asked_of(pod: raw.Pod) -> requests.Request | None:
     """Read how much a pod asks for, or None where that cannot be read."""
-    request, faults = asks.containers_of(pod)
+    request, faults = device_requests.containers_of(pod)
     return None if faults else request

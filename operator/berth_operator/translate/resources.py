@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from berth_crds import aliases, names
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.translate import limits, quantities, raw, refusals
+from berth_operator.translate import pod_limits, quantities, raw, refusals
 from berth_operator.translate.refusals import Refused
 
 MEMORIES: Final = frozenset({names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
@@ -75,7 +75,7 @@ def gather(pod: raw.Pod) -> tuple[list[Asked], list[Refusal]]:
                 found.append(asks)
         except Refused as error:
             faults.append(error.refusal)
-            if len(faults) > limits.FAULTS:
+            if len(faults) > pod_limits.FAULTS:
                 break  # More than is told, and a pod may have thousands.
     return found, faults
 
@@ -309,7 +309,7 @@ def _in_record(pod: raw.Pod, place: str, text: str) -> Iterator[tuple[str, Figur
         for name, container in as_mapping(place, record.get(section)).items()
         if (requests := as_mapping(place, as_mapping(place, container).get("requests")))
     ]
-    for name, requests in limits.few(place, "containers", asking, limits.ASKS):
+    for name, requests in pod_limits.few(place, "containers", asking, pod_limits.ASKS):
         if name not in known:
             refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
         for figure in _counted(place, requests):
@@ -327,7 +327,7 @@ def _counted(place: str, requests: Mapping[str, object]) -> Iterator[Figure]:
 
 def json_object(place: str, text: str) -> Mapping[str, object]:
     """Read an annotation that is an object in JSON."""
-    limits.short(place, text, limits.LIST)
+    pod_limits.short(place, text, pod_limits.LIST)
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from typing import Final
 from berth_crds import aliases, names
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.devices import requests
-from berth_operator.translate import limits, quantities, raw, refusals, resources
+from berth_operator.translate import pod_limits, quantities, raw, refusals, resources
 
 LARGEST_CARD: Final = 288 * aliases.GIB
 LONGEST_NUMBER: Final = 20  # Characters; nobody writes more of them for want of a unit.
@@ -26,7 +26,7 @@ SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.means == n
 def of(pod: raw.Pod, request: requests.Request) -> tuple[requests.SmallAmount, ...]:
     """Return the amounts of a pod that any policy could find too small; of very many the first."""
     found = itertools.chain(_of_containers(pod, request), _of_each_card(pod, request.conditions))
-    return tuple(itertools.islice(found, limits.FAULTS))
+    return tuple(itertools.islice(found, pod_limits.FAULTS))
 
 
 def _is_small(memory: int) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from berth_crds import catalog
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling.devices import boards, facts, requests, views
+from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
 
 
 class Thing(NamedTuple):
@@ -33,7 +33,7 @@ class Given(NamedTuple):
 Way = tuple[Given, ...]
 
 
-def ways(view: views.View, request: requests.Request) -> Iterator[Way]:
+def ways(view: device_view.View, request: requests.Request) -> Iterator[Way]:
     """List all ways to serve a request that break no rule."""
     asks = [(owner, ask) for owner, container in enumerate(request.containers) for ask in container.asks]
     # What follows is chosen last, because how many are needed depends on what leads.
@@ -44,7 +44,7 @@ def ways(view: views.View, request: requests.Request) -> Iterator[Way]:
 
 
 def _extend(
-    view: views.View, request: requests.Request, asks: list[tuple[int, requests.Ask]], way: Way
+    view: device_view.View, request: requests.Request, asks: list[tuple[int, requests.Ask]], way: Way
 ) -> Iterator[Way]:
     if len(way) == len(asks):
         yield way
@@ -55,7 +55,7 @@ def _extend(
 
 
 def options(
-    view: views.View, request: requests.Request, owner: int, ask: requests.Ask, way: Way
+    view: device_view.View, request: requests.Request, owner: int, ask: requests.Ask, way: Way
 ) -> Iterator[tuple[Thing, ...]]:
     """List what one ask could get, each thing judged by itself."""
     if isinstance(ask, requests.Gpus):
@@ -82,7 +82,7 @@ def options(
 
 
 def options_of_parts(
-    view: views.View, request: requests.Request, owner: int, ask: requests.Parts, way: Way
+    view: device_view.View, request: requests.Request, owner: int, ask: requests.Parts, way: Way
 ) -> Iterator[tuple[Thing, ...]]:
     """List the sets of devices for an ask of another type, with every choice of functions."""
     suiting = [one for one in view.device.others if suits(request, ask, one) and one.trouble is None]
@@ -183,10 +183,7 @@ def amount(ask: requests.Ask, thing: Thing) -> tuple[int, int]:
             return ask.share, card.memory * ask.share // 100
 
 
-# ---------------------------------------------------------------- the rules
-
-
-def allowed(view: views.View, request: requests.Request, way: Way) -> bool:
+def allowed(view: device_view.View, request: requests.Request, way: Way) -> bool:
     """Return whether a way breaks no rule."""
     return (
         view.open
@@ -206,7 +203,7 @@ def phases(request: requests.Request) -> Iterator[set[int]]:
             yield {init, *(at for at in range(init) if request.containers[at].runs)}
 
 
-def phase_fits(view: views.View, phase: set[int], way: Way) -> bool:
+def phase_fits(view: device_view.View, phase: set[int], way: Way) -> bool:
     """Add up what runs at the same time."""
     running = [(given.ask, thing) for given in way if given.owner in phase for thing in given.things]
     for card in {thing.card for _, thing in running}:
@@ -217,19 +214,22 @@ def phase_fits(view: views.View, phase: set[int], way: Way) -> bool:
 
 
 def card_fits(
-    view: views.View,
+    view: device_view.View,
     card: facts.Card,
     here: list[tuple[requests.Ask, str]],
 ) -> bool:
     """Hold what one card must give at one time against what is left of it."""
-    used = view.used.get(card.uuid, views.Usage())
+    used = view.used.get(card.uuid, device_view.Usage())
     named = [part for _, part in here if part]
     if len(named) != len(set(named)):
         return False
-    if any(view.used.get(part, views.Usage()) != views.Usage() or part in view.functions for part in named):
+    if any(
+        view.used.get(part, device_view.Usage()) != device_view.Usage() or part in view.functions
+        for part in named
+    ):
         return False
     if card.mig:
-        return used == views.Usage()
+        return used == device_view.Usage()
     if card.replicas > 1:
         return replicas_in_use(card, used) + len(here) <= card.replicas
     if card.type != "gpu":
@@ -237,15 +237,17 @@ def card_fits(
     return share_fits(view, card, used, [ask for ask, _ in here])
 
 
-def share_fits(view: views.View, card: facts.Card, used: views.Usage, here: list[requests.Ask]) -> bool:
+def share_fits(
+    view: device_view.View, card: facts.Card, used: device_view.Usage, here: list[requests.Ask]
+) -> bool:
     """Add up shares and whole cards."""
     core, memory = used.core, used.memory
-    if any(view.used.get(one.uuid, views.Usage()) != views.Usage() for one in card.instances):
+    if any(view.used.get(one.uuid, device_view.Usage()) != device_view.Usage() for one in card.instances):
         return False
     for ask in here:
         assert isinstance(ask, requests.Gpus)
         if ask.core == 100 and ask.ratio == 100:
-            if used != views.Usage() or len(here) > 1:
+            if used != device_view.Usage() or len(here) > 1:
                 return False
             continue
         if (ask.memory or ask.ratio) and not card.memory:
@@ -260,7 +262,7 @@ def is_whole(ask: requests.Ask) -> bool:
     return isinstance(ask, requests.Gpus) and ask.core == 100 and ask.ratio == 100
 
 
-def replicas_in_use(card: facts.Card, used: views.Usage) -> int:
+def replicas_in_use(card: facts.Card, used: device_view.Usage) -> int:
     """Find how many replicas the holds amount to, by counting up."""
     count = used.pods
     core, memory = 100 // card.replicas, card.memory // card.replicas
@@ -269,17 +271,17 @@ def replicas_in_use(card: facts.Card, used: views.Usage) -> int:
     return count
 
 
-def part_fits(view: views.View, card: facts.Card, here: list[requests.Ask]) -> bool:
+def part_fits(view: device_view.View, card: facts.Card, here: list[requests.Ask]) -> bool:
     """Add up the percents of another device."""
-    used = view.used.get(card.uuid, views.Usage())
-    busy = used != views.Usage() or any(one.bus in view.functions for one in card.functions)
+    used = view.used.get(card.uuid, device_view.Usage())
+    busy = used != device_view.Usage() or any(one.bus in view.functions for one in card.functions)
     shares = [ask.share for ask in here if isinstance(ask, requests.Parts)]
     if 100 in shares and busy:
         return False
     return used.core + sum(shares) <= 100
 
 
-def leaves_withheld(view: views.View, way: Way) -> bool:
+def leaves_withheld(view: device_view.View, way: Way) -> bool:
     """Return whether enough cards of each mode stay untouched, or none of them was touched."""
     touched = {thing.card.uuid for given in way for thing in given.things}
     for mode in itertools.product((False, True), repeat=2):
@@ -293,7 +295,7 @@ def leaves_withheld(view: views.View, way: Way) -> bool:
     return True
 
 
-def in_scope(view: views.View, request: requests.Request, way: Way) -> bool:
+def in_scope(view: device_view.View, request: requests.Request, way: Way) -> bool:
     """Return whether the cards sit as close as they must."""
     manner, board = request.manner, view.device.board
     if not manner.required or manner.scope in {None, Scope.NODE}:
@@ -315,10 +317,10 @@ def in_scope(view: views.View, request: requests.Request, way: Way) -> bool:
     return all(linked(board, a, b) for a in slots for b in slots if a < b)
 
 
-def linked(board: boards.Board, a: int, b: int) -> bool:
+def linked(board: node_topology.Board, a: int, b: int) -> bool:
     """Return whether two slots are joined by NVLink."""
     ring = any(part.mask >> a & part.mask >> b & 1 for part in board.partitions)
-    return ring or board.worth[a][b] >= boards.NVLINK_WORTH
+    return ring or board.worth[a][b] >= node_topology.NVLINK_WORTH
 
 
 def whole_count(request: requests.Request) -> int:
@@ -331,7 +333,7 @@ def whole_count(request: requests.Request) -> int:
     )
 
 
-def whole_slots(view: views.View, way: Way) -> frozenset[int]:
+def whole_slots(view: device_view.View, way: Way) -> frozenset[int]:
     """Name the slots that are taken whole."""
     order = in_order(view)
     return frozenset(
@@ -339,7 +341,7 @@ def whole_slots(view: views.View, way: Way) -> frozenset[int]:
     )
 
 
-def in_order(view: views.View) -> list[facts.Card]:
+def in_order(view: device_view.View) -> list[facts.Card]:
     """List the cards by slot."""
     return sorted(view.device.cards, key=lambda card: (card.minor, card.uuid))
 

@@ -6,7 +6,7 @@ from typing import Any
 from berth_crds import catalog
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import decisions
-from berth_operator.scheduling.devices import allocator, boards, facts, requests, views
+from berth_operator.scheduling.devices import allocator, device_view, facts, node_topology, requests
 
 GIB = 1 << 30
 TABLE = (
@@ -40,12 +40,12 @@ def function(minor: int, at: int, **labels: str) -> facts.Function:
 def worth(links: int, *, numa: bool, root: bool) -> int:
     """Say what a pair of cards is worth, in the numbers of `boards`."""
     if links:
-        return links * boards.NVLINK_WORTH
+        return links * node_topology.NVLINK_WORTH
     kind = LinkKind.PCIE_SWITCH if root else LinkKind.NUMA if numa else LinkKind.SYSTEM
-    return boards.PCIE_WORTH[kind]
+    return node_topology.PCIE_WORTH[kind]
 
 
-def board(model: str, *, table: bool = False) -> boards.Board:
+def board(model: str, *, table: bool = False) -> node_topology.Board:
     """Make the board on which a model of the catalogue usually sits."""
     layout = _layout(model)
     cards = range(layout.cards)
@@ -66,8 +66,8 @@ def board(model: str, *, table: bool = False) -> boards.Board:
         (Scope.NUMA, masks(layout.numa_node(at) for at in cards)),
         (Scope.PCIE, masks(layout.pcie_root(at) for at in cards)),
     )
-    partitions = tuple(boards.Partition(mask, score) for mask, score in TABLE) if table else ()
-    return boards.Board(layout.cards, pairs, groups, partitions)
+    partitions = tuple(node_topology.Partition(mask, score) for mask, score in TABLE) if table else ()
+    return node_topology.Board(layout.cards, pairs, groups, partitions)
 
 
 def masks(keys: Iterable[object]) -> tuple[int, ...]:
@@ -109,22 +109,22 @@ def device(*cards: facts.Card, **fields: Any) -> facts.Device:
     return facts.Device("n", gpus, others, **fields)
 
 
-def whole(card: facts.Card) -> views.Usage:
+def whole(card: facts.Card) -> device_view.Usage:
     """Say that one pod holds all of a card."""
-    return views.Usage(100, card.memory, 1)
+    return device_view.Usage(100, card.memory, 1)
 
 
 def view(
-    made: facts.Device, used: Mapping[Any, views.Usage | None] | None = None, **fields: Any
-) -> views.View:
+    made: facts.Device, used: Mapping[Any, device_view.Usage | None] | None = None, **fields: Any
+) -> device_view.View:
     """Show a node; `used` maps minors or uuids to a Usage, or to None for a card that is held whole."""
     by_minor = {card.minor: card for card in made.cards}
     usage = {}
     for key, value in (used or {}).items():
         card = by_minor[key] if isinstance(key, int) else None
         uuid = card.uuid if card is not None else str(key)
-        usage[uuid] = value if value is not None else whole(card) if card else views.Usage(100, 0, 1)
-    return views.View(made, usage, **fields)
+        usage[uuid] = value if value is not None else whole(card) if card else device_view.Usage(100, 0, 1)
+    return device_view.View(made, usage, **fields)
 
 
 def held(*minors: int) -> dict[int, None]:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import boards, facts, requests, views
+from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
 from scheduling.devices import build
 
 MODELS = ("Tesla T4", "NVIDIA A30")
 PROFILES = ("1g.6gb", "2g.12gb")
 MEMORIES = (16, 10, 10, 7, 16, 10, 0)
 LABEL = (("fabric", "a"),)
-LINK = boards.NVLINK_WORTH
+LINK = node_topology.NVLINK_WORTH
 WELL_MOSTLY = st.sampled_from((None,) * 9 + (Reason.UNHEALTHY,))
 
 
@@ -64,11 +64,11 @@ def others(draw: st.DrawFn, minor: int) -> facts.Card:
 
 
 @st.composite
-def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> boards.Board:
+def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.Board:
     """Make a board, or none."""
     size = len(made)
     if draw(st.integers(0, 5)) == 5:
-        return boards.LOOSE
+        return node_topology.LOOSE
     worth = [[0] * size for _ in range(size)]
     for a in range(size):
         for b in range(a):
@@ -78,14 +78,14 @@ def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> boards.Board:
         (Scope.PCIE, build.masks(card.root for card in made)),
     )
     parts = draw(st.dictionaries(st.integers(1, (1 << size) - 1), st.integers(0, 2), max_size=4))
-    partitions = tuple(boards.Partition(mask, score) for mask, score in parts.items())
-    return boards.Board(size, tuple(map(tuple, worth)), groups, partitions)
+    partitions = tuple(node_topology.Partition(mask, score) for mask, score in parts.items())
+    return node_topology.Board(size, tuple(map(tuple, worth)), groups, partitions)
 
 
 @st.composite
 def nodes(
     draw: st.DrawFn, *, least: int = 1, most: int = 4, modes: str = "pppppms", most_others: int = 3
-) -> views.View:
+) -> device_view.View:
     """Make a node in use."""
     count = draw(st.integers(least, most))
     made = tuple(draw(cards(minor, modes=modes)) for minor in range(count))
@@ -93,23 +93,25 @@ def nodes(
     device = facts.Device("n", made, extra, draw(wirings(made)))
     used = {card.uuid: draw(usages(card)) for card in (*made, *extra) if not draw(st.integers(0, 2))}
     instances = [one for card in made for one in card.instances]
-    used |= {one.uuid: views.Usage(100, one.memory, 1) for one in instances if draw(st.integers(0, 4)) == 4}
+    used |= {
+        one.uuid: device_view.Usage(100, one.memory, 1) for one in instances if draw(st.integers(0, 4)) == 4
+    }
     buses = [one.bus for card in extra for one in card.functions]
     functions = frozenset(bus for bus in buses if draw(st.integers(0, 5)) == 5)
-    return views.View(device, used, functions, draw(st.sampled_from((0,) * 8 + (1, 2, 9))))
+    return device_view.View(device, used, functions, draw(st.sampled_from((0,) * 8 + (1, 2, 9))))
 
 
 @st.composite
-def usages(draw: st.DrawFn, card: facts.Card) -> views.Usage:
+def usages(draw: st.DrawFn, card: facts.Card) -> device_view.Usage:
     """Let others hold something of a device."""
     if card.mig:
-        return views.UNUSED
+        return device_view.UNUSED
     if card.replicas > 1:
         count = draw(st.integers(1, card.replicas))
-        return views.Usage(100 // card.replicas * count, card.memory // card.replicas * count, 1)
+        return device_view.Usage(100 // card.replicas * count, card.memory // card.replicas * count, 1)
     core = draw(st.sampled_from((20, 50, 0, 100)))
     memory = draw(st.sampled_from((card.memory // 3, 0, card.memory)))
-    return views.Usage(core, memory, 1)
+    return device_view.Usage(core, memory, 1)
 
 
 SHARES = st.builds(
@@ -141,7 +143,9 @@ Asks = st.SearchStrategy[requests.Ask]
 
 
 @st.composite
-def scenes(draw: st.DrawFn, *, most: int = 4, most_asks: int = 4) -> tuple[views.View, requests.Request]:
+def scenes(
+    draw: st.DrawFn, *, most: int = 4, most_asks: int = 4
+) -> tuple[device_view.View, requests.Request]:
     """Make a node, and a pod that mostly asks for what the node has."""
     view = draw(nodes(most=most))
     kinds: list[Asks] = [CARDS_ONLY]
@@ -221,7 +225,7 @@ def close() -> st.SearchStrategy[requests.Manner]:
     return st.builds(requests.Manner, scope=st.sampled_from((Scope.NVLINK, Scope.NUMA, Scope.PCIE)))
 
 
-def effort(view: views.View, request: requests.Request) -> int:
+def effort(view: device_view.View, request: requests.Request) -> int:
     """Estimate how many ways there are to look at."""
     cards_, others_ = len(view.device.cards), 2 * len(view.device.others)
     ways = 1

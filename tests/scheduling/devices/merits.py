@@ -2,11 +2,11 @@
 
 import itertools
 
-from berth_operator.scheduling.devices import boards, views
+from berth_operator.scheduling.devices import device_view, node_topology
 from scheduling.devices import brute
 
 
-def merit(view: views.View, slots: frozenset[int]) -> tuple[object, ...]:
+def merit(view: device_view.View, slots: frozenset[int]) -> tuple[object, ...]:
     """Grade a set of whole cards: a partition where the table knows the size, then links, then the rest."""
     board = view.device.board
     free = {at for at, card in enumerate(view.device.cards) if brute.plain(card) and view.unused(card)}
@@ -22,14 +22,14 @@ def set_of(mask: int) -> frozenset[int]:
     return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
 
 
-def worth(board: boards.Board, slots: frozenset[int] | set[int]) -> int:
+def worth(board: node_topology.Board, slots: frozenset[int] | set[int]) -> int:
     """Add up the worth of all pairs."""
     if not board.size:
         return 0
     return sum(board.worth[a][b] for a, b in itertools.combinations(sorted(slots), 2))
 
 
-def wholeness(board: boards.Board, slots: frozenset[int] | set[int]) -> tuple[int, ...]:
+def wholeness(board: node_topology.Board, slots: frozenset[int] | set[int]) -> tuple[int, ...]:
     """Grade what is left: the larger whole partitions first, or links where there is no table."""
     if not board.partitions:
         return (worth(board, slots),)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, facts, requests, slices, views
+from berth_operator.scheduling.devices import allocator, device_view, facts, mig_slices, requests
 from scheduling.devices import build
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -21,7 +21,7 @@ def mig(minor: int, *placed: tuple[str, int, int], **fields: Any) -> facts.Card:
     return build.gpu(minor, model=A100, mig=True, instances=instances, memory=80 * GIB, **fields)
 
 
-def given(view: views.View, *asks: requests.Ask, **fields: Any) -> list[str]:
+def given(view: device_view.View, *asks: requests.Ask, **fields: Any) -> list[str]:
     """Place a pod and name what it got."""
     return [
         share.uuid for share in build.given(allocator.place(view, build.request(*asks, **fields)))["main"]
@@ -47,7 +47,7 @@ def test_a_started_card_comes_first() -> None:
     """An untouched card stays untouched while a started one has an instance."""
     card = (("1g.10gb", 0, 1), ("1g.10gb", 1, 1))
     made = build.device(mig(0, *card), mig(1, *card))
-    view = build.view(made, {"MIG-1-0": views.Usage(100, 10 * GIB, 1)})
+    view = build.view(made, {"MIG-1-0": device_view.Usage(100, 10 * GIB, 1)})
 
     assert given(view, requests.Instances("1g.10gb", 1)) == ["MIG-1-1"]
 
@@ -55,7 +55,7 @@ def test_a_started_card_comes_first() -> None:
 def test_the_least_harmful_instance_is_given() -> None:
     """A slice beside a used one goes before a slice out of a piece that could be cut anew."""
     made = build.device(mig(0, *(("1g.10gb", at, 1) for at in (0, 1, 2, 4, 5, 6))))
-    view = build.view(made, {"MIG-0-5": views.Usage(100, 10 * GIB, 1)})
+    view = build.view(made, {"MIG-0-5": device_view.Usage(100, 10 * GIB, 1)})
 
     # Slices 0 to 3 could still be one piece of four; beside slice 5, only slice 4 is spoilt for a pair.
     assert given(view, requests.Instances("1g.10gb", 1)) == ["MIG-0-4"]
@@ -70,17 +70,17 @@ def test_several_instances_stay_close_together() -> None:
 
 def test_harm_counts_what_can_no_longer_be_cut() -> None:
     """Larger pieces outweigh all smaller ones together, and a used slice harms nothing more."""
-    untouched = slices.harm(A100, 0b1, taken=0)
-    quad_gone = slices.harm(A100, 0b1, taken=0b10)
-    pair_gone = slices.harm(A100, 0b10000000, taken=0b01000000)
+    untouched = mig_slices.harm(A100, 0b1, taken=0)
+    quad_gone = mig_slices.harm(A100, 0b1, taken=0b10)
+    pair_gone = mig_slices.harm(A100, 0b10000000, taken=0b01000000)
 
-    assert untouched > slices.SIZE_WEIGHT**8 > quad_gone > 0
+    assert untouched > mig_slices.SIZE_WEIGHT**8 > quad_gone > 0
     assert pair_gone < quad_gone
 
 
 def test_an_unknown_model_is_cut_in_halves() -> None:
     """Without a catalogue entry a free half still outweighs its quarters."""
-    assert slices.harm("NoSuchCard", 0b1, taken=0b100000) > slices.harm("NoSuchCard", 0b1, taken=0b10)
+    assert mig_slices.harm("NoSuchCard", 0b1, taken=0b100000) > mig_slices.harm("NoSuchCard", 0b1, taken=0b10)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_unknown_model_is_cut_in_halves() -> None:
 def test_a_profile_that_is_missing_or_gone_is_refused(profile: str, why: Reason, never: bool) -> None:  # noqa: FBT001  the value is the example
     """To have no such instance is for ever; to have none left is not."""
     made = build.device(mig(0, ("1g.10gb", 0, 1)))
-    view = build.view(made, {"MIG-0-0": views.Usage(100, 10 * GIB, 1)})
+    view = build.view(made, {"MIG-0-0": device_view.Usage(100, 10 * GIB, 1)})
 
     refusal = build.refused(allocator.place(view, build.request(requests.Instances(profile, 1))))
 
@@ -133,9 +133,9 @@ def shared(minor: int, replicas: int = 4) -> facts.Card:
     return build.gpu(minor, replicas=replicas)
 
 
-def replicas_of(card: facts.Card, count: int) -> views.Usage:
+def replicas_of(card: facts.Card, count: int) -> device_view.Usage:
     """Say that so many pods have a replica each."""
-    return views.Usage(100 // card.replicas * count, card.memory // card.replicas * count, count)
+    return device_view.Usage(100 // card.replicas * count, card.memory // card.replicas * count, count)
 
 
 def test_a_replica_is_its_part_of_the_card() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import cycle, decisions, policy, search
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, orders, puzzles, requests
+from berth_operator.scheduling.devices import allocator, packing_problems, preferences, requests
 from scheduling.devices import build
 from support import builders
 
@@ -56,7 +56,7 @@ def test_sums_are_those_of_the_fullest_moment(request_: requests.Request) -> Non
 @hypothesis.given(CONTAINERS.map(pod))
 def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
     """What keeps running takes part in everything after its start, an init container in one moment."""
-    problem = puzzles.read_problem(build.view(build.device()), request_, orders.Prefer.PACK)
+    problem = packing_problems.read_problem(build.view(build.device()), request_, preferences.Prefer.PACK)
     together = list(requests.phases(request_))
 
     assert problem.phase_count == len(together)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, facts, requests, views
+from berth_operator.scheduling.devices import allocator, device_view, facts, requests
 from scheduling.devices import build
 
 LABEL = (("type", "general"),)
@@ -16,7 +16,7 @@ def rdma(count: int = 1, share: int = 100, **fields: bool) -> requests.Parts:
     return requests.Parts("rdma", count, share, **fields)
 
 
-def given(view: views.View, *asks: requests.Ask, **fields: Any) -> list[tuple[str, str]]:
+def given(view: device_view.View, *asks: requests.Ask, **fields: Any) -> list[tuple[str, str]]:
     """Place a pod and name the devices and functions it got."""
     shares = build.given(allocator.place(view, build.request(*asks, **fields)))["main"]
     return [(share.uuid, share.function) for share in shares]
@@ -28,7 +28,7 @@ def given(view: views.View, *asks: requests.Ask, **fields: Any) -> list[tuple[st
 def test_a_whole_device_must_be_unused() -> None:
     """Somebody's share or virtual function makes a device unfit to be given whole."""
     made = build.device(build.nic(0), build.nic(1, functions=1), build.nic(2))
-    view = build.view(made, {"rdma-0": views.Usage(10, 0, 1)}, functions=frozenset({"0000:01:00.0"}))
+    view = build.view(made, {"rdma-0": device_view.Usage(10, 0, 1)}, functions=frozenset({"0000:01:00.0"}))
 
     assert given(view, rdma()) == [("rdma-2", "")]
     refusal = build.refused(allocator.place(view, build.request(rdma(2))))
@@ -38,7 +38,7 @@ def test_a_whole_device_must_be_unused() -> None:
 def test_a_share_comes_as_the_lowest_unused_function() -> None:
     """Where a device has virtual functions, each share is one of them."""
     made = build.device(build.nic(0, functions=3))
-    view = build.view(made, {"rdma-0": views.Usage(20, 0, 1)}, functions=frozenset({"0000:00:00.0"}))
+    view = build.view(made, {"rdma-0": device_view.Usage(20, 0, 1)}, functions=frozenset({"0000:00:00.0"}))
 
     assert given(view, rdma(share=20)) == [("rdma-0", "0000:00:00.1")]
 
@@ -64,7 +64,7 @@ def test_a_function_described_for_a_whole_device_is_given_with_it() -> None:
 
 def test_a_device_without_functions_is_shared_by_percent() -> None:
     """Shares of a device that has no virtual functions only add up."""
-    view = build.view(build.device(build.nic(0), build.nic(1)), {"rdma-0": views.Usage(60, 0, 1)})
+    view = build.view(build.device(build.nic(0), build.nic(1)), {"rdma-0": device_view.Usage(60, 0, 1)})
 
     assert given(view, rdma(share=40)) == [("rdma-0", "")]
     assert given(view, rdma(share=50)) == [("rdma-1", "")]
@@ -74,7 +74,7 @@ def test_functions_run_out_before_percents() -> None:
     """A device whose last function is taken gives no share, however much is left of it."""
     view = build.view(
         build.device(build.nic(0, functions=1)),
-        {"rdma-0": views.Usage(10, 0, 1)},
+        {"rdma-0": device_view.Usage(10, 0, 1)},
         functions=frozenset({"0000:00:00.0"}),
     )
 

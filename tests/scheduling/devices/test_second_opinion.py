@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from berth_operator.scheduling.decisions import Grant
 from berth_operator.scheduling.devices import (
     allocator,
+    device_view,
     facts,
     finder,
     packing,
-    puzzles,
+    packing_problems,
     requests,
     verdicts,
-    views,
 )
 from scheduling.devices import brute, generate, merits
 
@@ -27,12 +27,12 @@ PATIENT = hypothesis.settings(
 few = hypothesis.settings(PATIENT, max_examples=120)
 many = hypothesis.settings(PATIENT, max_examples=250)
 
-Scene = tuple[views.View, requests.Request]
+Scene = tuple[device_view.View, requests.Request]
 JOINTLY = st.one_of(generate.WHOLE, generate.SHARES, generate.PARTS, generate.PARTS)
 PLAIN = generate.nodes(modes="p", most_others=0, least=2)
 
 
-def agree(view: views.View, request: requests.Request, prefer: allocator.Prefer) -> None:
+def agree(view: device_view.View, request: requests.Request, prefer: allocator.Prefer) -> None:
     """Hold the allocator against the exhaustive search."""
     hypothesis.assume(generate.effort(view, request) <= MOST_WAYS)
     exists = next(brute.ways(view, request), None) is not None
@@ -53,7 +53,7 @@ def test_any_pod_is_placed_exactly_where_it_can_be(scene: Scene, prefer: allocat
 @many
 @hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY), PREFER)
 def test_mixed_cards_and_shares_are_placed_exactly_where_they_can_be(
-    view: views.View, request: requests.Request, prefer: allocator.Prefer
+    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
 ) -> None:
     """Whole cards, shares and init containers find a combination if there is one."""
     agree(view, request, prefer)
@@ -62,7 +62,7 @@ def test_mixed_cards_and_shares_are_placed_exactly_where_they_can_be(
 @many
 @hypothesis.given(PLAIN, generate.pods(generate.SHARES | generate.RATIOS, most_asks=6), PREFER)
 def test_shares_are_packed_exactly_where_they_can_be(
-    view: views.View, request: requests.Request, prefer: allocator.Prefer
+    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
 ) -> None:
     """Shares of several containers are packed even where the first choice is a dead end."""
     agree(view, request, prefer)
@@ -75,7 +75,7 @@ def test_shares_are_packed_exactly_where_they_can_be(
     generate.jointly(),
 )
 def test_joint_devices_are_placed_exactly_where_they_can_be(
-    view: views.View, request: requests.Request, manner: requests.Manner
+    view: device_view.View, request: requests.Request, manner: requests.Manner
 ) -> None:
     """The cards are chosen among the sets beside which the other devices fit."""
     agree(view, requests.Request(request.containers, manner=manner), allocator.Prefer.PACK)
@@ -88,7 +88,7 @@ def test_joint_devices_are_placed_exactly_where_they_can_be(
     PREFER,
 )
 def test_instances_and_replicas_are_placed_exactly_where_they_can_be(
-    view: views.View, request: requests.Request, prefer: allocator.Prefer
+    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
 ) -> None:
     """Cards that are cut serve as many as they have pieces."""
     agree(view, request, prefer)
@@ -101,7 +101,7 @@ def test_instances_and_replicas_are_placed_exactly_where_they_can_be(
     generate.close(),
 )
 def test_required_scopes_are_met_exactly_where_they_can_be(
-    view: views.View, request: requests.Request, manner: requests.Manner
+    view: device_view.View, request: requests.Request, manner: requests.Manner
 ) -> None:
     """A required scope is met by some set of cards, or the pod is refused."""
     agree(view, requests.Request(request.containers, manner=manner), allocator.Prefer.PACK)
@@ -151,7 +151,7 @@ def test_the_order_of_lists_does_not_change_the_answer(
 @few
 @hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, most_asks=1), PREFER)
 def test_the_short_way_leads_where_the_long_one_does(
-    view: views.View, request: requests.Request, prefer: allocator.Prefer
+    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
 ) -> None:
     """What is answered without a search is what the search would have answered."""
     # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
@@ -165,7 +165,7 @@ def test_the_short_way_leads_where_the_long_one_does(
 @few
 @hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, borrows=True, most_asks=3))
 def test_init_containers_cost_no_card_that_can_be_borrowed(
-    view: views.View, request: requests.Request
+    view: device_view.View, request: requests.Request
 ) -> None:
     """A pod holds no more cards than it must, or than its running containers take alone."""
     request = requests.Request(request.containers, request.conditions)
@@ -187,7 +187,7 @@ def cards_of(way: brute.Way) -> int:
 @many
 @hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, most_asks=3, first=generate.WHOLE))
 def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
-    view: views.View, request: requests.Request
+    view: device_view.View, request: requests.Request
 ) -> None:
     """No way that takes as few whole cards takes a set that is worth more, or that leaves more."""
     hypothesis.assume(request.manner.scope is None or request.manner.required)
@@ -208,7 +208,7 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
     assert max(grades[slots] for slots in chosen) == max(grades.values())
 
 
-def shuffle(view: views.View, chance: random.Random) -> views.View:
+def shuffle(view: device_view.View, chance: random.Random) -> device_view.View:
     """Show the same node with all its lists in another order."""
     device = view.device
     cards = [facts_shuffled(card, chance) for card in device.cards]
@@ -217,7 +217,7 @@ def shuffle(view: views.View, chance: random.Random) -> views.View:
     for one in (cards, others, used):
         chance.shuffle(one)
     mixed = facts.Device(device.node, tuple(cards), tuple(others), device.board)
-    return views.View(mixed, dict(used), view.functions, view.withheld)
+    return device_view.View(mixed, dict(used), view.functions, view.withheld)
 
 
 def facts_shuffled(card: facts.Card, chance: random.Random) -> facts.Card:
@@ -251,7 +251,7 @@ def capacity(device: facts.Device, uuid: str) -> tuple[int, int]:
 def test_devices_that_are_alike_get_the_same_answer(scene: Scene) -> None:
     """So of sixty-four equal cards one is asked what each container wants, and each card has been counted."""
     view, request = scene
-    problem = puzzles.read_problem(view, request, allocator.Prefer.PACK)
+    problem = packing_problems.read_problem(view, request, allocator.Prefer.PACK)
 
     assert sorted(number for group in problem.alike for number in group) == list(range(len(problem.devices)))
     for group in problem.alike:

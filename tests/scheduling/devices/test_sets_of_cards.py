@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from berth_crds import catalog
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, boards, facts, partitions, requests, rings, topology
+from berth_operator.scheduling.devices import (
+    allocator,
+    facts,
+    node_topology,
+    nvlink_cliques,
+    partitions,
+    requests,
+    topology,
+)
 from scheduling.devices import brute, build, generate, merits
 
 DGX_1V, HGX_A100, HGX_H100, PCIE = (
@@ -139,8 +147,12 @@ def test_a_count_that_the_table_lacks_is_judged_by_links() -> None:
 def test_the_better_score_wins_between_equal_partitions() -> None:
     """Where two partitions leave equally much, the score decides before the minor."""
     cards = tuple(build.gpu(at) for at in range(4))
-    table = (boards.Partition(0b0011, 1), boards.Partition(0b1100, 1), boards.Partition(0b1010, 7))
-    made = facts.Device("n", cards, board=boards.Board(4, ((0,) * 4,) * 4, partitions=table))
+    table = (
+        node_topology.Partition(0b0011, 1),
+        node_topology.Partition(0b1100, 1),
+        node_topology.Partition(0b1010, 7),
+    )
+    made = facts.Device("n", cards, board=node_topology.Board(4, ((0,) * 4,) * 4, partitions=table))
 
     assert chosen(made, 2) == (0, 1)  # It leaves another pair whole, which the better one would not.
     assert chosen(made, 2, 0, 2) == (1, 3)
@@ -238,7 +250,7 @@ def test_a_scope_binds_shares_as_well() -> None:
 
 
 @st.composite
-def boards_in_use(draw: st.DrawFn) -> tuple[boards.Board, int, int]:
+def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.Board, int, int]:
     """Make a board of up to seven slots, which of them are free, and how many are wanted."""
     made = tuple(build.gpu(at) for at in range(draw(st.integers(2, 7))))
     board = draw(generate.wirings(made))
@@ -248,7 +260,7 @@ def boards_in_use(draw: st.DrawFn) -> tuple[boards.Board, int, int]:
 
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
-def test_the_best_set_is_the_best_of_all_sets(case: tuple[boards.Board, int, int]) -> None:
+def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.Board, int, int]) -> None:
     """No set has better pairs, and among equals none leaves more."""
     board, free, count = case
     slots = merits.set_of(free)
@@ -264,7 +276,7 @@ def test_the_best_set_is_the_best_of_all_sets(case: tuple[boards.Board, int, int
 
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
-def test_the_partition_taken_leaves_most(case: tuple[boards.Board, int, int]) -> None:
+def test_the_partition_taken_leaves_most(case: tuple[node_topology.Board, int, int]) -> None:
     """No free partition of the size leaves larger ones whole that this one breaks."""
     board, free, count = case
     able = [part for part in board.partitions if part.size == count and part.mask & free == part.mask]
@@ -278,7 +290,9 @@ def test_the_partition_taken_leaves_most(case: tuple[boards.Board, int, int]) ->
 
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
-def test_rings_are_the_largest_sets_with_every_pair_joined(case: tuple[boards.Board, int, int]) -> None:
+def test_rings_are_the_largest_sets_with_every_pair_joined(
+    case: tuple[node_topology.Board, int, int],
+) -> None:
     """The groups of the NVLink scope are exactly the maximal cliques."""
     board = case[0]
     slots = range(board.size)
@@ -289,7 +303,7 @@ def test_rings_are_the_largest_sets_with_every_pair_joined(case: tuple[boards.Bo
         if all(brute.linked(board, a, b) for a, b in itertools.combinations(one, 2))
     ]
 
-    found = {merits.set_of(mask) for mask in rings.find(board) or ()}
+    found = {merits.set_of(mask) for mask in nvlink_cliques.find(board) or ()}
 
     assert found == {one for one in cliques if not any(one < other for other in cliques)}
 
@@ -297,10 +311,11 @@ def test_rings_are_the_largest_sets_with_every_pair_joined(case: tuple[boards.Bo
 def test_more_sets_than_can_be_compared_still_give_a_good_one() -> None:
     """On a board of twenty cards in two halves, ten cards come from one half."""
     worth = tuple(
-        tuple(boards.NVLINK_WORTH if a != b and a % 2 == b % 2 else 0 for b in range(20)) for a in range(20)
+        tuple(node_topology.NVLINK_WORTH if a != b and a % 2 == b % 2 else 0 for b in range(20))
+        for a in range(20)
     )
-    board = boards.Board(20, worth)
+    board = node_topology.Board(20, worth)
 
     best = topology.best_set(board, (1 << 20) - 1, 10)
 
-    assert board.within(best or 0) == 45 * boards.NVLINK_WORTH
+    assert board.within(best or 0) == 45 * node_topology.NVLINK_WORTH

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, requests, views
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from scheduling.devices import build
 
 GIB = build.GIB
 
 
-def used(core: int, gib: int) -> views.Usage:
+def used(core: int, gib: int) -> device_view.Usage:
     """Say that one pod holds a part of a card."""
-    return views.Usage(core, gib * GIB, 1)
+    return device_view.Usage(core, gib * GIB, 1)
 
 
 FOUR = build.device(*(build.gpu(at) for at in range(4)))
@@ -81,12 +81,12 @@ def test_rounding_up_costs_no_share_its_place(percents: list[int], memory: int) 
     card = build.gpu(0, memory=memory)
     asks = [requests.Gpus(1, core=percent, ratio=percent) for percent in percents]
 
-    taken = views.Usage()
+    taken = device_view.Usage()
     for percent, ask in zip(percents, asks, strict=True):
         view = build.view(build.device(card), {0: taken})
         (share,) = build.given(allocator.place(view, build.request(ask)))["main"]
         assert share.memory == min(-(-memory * percent // 100), memory - taken.memory)
-        taken = views.Usage(taken.core + percent, taken.memory + share.memory, taken.pods + 1)
+        taken = device_view.Usage(taken.core + percent, taken.memory + share.memory, taken.pods + 1)
 
     together = allocator.find(build.view(build.device(card)), build.request(*asks))
     assert together is not None
@@ -98,7 +98,7 @@ def test_rounding_is_forgiven_to_a_millionth_of_the_card_at_most() -> None:
     half = requests.Gpus(1, core=50, ratio=50)
     for memory, taken, fits in ((8 * GIB, 99, True), (8 * GIB, 100, False), (1 << 20, 2, False)):
         made = build.device(build.gpu(0, memory=memory))
-        view = build.view(made, {0: views.Usage(0, memory // 2 + taken, 1)})
+        view = build.view(made, {0: device_view.Usage(0, memory // 2 + taken, 1)})
         assert (allocator.find(view, build.request(half)) is not None) is fits
 
 

@@ -11,12 +11,12 @@ from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
     allocator,
+    device_view,
     finder,
     packing,
     requests,
     shortfalls,
     verdicts,
-    views,
 )
 from scheduling.devices import brute, build, generate
 
@@ -24,7 +24,7 @@ GIB = build.GIB
 PART = requests.Gpus(1, core=50, memory=6 * GIB)
 
 
-def refusal(view: views.View, *asks: requests.Ask, **fields: Any) -> allocator.Shortfall:
+def refusal(view: device_view.View, *asks: requests.Ask, **fields: Any) -> allocator.Shortfall:
     """Place a pod in vain."""
     return build.refused(allocator.place(view, build.request(*asks, **fields)))
 
@@ -37,12 +37,14 @@ def refusal(view: views.View, *asks: requests.Ask, **fields: Any) -> allocator.S
     [
         (None, requests.cards(1), Reason.IN_USE),
         (None, PART, Reason.IN_USE),
-        (views.Usage(20, GIB, 1), requests.cards(1), Reason.PARTLY_USED),
-        (views.Usage(60, GIB, 2), PART, Reason.FULL),
-        (views.Usage(20, 3 * GIB, 1), PART, Reason.FULL),
+        (device_view.Usage(20, GIB, 1), requests.cards(1), Reason.PARTLY_USED),
+        (device_view.Usage(60, GIB, 2), PART, Reason.FULL),
+        (device_view.Usage(20, 3 * GIB, 1), PART, Reason.FULL),
     ],
 )
-def test_a_used_card_says_how_it_is_used(usage: views.Usage | None, ask: requests.Ask, why: Reason) -> None:
+def test_a_used_card_says_how_it_is_used(
+    usage: device_view.Usage | None, ask: requests.Ask, why: Reason
+) -> None:
     """A card that one pod has alone, one that several share, and one with too little left differ."""
     view = build.view(build.device(build.gpu(0)), {0: usage})
 
@@ -54,7 +56,7 @@ def test_a_used_card_says_how_it_is_used(usage: views.Usage | None, ask: request
 
 def test_a_verdict_has_the_figures_for_a_sentence() -> None:
     """It tells what was wanted, what is left and what there is, in percent and bytes."""
-    view = build.view(build.device(build.gpu(2)), {2: views.Usage(30, 2 * GIB, 1)})
+    view = build.view(build.device(build.gpu(2)), {2: device_view.Usage(30, 2 * GIB, 1)})
 
     verdict = allocator.judge(view, view.device.cards[0], requests.Gpus(1, core=20, memory=7 * GIB))
 
@@ -159,7 +161,7 @@ def test_a_closed_node_says_so(failed: str, why: Reason) -> None:
 
 def test_containers_that_fit_alone_but_not_together_are_full() -> None:
     """Where each ask would fit, the combination is at fault, and no card is to blame."""
-    view = build.view(build.device(build.gpu(0)), {0: views.Usage(20, 0, 1)})
+    view = build.view(build.device(build.gpu(0)), {0: device_view.Usage(20, 0, 1)})
 
     shortfall = refusal(view, requests.Gpus(1, core=50), requests.Gpus(1, core=40))
 
@@ -206,7 +208,9 @@ def test_containers_that_are_too_much_for_an_empty_node_never_fit() -> None:
 def test_a_search_ends_when_its_effort_is_spent() -> None:
     """Shares that nearly fill cards of many sizes: the search gives up and says so."""
     cards = tuple(build.gpu(at, memory=(100 + at) * GIB) for at in range(8))
-    view = build.view(build.device(*cards), {at: views.Usage(3 * at, at * GIB, 1) for at in range(1, 8)})
+    view = build.view(
+        build.device(*cards), {at: device_view.Usage(3 * at, at * GIB, 1) for at in range(1, 8)}
+    )
     pod = build.request(*(requests.Gpus(1, core=40 + 3 * at) for at in range(12)))
     effort = packing.Effort(200)
 
@@ -218,7 +222,7 @@ def test_a_search_ends_when_its_effort_is_spent() -> None:
 def test_what_is_too_much_by_counting_is_no_long_search() -> None:
     """Nine shares of more than half a card each need nine cards, whichever order they are tried in."""
     made = build.device(*(build.gpu(at) for at in range(8)))
-    view = build.view(made, {at: views.Usage(3 * at, 0, 1) for at in range(1, 8)})
+    view = build.view(made, {at: device_view.Usage(3 * at, 0, 1) for at in range(1, 8)})
     pod = build.request(*(requests.Gpus(1, core=52 + at) for at in range(9)))
     effort = packing.Effort()
 
@@ -254,7 +258,7 @@ def test_every_reason_says_what_could_help_or_is_the_requests_own_fault() -> Non
 
 @hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(generate.scenes(most_asks=3))
-def test_never_means_not_even_on_an_empty_node(scene: tuple[views.View, requests.Request]) -> None:
+def test_never_means_not_even_on_an_empty_node(scene: tuple[device_view.View, requests.Request]) -> None:
     """`never` is said if and only if the exhaustive search finds no way on the node with nothing used."""
     view, request = scene
     hypothesis.assume(generate.effort(view, request) <= 10_000)
@@ -269,7 +273,7 @@ def test_never_means_not_even_on_an_empty_node(scene: tuple[views.View, requests
 @hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(generate.scenes(most_asks=3))
 def test_a_shortfall_blames_only_devices_that_could_not_serve(
-    scene: tuple[views.View, requests.Request],
+    scene: tuple[device_view.View, requests.Request],
 ) -> None:
     """Each verdict is one that `judge` gives for an ask of the container that is named."""
     view, request = scene

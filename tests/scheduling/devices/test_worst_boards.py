@@ -19,14 +19,14 @@ from berth_operator.scheduling import search
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
     allocator,
-    boards,
+    device_view,
+    equivalence,
     facts,
     finder,
-    likeness,
+    node_topology,
+    nvlink_cliques,
     requests,
-    rings,
     topology,
-    views,
 )
 from berth_operator.translate import devices
 from scheduling.devices import build
@@ -94,7 +94,7 @@ def test_whole_cards_of_an_odd_board_take_little_work(sort: str, manner: request
         asked = build.request(requests.cards(count), manner=manner)
         effort = allocator.Effort(search.STEPS_A_NODE)
 
-        def place(view: views.View = view, asked: requests.Request = asked) -> None:
+        def place(view: device_view.View = view, asked: requests.Request = asked) -> None:
             found = allocator.place(view, asked, effort=effort)  # noqa: B023  called at once
             assert not isinstance(found, allocator.Shortfall) or found.reason is not Reason.UNDECIDED
 
@@ -180,7 +180,7 @@ def test_links_that_no_hardware_has_are_left_out(sort: str, tangled: bool) -> No
     board = odd(sort).board
 
     assert board.tangled == tangled
-    linked = max(map(max, board.worth)) > boards.NVLINK_WORTH
+    linked = max(map(max, board.worth)) > node_topology.NVLINK_WORTH
     assert linked == (not tangled and sort != "no links")
     assert board.scope(Scope.NUMA)[0] == 0xFFFF
 
@@ -188,15 +188,15 @@ def test_links_that_no_hardware_has_are_left_out(sort: str, tangled: bool) -> No
 def test_partitions_can_be_tangled_as_well() -> None:
     """A table of partitions joins cards like links do, and may make as many rings."""
     dice = random.Random(1)
-    ways = (boards.mask_of(first + dice.randrange(3) for first in range(0, 63, 3)) for _ in range(64))
-    board = boards.Board(63, ((0,) * 63,) * 63, partitions=tuple(map(boards.Partition, ways)))
+    ways = (node_topology.mask_of(first + dice.randrange(3) for first in range(0, 63, 3)) for _ in range(64))
+    board = node_topology.Board(63, ((0,) * 63,) * 63, partitions=tuple(map(node_topology.Partition, ways)))
 
-    assert rings.find(board) is None
+    assert nvlink_cliques.find(board) is None
 
 
 def test_all_cards_behind_one_switch_are_one_ring() -> None:
     """However uneven its links, a board where all are joined has one group, with every card in it."""
-    assert rings.find(odd("all joined unevenly").board) == ((1 << odd_boards.CARDS) - 1,)
+    assert nvlink_cliques.find(odd("all joined unevenly").board) == ((1 << odd_boards.CARDS) - 1,)
 
 
 # ---------------------------------------------------------------- what is remembered
@@ -209,7 +209,7 @@ def test_a_board_is_forgotten_with_its_device() -> None:
     asked = build.request(requests.cards(4), manner=MANNERS["NVLink required"])
     allocator.place(build.view(made), asked)
     allocator.place(build.view(made), several(MANNERS["no scope"]))
-    kind = likeness.of(build.view(made), asked)
+    kind = equivalence.of(build.view(made), asked)
 
     del made
     gc.collect()
@@ -248,7 +248,7 @@ def test_the_best_of_a_large_set_is_found_by_what_is_left_out() -> None:
     for at in range(64):
         worth[5][at] = worth[at][5] = worth[40][at] = worth[at][40] = 2
     worth[5][5] = worth[40][40] = 0
-    board = boards.Board(64, tuple(map(tuple, worth)))
+    board = node_topology.Board(64, tuple(map(tuple, worth)))
 
     chosen = topology.best_set(board, (1 << 64) - 1, 62)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, search
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import boards, facts, requests
+from berth_operator.scheduling.devices import facts, node_topology, requests
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts as nodes
 
@@ -101,22 +101,22 @@ def other(dice: Dice, at: str, minor: int) -> facts.Card:
     )
 
 
-def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> boards.Board:
+def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> node_topology.Board:
     """Make a board, or none."""
     size = len(made)
     if not size or dice.once_in(3):
-        return boards.LOOSE
+        return node_topology.LOOSE
     worth = [[0] * size for _ in range(size)]
     for a in range(size):
         for b in range(a):
-            worth[a][b] = worth[b][a] = dice.choice((10, 50, boards.NVLINK_WORTH))
+            worth[a][b] = worth[b][a] = dice.choice((10, 50, node_topology.NVLINK_WORTH))
     groups = (
         (Scope.NUMA, _masks(card.numa for card in made)),
         (Scope.PCIE, _masks(card.root for card in made)),
     )
     masks = dice.some(range(1, 1 << size), most=3)
-    table = tuple(boards.Partition(mask, dice.randint(0, 2)) for mask in masks)
-    return boards.Board(size, tuple(map(tuple, worth)), groups, table)
+    table = tuple(node_topology.Partition(mask, dice.randint(0, 2)) for mask in masks)
+    return node_topology.Board(size, tuple(map(tuple, worth)), groups, table)
 
 
 def _masks(keys: Iterable[object]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 from berth_operator.scheduling import backlog, explain, inventory, policy, search
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, requests, verdicts, views
+from berth_operator.scheduling.devices import allocator, device_view, requests, verdicts
 from berth_operator.scheduling.explain import findings, node_survey
 from scheduling.explain import scenes
 
@@ -153,9 +153,12 @@ def test_looking_at_all_nodes_has_an_end() -> None:
 
 def test_a_node_is_read_no_longer_than_there_is_time() -> None:
     """However many things are asked of however many different cards, the clock is looked at soon."""
-    view = views.View(
+    view = device_view.View(
         scenes.device(cards=64),
-        {scenes.uuid("n1", minor): views.Usage(minor, minor * scenes.GIB // 8, 1) for minor in range(64)},
+        {
+            scenes.uuid("n1", minor): device_view.Usage(minor, minor * scenes.GIB // 8, 1)
+            for minor in range(64)
+        },
     )
     asks = [requests.Gpus(1, core=1 + at, memory=scenes.GIB) for at in range(50)]
     judged, against = [0], verdicts.against

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import backlog, decisions, explain, inventory
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import boards, facts, requests
+from berth_operator.scheduling.devices import facts, node_topology, requests
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters, scenes
 
@@ -35,7 +35,7 @@ def mixed() -> inventory.Inventory:
 def halves() -> inventory.Inventory:
     """Make a node of two NUMA nodes, in each of which one card is in use."""
     cards = [scenes.card(minor, numa=minor % 2) for minor in range(4)]
-    board = boards.Board(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
+    board = node_topology.Board(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
     device = scenes.device(cards=cards, board=board)
     held = (scenes.hold("a", scenes.share(0)), scenes.hold("b", scenes.share(1)))
     return scenes.picture(scenes.node(), device, *held)

@@ -6,7 +6,7 @@ import dataclasses
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, explain, inventory, rows, search, tally
+from berth_operator.scheduling import backlog, explain, inventory, node_info, search, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey
@@ -60,7 +60,7 @@ def test_reason_is_true_of_its_node(picture: inventory.Inventory, pod: backlog.C
         row = picture.row(finding.node)
         assert row is not None
         assert row.node is not None
-        place = rows.refused_place(row.node, pod.demand.where)
+        place = node_info.refused_place(row.node, pod.demand.where)
         state = _state(row) if pod.request else None
         if place is not None or finding.reason in node_survey.PLACES:
             assert (finding.reason, finding.detail) == place
@@ -80,7 +80,7 @@ def test_reason_is_true_of_its_node(picture: inventory.Inventory, pod: backlog.C
             assert not finding.shortfall.against or finding.shortfall.found < finding.shortfall.wanted
 
 
-def _state(row: rows.Row) -> Reason | None:
+def _state(row: node_info.Row) -> Reason | None:
     if row.device is None:
         return Reason.NOT_PUBLISHED
     if not (row.device.cards or row.device.others):
@@ -256,7 +256,7 @@ def test_all_that_is_in_the_way_is_true(picture: inventory.Inventory, pod: backl
 
     told = {reason for reason, _ in nearest.whys}
 
-    place = rows.refused_place(row.node, pod.demand.where)
+    place = node_info.refused_place(row.node, pod.demand.where)
     assert bool(told & node_survey.PLACES) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT

@@ -13,20 +13,20 @@ writes the answer down, and `shortfalls` finds out why there is none.
 
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
+    device_view,
     finder,
     grants,
-    orders,
     packing,
+    preferences,
     requests,
     shortfalls,
     verdicts,
-    views,
 )
 
 Effort = packing.Effort
 MOST_STEPS = packing.MOST_STEPS
 stopwatch = packing.stopwatch
-Prefer = orders.Prefer
+Prefer = preferences.Prefer
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict
 judge = verdicts.judge
@@ -35,10 +35,10 @@ left_out = shortfalls.left_out
 
 
 def place(
-    view: views.View,
+    view: device_view.View,
     request: requests.Request,
     *,
-    prefer: orders.Prefer = orders.Prefer.PACK,
+    prefer: preferences.Prefer = preferences.Prefer.PACK,
     first: int | None = None,
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | shortfalls.Shortfall:
@@ -55,10 +55,10 @@ def place(
 
 
 def find(
-    view: views.View,
+    view: device_view.View,
     request: requests.Request,
     *,
-    prefer: orders.Prefer = orders.Prefer.PACK,
+    prefer: preferences.Prefer = preferences.Prefer.PACK,
     first: int | None = None,
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | None:

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Final
 
 from berth_operator.scheduling import decisions
-from berth_operator.scheduling.devices import boards
+from berth_operator.scheduling.devices import node_topology
 
 GPU: Final = "gpu"
 
@@ -60,7 +60,7 @@ class Device:
     node: str
     cards: tuple[Card, ...] = ()
     others: tuple[Card, ...] = ()
-    board: boards.Board = boards.LOOSE
+    board: node_topology.Board = node_topology.LOOSE
     failed: str = ""
     heard: bool = False
     astray: tuple[str, ...] = ()

@@ -19,15 +19,15 @@ from typing import Final
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
+    device_view,
     facts,
     grants,
-    orders,
     packing,
-    puzzles,
+    packing_problems,
+    preferences,
     requests,
     scopes,
     simple,
-    views,
 )
 
 # A puzzle costs about as much to pose as so many steps of solving it.
@@ -41,11 +41,11 @@ NOWHERE: Final = scopes.Choice(0, 0)
 
 
 def find(
-    view: views.View,
+    view: device_view.View,
     request: requests.Request,
     effort: packing.Effort,
     *,
-    prefer: orders.Prefer = orders.Prefer.PACK,
+    prefer: preferences.Prefer = preferences.Prefer.PACK,
     first: int | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
@@ -58,13 +58,13 @@ def find(
 
 
 def search(
-    view: views.View, request: requests.Request, effort: packing.Effort, *, prefer: orders.Prefer
+    view: device_view.View, request: requests.Request, effort: packing.Effort, *, prefer: preferences.Prefer
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices by the exact search, whether or not there is a shorter way."""
     if _pieces(request) > MOST_PIECES or effort.spent:
         effort.left = packing.SPENT
         return None
-    problem = puzzles.read_problem(view, request, prefer)
+    problem = packing_problems.read_problem(view, request, prefer)
     effort.spend(steps_to_read(view, request))
     if not problem.is_read(effort):
         return None
@@ -79,7 +79,7 @@ def search(
     return grants.deal(problem, solved)
 
 
-def steps_to_read(view: views.View, request: requests.Request) -> int:
+def steps_to_read(view: device_view.View, request: requests.Request) -> int:
     """Return how many steps it costs to ask each device of a node for each thing that is asked."""
     asks = sum(len(container.asks) for container in request.containers)
     return asks * len((*view.device.cards, *view.device.others)) // ASKED_IN_A_STEP
@@ -90,7 +90,9 @@ def _pieces(request: requests.Request) -> int:
     return sum(ask.count for ask in asks if isinstance(ask, requests.Replicas | requests.Instances))
 
 
-def _solve(problem: puzzles.Problem, types: frozenset[str], effort: packing.Effort) -> grants.Solved | None:
+def _solve(
+    problem: packing_problems.Problem, types: frozenset[str], effort: packing.Effort
+) -> grants.Solved | None:
     """Place everything of some types that belong together."""
     if any(len(item.needs) < item.count for item in problem.items if problem.type_of(item) in types):
         return None
@@ -108,7 +110,7 @@ def _solve(problem: puzzles.Problem, types: frozenset[str], effort: packing.Effo
 class _Table:
     """What stays the same while one set of cards after the other is tried."""
 
-    problem: puzzles.Problem
+    problem: packing_problems.Problem
     types: frozenset[str]
     effort: packing.Effort
     limits: tuple[packing.Limit, ...] = ()
@@ -142,7 +144,9 @@ class _Table:
         return next((one for one in spare.values() if one is not None), None)
 
 
-def _choices(problem: puzzles.Problem, scope: Scope, effort: packing.Effort) -> Iterator[scopes.Choice]:
+def _choices(
+    problem: packing_problems.Problem, scope: Scope, effort: packing.Effort
+) -> Iterator[scopes.Choice]:
     """Walk over the sets of whole cards and the groups to keep to, the best first."""
     field, count = problem.field, problem.request.need.whole
     if not count:
@@ -152,10 +156,10 @@ def _choices(problem: puzzles.Problem, scope: Scope, effort: packing.Effort) -> 
     return scopes.choices(field, scope, count, effort)
 
 
-def _groups(problem: puzzles.Problem, scope: Scope) -> list[int]:
+def _groups(problem: packing_problems.Problem, scope: Scope) -> list[int]:
     """Order the groups of a scope: the one with fewest unused cards first, or last when spreading."""
     around = scopes.groups(problem.field.board, scope, problem.field.everything)
-    sign = -1 if problem.prefer is orders.Prefer.SPREAD else 1
+    sign = -1 if problem.prefer is preferences.Prefer.SPREAD else 1
     return sorted(around, key=lambda group: (sign * (group & problem.field.free).bit_count(), group))
 
 
@@ -170,7 +174,7 @@ def _borrows(request: requests.Request) -> bool:
 
 
 def _save_cards(
-    problem: puzzles.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: packing_problems.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
 ) -> grants.Solved:
     """Try to do with as few cards as the running containers take alone, else with one more, and so on.
 
@@ -184,7 +188,7 @@ def _save_cards(
 
 
 def _with_fewer(
-    problem: puzzles.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: packing_problems.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
 ) -> grants.Solved | None:
     running = tuple(container for container in problem.request.containers if container.runs)
     alone = _cards_for(problem, dataclasses.replace(problem.request, containers=running), effort)
@@ -196,13 +200,13 @@ def _with_fewer(
     return next((fewer for fewer in tries if fewer is not None), None)
 
 
-def _cards_for(problem: puzzles.Problem, request: requests.Request, effort: packing.Effort) -> int:
+def _cards_for(problem: packing_problems.Problem, request: requests.Request, effort: packing.Effort) -> int:
     """Count the cards that another request to the same node would take."""
-    other = puzzles.read_problem(problem.view, request, problem.prefer)
+    other = packing_problems.read_problem(problem.view, request, problem.prefer)
     party = next((types for types in other.parties if facts.GPU in types), None)
     found = _solve(other, party, effort) if party else None
     return _cards_in(problem, found) if found else 0
 
 
-def _cards_in(problem: puzzles.Problem, solved: grants.Solved) -> int:
+def _cards_in(problem: packing_problems.Problem, solved: grants.Solved) -> int:
     return (solved.state.held & problem.field.everything).bit_count()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Grant, Share
-from berth_operator.scheduling.devices import packing, puzzles, requests, verdicts
+from berth_operator.scheduling.devices import packing, packing_problems, requests, verdicts
 
 WHOLE: Final = requests.WHOLE
 
@@ -33,7 +33,7 @@ class _Pick:
     function: str = ""
 
 
-def deal(problem: puzzles.Problem, solved: Iterable[Solved]) -> tuple[Grant, ...]:
+def deal(problem: packing_problems.Problem, solved: Iterable[Solved]) -> tuple[Grant, ...]:
     """Write down what each container gets, in the order of the containers, asks and minors."""
     picks = [pick for one in solved for pick in _with_functions(problem, list(_picks(one)))]
     picks.sort(key=_place_in_answer)
@@ -59,7 +59,7 @@ def _picks(solved: Solved) -> Iterator[_Pick]:
         yield from (_Pick(item, solved.puzzle.spots[at]) for at in sorted(chosen))
 
 
-def _with_functions(problem: puzzles.Problem, picks: list[_Pick]) -> Iterator[_Pick]:
+def _with_functions(problem: packing_problems.Problem, picks: list[_Pick]) -> Iterator[_Pick]:
     """Assign a virtual function to each share that comes with one; the search counted that they suffice."""
     given: list[_Pick] = []
     for pick in picks:
@@ -73,7 +73,7 @@ def _with_functions(problem: puzzles.Problem, picks: list[_Pick]) -> Iterator[_P
             yield pick
 
 
-def _function(problem: puzzles.Problem, pick: _Pick, given: list[_Pick]) -> str:
+def _function(problem: packing_problems.Problem, pick: _Pick, given: list[_Pick]) -> str:
     here = [one for one in given if one.spot.device == pick.spot.device]
     held = {one.function for one in here}
     busy = {one.function for one in here if set(one.item.phases) & set(pick.item.phases)}
@@ -85,7 +85,7 @@ def _function(problem: puzzles.Problem, pick: _Pick, given: list[_Pick]) -> str:
 Left = dict[tuple[int, int], int]
 
 
-def _memory_left(problem: puzzles.Problem, picks: list[_Pick]) -> Left:
+def _memory_left(problem: packing_problems.Problem, picks: list[_Pick]) -> Left:
     """Return how much of each card's memory the search has left, phase by phase."""
     left: Left = {}
     for pick in picks:
@@ -108,7 +108,7 @@ def _memory(pick: _Pick, ask: requests.Gpus, left: Left) -> int:
     return least + more
 
 
-def _share(problem: puzzles.Problem, pick: _Pick, left: Left) -> Share:
+def _share(problem: packing_problems.Problem, pick: _Pick, left: Left) -> Share:
     card, instance = pick.spot.card, pick.spot.instance
     if instance is not None:
         # An instance is given whole, so its core is 100 percent of the instance, not of the card.

@@ -5,17 +5,17 @@ loss breaks up the fewest larger ones; between equals the better score wins, the
 lowest slots. A board without a table, or with none of that size, has no opinion.
 """
 
-from berth_operator.scheduling.devices import boards
+from berth_operator.scheduling.devices import node_topology
 
 
-@boards.remembered(1 << 12)
-def able(board: boards.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
+@node_topology.remembered(1 << 12)
+def able(board: node_topology.Board, free: int, count: int, pool: int) -> tuple[int, ...]:
     """Return the partitions of that size that lie in the pool, best first; `free` is what others may use."""
     found = [part for part in board.partitions if part.size == count and part.mask & pool == part.mask]
     found.sort(key=lambda part: (-board.wholeness(free & ~part.mask), -part.score, part.mask))
     return tuple(dict.fromkeys(part.mask for part in found))
 
 
-def choose(board: boards.Board, free: int, count: int) -> int | None:
+def choose(board: node_topology.Board, free: int, count: int) -> int | None:
     """Take the free partition of that size which leaves most; None where there is none."""
     return next(iter(able(board, free, count, free)), None)

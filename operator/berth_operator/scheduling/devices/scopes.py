@@ -15,7 +15,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling.devices import boards, packing, partitions, requests, rings, topology
+from berth_operator.scheduling.devices import (
+    node_topology,
+    nvlink_cliques,
+    packing,
+    partitions,
+    requests,
+    topology,
+)
 
 NARROWEST_FIRST: Final = (Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
 # A walk is begun in each group; so many of those cost a step.
@@ -36,7 +43,7 @@ class Field(NamedTuple):
     `everything` all slots of the node.
     """
 
-    board: boards.Board
+    board: node_topology.Board
     everything: int
     free: int
     pool: int
@@ -51,16 +58,16 @@ def ladder(manner: requests.Manner) -> tuple[Scope, ...]:
     return NARROWEST_FIRST[NARROWEST_FIRST.index(manner.scope) :]
 
 
-def groups(board: boards.Board, scope: Scope, everything: int) -> tuple[int, ...]:
+def groups(board: node_topology.Board, scope: Scope, everything: int) -> tuple[int, ...]:
     """Return the groups of slots in which the cards of a pod may lie."""
     if scope is Scope.NODE:
         return (everything,)
     if scope is Scope.NVLINK:
-        return rings.find(board) or ()
+        return nvlink_cliques.find(board) or ()
     return board.scope(scope)
 
 
-def bound_to_table(board: boards.Board, scope: Scope, count: int) -> bool:
+def bound_to_table(board: node_topology.Board, scope: Scope, count: int) -> bool:
     """Return whether only a partition of the table will do."""
     return scope is Scope.NVLINK and count in board.sizes
 

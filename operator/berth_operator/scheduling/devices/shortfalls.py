@@ -18,15 +18,15 @@ from typing import Final
 
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
+    device_view,
     facts,
     finder,
-    orders,
     packing,
-    puzzles,
+    packing_problems,
+    preferences,
     requests,
     scopes,
     verdicts,
-    views,
 )
 
 TROUBLE: Final = frozenset(
@@ -61,10 +61,10 @@ class Shortfall:
 
 
 def explain(
-    view: views.View,
+    view: device_view.View,
     request: requests.Request,
     *,
-    prefer: orders.Prefer = orders.Prefer.PACK,
+    prefer: preferences.Prefer = preferences.Prefer.PACK,
     undecided: bool = False,
     effort: packing.Effort | None = None,
 ) -> Shortfall:
@@ -85,7 +85,7 @@ def explain(
     return dataclasses.replace(found, never=never, lasting=lasting)
 
 
-def _lasting(view: views.View, request: requests.Request, trial: "_Trial") -> Reason | None:
+def _lasting(view: device_view.View, request: requests.Request, trial: "_Trial") -> Reason | None:
     """Return what about the combination keeps a pod out even with nothing used; None where one ask does."""
     empty = emptied(view)
     if next(_of_single_asks(empty, request), None) is not None:
@@ -97,28 +97,28 @@ def _lasting(view: views.View, request: requests.Request, trial: "_Trial") -> Re
 class _Trial:
     """How it is found out what would fit: all trials of one explanation share their effort."""
 
-    prefer: orders.Prefer
+    prefer: preferences.Prefer
     effort: packing.Effort
 
-    def fits(self, view: views.View, request: requests.Request) -> bool | None:
+    def fits(self, view: device_view.View, request: requests.Request) -> bool | None:
         """Return whether a request finds a place; None where the search was cut short."""
         found = finder.find(view, request, self.effort, prefer=self.prefer) is not None
         return None if self.effort.spent and not found else found
 
 
-def left_out(view: views.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:
+def left_out(view: device_view.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:
     """List the devices that an ask for every one would get, if only they were well."""
     asks = {ask for one in request.containers for ask in one.asks if isinstance(ask, requests.Parts)}
     judged = {
         device.uuid: verdicts.judge(view, device, ask, request.conditions, manner=request.manner)
         for ask in sorted((ask for ask in asks if ask.every), key=lambda ask: (ask.type, ask.share))
-        for device in puzzles.others_in_order(view.device)
+        for device in packing_problems.others_in_order(view.device)
         if device.type == ask.type and device.trouble is not None
     }
     return tuple(verdict for verdict in judged.values() if verdict and verdict.reason not in verdicts.NEVER)
 
 
-def emptied(view: views.View) -> views.View:
+def emptied(view: device_view.View) -> device_view.View:
     """Show a node as it would be with nothing used and nothing wrong."""
     device = dataclasses.replace(
         view.device,
@@ -126,13 +126,13 @@ def emptied(view: views.View) -> views.View:
         others=tuple(dataclasses.replace(card, trouble=None) for card in view.device.others),
         failed="",
     )
-    return views.View(device)
+    return device_view.View(device)
 
 
 # ---------------------------------------------------------------- one ask by itself
 
 
-def _of_single_asks(view: views.View, request: requests.Request) -> Iterator[Shortfall]:
+def _of_single_asks(view: device_view.View, request: requests.Request) -> Iterator[Shortfall]:
     suits: set[requests.Ask] = set()
     for container in request.containers:
         for ask in container.asks:
@@ -142,7 +142,7 @@ def _of_single_asks(view: views.View, request: requests.Request) -> Iterator[Sho
                 yield dataclasses.replace(shortfall, container=container.name)
 
 
-def _of_ask(view: views.View, request: requests.Request, ask: requests.Ask) -> Shortfall | None:
+def _of_ask(view: device_view.View, request: requests.Request, ask: requests.Ask) -> Shortfall | None:
     devices = _devices(view, ask)
     count = _wanted(view, request, ask)
     if not count:
@@ -160,19 +160,19 @@ def _of_ask(view: views.View, request: requests.Request, ask: requests.Ask) -> S
     return Shortfall(reason, wanted=count, found=found, detail=_detail(ask), against=against)
 
 
-def _devices(view: views.View, ask: requests.Ask) -> list[facts.Card]:
+def _devices(view: device_view.View, ask: requests.Ask) -> list[facts.Card]:
     if isinstance(ask, requests.Parts):
-        return [one for one in puzzles.others_in_order(view.device) if one.type == ask.type]
-    return list(puzzles.in_order(view.device.cards))
+        return [one for one in packing_problems.others_in_order(view.device) if one.type == ask.type]
+    return list(packing_problems.in_order(view.device.cards))
 
 
-def _wanted(view: views.View, request: requests.Request, ask: requests.Ask) -> int:
+def _wanted(view: device_view.View, request: requests.Request, ask: requests.Ask) -> int:
     if isinstance(ask, requests.Parts) and ask.every:
-        return max(1, len(puzzles.every(view, ask, request)))
+        return max(1, len(packing_problems.every(view, ask, request)))
     return ask.count
 
 
-def _units(view: views.View, card: facts.Card, ask: requests.Ask, request: requests.Request) -> int:
+def _units(view: device_view.View, card: facts.Card, ask: requests.Ask, request: requests.Request) -> int:
     """Count what a card that suits has to give to an ask: itself, its instances or its replicas."""
     if isinstance(ask, requests.Instances):
         free = verdicts.free_instances(view, card, request.conditions)
@@ -195,7 +195,7 @@ def _nearest(
     left = [
         (card, verdict.reason if verdict else None) for card, verdict in zip(devices, judged, strict=True)
     ]
-    nobody = views.View(facts.Device(""))
+    nobody = device_view.View(facts.Device(""))
     for stage in (verdicts.NEVER, TROUBLE):
         against = [reason for _, reason in left if reason in stage]
         left = [(card, reason) for card, reason in left if reason not in stage]
@@ -220,9 +220,13 @@ def _detail(ask: requests.Ask) -> str:
 # ---------------------------------------------------------------- the combination
 
 
-def _of_combination(view: views.View, request: requests.Request, trial: _Trial, *, never: bool) -> Shortfall:
+def _of_combination(
+    view: device_view.View, request: requests.Request, trial: _Trial, *, never: bool
+) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
-    field = puzzles.read_field(view, puzzles.in_order(view.device.cards), request.conditions)
+    field = packing_problems.read_field(
+        view, packing_problems.in_order(view.device.cards), request.conditions
+    )
     reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
     for given_up, easier, request_ in _relaxed(view, request, field):
         fits = trial.fits(easier, request_)
@@ -233,8 +237,8 @@ def _of_combination(view: views.View, request: requests.Request, trial: _Trial, 
 
 
 def _relaxed(
-    view: views.View, request: requests.Request, field: scopes.Field
-) -> Iterator[tuple[Reason, views.View, requests.Request]]:
+    view: device_view.View, request: requests.Request, field: scopes.Field
+) -> Iterator[tuple[Reason, device_view.View, requests.Request]]:
     manner = request.manner
     if view.withheld:
         view = dataclasses.replace(view, withheld=0)
@@ -248,7 +252,7 @@ def _relaxed(
         yield Reason.NO_ROOT, view, request
 
 
-def _found(view: views.View, request: requests.Request, field: scopes.Field, reason: Reason) -> int:
+def _found(view: device_view.View, request: requests.Request, field: scopes.Field, reason: Reason) -> int:
     """Count the unused cards that the demand at fault leaves to choose from."""
     scope = request.manner.scope
     if reason is Reason.WITHHELD:

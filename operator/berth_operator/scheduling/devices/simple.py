@@ -8,15 +8,15 @@ nodes were compared; such a slot is checked and used.
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
-    boards,
+    device_view,
     facts,
-    orders,
+    node_topology,
     packing,
-    puzzles,
+    packing_problems,
+    preferences,
     requests,
     scopes,
     verdicts,
-    views,
 )
 
 
@@ -32,16 +32,16 @@ def ask_of(request: requests.Request) -> requests.Gpus | None:
 
 
 def find(
-    view: views.View,
+    view: device_view.View,
     request: requests.Request,
     ask: requests.Gpus,
     *,
     effort: packing.Effort,
-    prefer: orders.Prefer,
+    prefer: preferences.Prefer,
     first: int | None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find cards for a simple request; `effort` tells whether a None was cut short."""
-    cards = puzzles.in_order(view.device.cards)
+    cards = packing_problems.in_order(view.device.cards)
     if ask.whole:
         chosen = _whole_cards(view, cards, request, ask.count, effort)
     else:
@@ -49,23 +49,23 @@ def find(
     if chosen is None:
         return None
     container = request.containers[0]
-    shares = tuple(_share(view, cards[slot], ask) for slot in boards.slots(chosen))
+    shares = tuple(_share(view, cards[slot], ask) for slot in node_topology.slots(chosen))
     return (decisions.Grant(container.name, shares, container.runs),)
 
 
-def _share(view: views.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
+def _share(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
     memory = min(ask.bytes_of(card.memory), view.free_memory(card))
     return decisions.Share(card.uuid, card.minor, ask.core, memory, card_memory=card.memory)
 
 
 def _whole_cards(
-    view: views.View,
+    view: device_view.View,
     cards: tuple[facts.Card, ...],
     request: requests.Request,
     count: int,
     effort: packing.Effort,
 ) -> int | None:
-    field = puzzles.read_field(view, cards, request.conditions)
+    field = packing_problems.read_field(view, cards, request.conditions)
     if field.free.bit_count() - view.withheld < count:
         return None
     found = (scopes.best(field, scope, count, effort) for scope in scopes.ladder(request.manner))
@@ -73,12 +73,12 @@ def _whole_cards(
 
 
 def _card_for_share(
-    view: views.View,
+    view: device_view.View,
     cards: tuple[facts.Card, ...],
     request: requests.Request,
     ask: requests.Gpus,
     *,
-    prefer: orders.Prefer,
+    prefer: preferences.Prefer,
     first: int | None,
 ) -> int | None:
     """Judge the cards in the order of preference and take the first that will do."""
@@ -96,24 +96,24 @@ def _card_for_share(
 
 
 def _by_preference(
-    view: views.View, cards: tuple[facts.Card, ...], ask: requests.Gpus, prefer: orders.Prefer
+    view: device_view.View, cards: tuple[facts.Card, ...], ask: requests.Gpus, prefer: preferences.Prefer
 ) -> list[int]:
     """Order the slots whose card has room: the last entry of a rank is the slot, so that no two are equal."""
     ranks: list[tuple[int, int, int]] = []
     for slot, card in enumerate(cards):
-        used = view.used.get(card.uuid, views.UNUSED)
-        core, memory = views.FULL_CORE - used.core, card.memory - used.memory
+        used = view.used.get(card.uuid, device_view.UNUSED)
+        core, memory = device_view.FULL_CORE - used.core, card.memory - used.memory
         need = ask.least_of(card.memory)
         if core < ask.core or memory < need:
             continue
-        if prefer is orders.Prefer.SPREAD:
-            ranks.append((-orders.left_over((core, memory), (0, 0), card.memory), 0, slot))
+        if prefer is preferences.Prefer.SPREAD:
+            ranks.append((-preferences.left_over((core, memory), (0, 0), card.memory), 0, slot))
         else:
-            after = orders.left_over((core, memory), (ask.core, need), card.memory)
+            after = preferences.left_over((core, memory), (ask.core, need), card.memory)
             ranks.append((view.unused(card), after, slot))
     ranks.sort()
     return [slot for _, _, slot in ranks]
 
 
-def _unused(view: views.View, cards: tuple[facts.Card, ...]) -> int:
-    return puzzles.read_field(view, cards, requests.ANY_CARD).free.bit_count()
+def _unused(view: device_view.View, cards: tuple[facts.Card, ...]) -> int:
+    return packing_problems.read_field(view, cards, requests.ANY_CARD).free.bit_count()

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from berth_operator.scheduling.devices import boards, packing
+from berth_operator.scheduling.devices import node_topology, packing
 
 # Above this many sets, a search that improves step by step takes over from comparing all.
 MOST_COMPARED: Final = 20_000
@@ -56,7 +56,7 @@ class Sets(NamedTuple):
 
 
 def best_set(
-    board: boards.Board,
+    board: node_topology.Board,
     free: int,
     count: int,
     pool: int | None = None,
@@ -73,18 +73,18 @@ def best_set(
     return found.chosen
 
 
-@boards.remembered(1 << 13)
-def _best(board: boards.Board, free: int, count: int, pool: int, among: int) -> Found | None:
-    available = boards.slots(pool)
+@node_topology.remembered(1 << 13)
+def _best(board: node_topology.Board, free: int, count: int, pool: int, among: int) -> Found | None:
+    available = node_topology.slots(pool)
     if count > len(available):
         return None
     if count == len(available):
         return Found(pool)
     known = not board.size or pool.bit_length() <= board.size
     if known and board.uniform and not board.partitions:
-        return Found(boards.mask_of(available[:count]))
+        return Found(node_topology.mask_of(available[:count]))
     if count > MOST_SLOTS:
-        return Found(boards.mask_of(available[:count]))
+        return Found(node_topology.mask_of(available[:count]))
     field = _Field(board, free, available[:MOST_SLOTS])
     number = math.comb(len(field.available), count)
     if number > most_compared(among):
@@ -109,32 +109,32 @@ def price(available: int, count: int) -> int:
 
 
 def each(
-    board: boards.Board, free: int, count: int, pool: int, *, effort: packing.Effort, among: int = 1
+    board: node_topology.Board, free: int, count: int, pool: int, *, effort: packing.Effort, among: int = 1
 ) -> Iterator[int]:
     """Walk over all sets, the best first; where they are too many to compare, the others in plain order."""
     best = best_set(board, free, count, pool, effort=effort, among=among)
     if best is None:
         return
     yield best
-    available = boards.slots(pool)
+    available = node_topology.slots(pool)
     number = math.comb(len(available), count)
     if len(available) <= MOST_SLOTS and number <= most_compared(among):
         effort.spend(number // RANKED_IN_A_STEP)
         others: Iterator[int] = iter(()) if effort.spent else _ranked_masks(board, free, count, pool)
     else:
-        others = map(boards.mask_of, itertools.combinations(available, count))
+        others = map(node_topology.mask_of, itertools.combinations(available, count))
     yield from (chosen for chosen in others if chosen != best)
 
 
-def _ranked_masks(board: boards.Board, free: int, count: int, pool: int) -> Iterator[int]:
-    field = _Field(board, free, boards.slots(pool))
+def _ranked_masks(board: node_topology.Board, free: int, count: int, pool: int) -> Iterator[int]:
+    field = _Field(board, free, node_topology.slots(pool))
     return map(field.mask, _ranked(board, free, count, pool))
 
 
-@boards.remembered(32)
-def _ranked(board: boards.Board, free: int, count: int, pool: int) -> Masks:
+@node_topology.remembered(32)
+def _ranked(board: node_topology.Board, free: int, count: int, pool: int) -> Masks:
     """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
-    field = _Field(board, free, boards.slots(pool))
+    field = _Field(board, free, node_topology.slots(pool))
     sets = field.all_sets(count)
     if board.partitions:
         left = [-field.left_whole(rank, sets.masks) for rank in board.ranks]
@@ -145,24 +145,24 @@ def _ranked(board: boards.Board, free: int, count: int, pool: int) -> Masks:
     return ranked
 
 
-def quality(board: boards.Board, free: int, chosen: int) -> Quality:
+def quality(board: node_topology.Board, free: int, chosen: int) -> Quality:
     """Grade a set: the higher the better, and no two sets are equal."""
     inside = board.within(chosen)
     if board.partitions or chosen & ~free:
         return inside, board.wholeness(free & ~chosen), -chosen
     whole, degrees = _free_links(board, free)
-    return inside, whole - sum(degrees[at] for at in boards.slots(chosen)) + inside, -chosen
+    return inside, whole - sum(degrees[at] for at in node_topology.slots(chosen)) + inside, -chosen
 
 
-@boards.remembered(1 << 12)
-def _free_links(board: boards.Board, free: int) -> tuple[int, tuple[int, ...]]:
+@node_topology.remembered(1 << 12)
+def _free_links(board: node_topology.Board, free: int) -> tuple[int, tuple[int, ...]]:
     """Return what all pairs of free cards are worth, and the links of each slot to free ones."""
-    links = _matrix(board, free.bit_length())[:, list(boards.slots(free))].sum(axis=1).tolist()
-    return sum(links[at] for at in boards.slots(free)) // 2, tuple(links)
+    links = _matrix(board, free.bit_length())[:, list(node_topology.slots(free))].sum(axis=1).tolist()
+    return sum(links[at] for at in node_topology.slots(free)) // 2, tuple(links)
 
 
-@boards.remembered(256)
-def _matrix(board: boards.Board, slots: int) -> Numbers:
+@node_topology.remembered(256)
+def _matrix(board: node_topology.Board, slots: int) -> Numbers:
     """Return the worth of all pairs; slots beyond the board are worth nothing to anybody."""
     size = max(slots, board.size)
     worth = np.zeros((size, size), dtype=np.int64)
@@ -184,7 +184,7 @@ def _combinations(size: int, count: int) -> npt.NDArray[np.uint8]:
 class _Field:
     """What sets of some slots are compared by; a place is the number of a slot among those."""
 
-    def __init__(self, board: boards.Board, free: int, available: tuple[int, ...]) -> None:
+    def __init__(self, board: node_topology.Board, free: int, available: tuple[int, ...]) -> None:
         self.board = board
         self.free = free
         self.available = available
@@ -192,12 +192,12 @@ class _Field:
         at = list(available)
         matrix = _matrix(board, max(free.bit_length(), at[-1] + 1))
         self.worth: Numbers = matrix[np.ix_(at, at)]
-        self.degrees: Numbers = matrix[:, list(boards.slots(free))].sum(axis=1)[at]
+        self.degrees: Numbers = matrix[:, list(node_topology.slots(free))].sum(axis=1)[at]
         self.bits: Masks = np.left_shift(np.uint64(1), np.arange(len(at), dtype=np.uint64))
 
     def mask(self, places: np.uint64) -> int:
         """Make a mask of slots from one of places."""
-        return boards.mask_of(self.available[at] for at in boards.slots(int(places)))
+        return node_topology.mask_of(self.available[at] for at in node_topology.slots(int(places)))
 
     def all_sets(self, count: int) -> Sets:
         """Return all sets of so many places; of large ones, those that are left out are counted."""
@@ -234,8 +234,8 @@ class _Field:
 
     def _swaps(self, best: int) -> Sets:
         """Return all sets that one swap makes of a set, and the set itself."""
-        ins = np.array(boards.slots(best))
-        outs = np.array(boards.slots(self.full & ~best))
+        ins = np.array(node_topology.slots(best))
+        outs = np.array(node_topology.slots(self.full & ~best))
         links = self.worth[:, ins].sum(axis=1)
         inside = links[outs][None, :] - links[ins][:, None] - self.worth[np.ix_(ins, outs)]
         degrees = self.degrees[outs][None, :] - self.degrees[ins][:, None]
@@ -255,7 +255,7 @@ class _Field:
         # The lowest slots win the last comparison: their mask is the smallest number.
         return int(able[sets.masks[able].argmin()])
 
-    def left_whole(self, rank: tuple[boards.Partition, ...], masks: Masks) -> Numbers:
+    def left_whole(self, rank: tuple[node_topology.Partition, ...], masks: Masks) -> Numbers:
         """Return what the partitions of a rank are worth that each set leaves whole."""
         left = np.zeros(len(masks), dtype=np.int64)
         for part in rank:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, assert_never
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import conditions, facts, requests, views
+from berth_operator.scheduling.devices import conditions, device_view, facts, requests
 
 # Reasons that hold however little a card is used.
 NEVER: Final = frozenset(
@@ -56,7 +56,7 @@ class Verdict:
 
 
 def judge(
-    view: views.View,
+    view: device_view.View,
     card: facts.Card,
     ask: requests.Ask,
     asked: requests.Conditions = requests.ANY_CARD,
@@ -80,7 +80,7 @@ def judge(
 
 
 def against(
-    view: views.View,
+    view: device_view.View,
     card: facts.Card,
     ask: requests.Ask,
     asked: requests.Conditions = requests.ANY_CARD,
@@ -111,7 +111,7 @@ def need(card: facts.Card, ask: requests.Ask) -> Amount:
 
 
 def free(
-    view: views.View, card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner
+    view: device_view.View, card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner
 ) -> Amount:
     """Return how much of a device is left."""
     pieces = sum(1 for _ in free_functions(view, card, manner))
@@ -123,7 +123,7 @@ def free(
 
 def total(card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner) -> Amount:
     """Return how much of a device there would be if nobody used it."""
-    empty = views.View(facts.Device("", (card,)))
+    empty = device_view.View(facts.Device("", (card,)))
     return free(empty, card, asked, manner=manner)
 
 
@@ -132,7 +132,7 @@ def _replica(card: facts.Card) -> tuple[int, int]:
     return requests.WHOLE // count, card.memory // count
 
 
-def free_replicas(view: views.View, card: facts.Card) -> int:
+def free_replicas(view: device_view.View, card: facts.Card) -> int:
     """Count the replicas that are left: each pod has one at least, or as many as its hold is worth.
 
     The amounts are looked at too because one pod may have several, and because the
@@ -147,16 +147,18 @@ def free_replicas(view: views.View, card: facts.Card) -> int:
 
 
 def free_instances(
-    view: views.View, card: facts.Card, asked: requests.Conditions
+    view: device_view.View, card: facts.Card, asked: requests.Conditions
 ) -> Iterator[facts.Instance]:
     """Walk over the instances that nobody has; none is free while somebody holds the card itself."""
-    if view.usage(card.uuid) == views.UNUSED:
+    if view.usage(card.uuid) == device_view.UNUSED:
         for one in card.instances:
-            if view.usage(one.uuid) == views.UNUSED and conditions.takes_instance(card, one, asked):
+            if view.usage(one.uuid) == device_view.UNUSED and conditions.takes_instance(card, one, asked):
                 yield one
 
 
-def free_functions(view: views.View, device: facts.Card, manner: requests.Manner) -> Iterator[facts.Function]:
+def free_functions(
+    view: device_view.View, device: facts.Card, manner: requests.Manner
+) -> Iterator[facts.Function]:
     """Walk over the virtual functions with the right labels that nobody has."""
     wanted = set(manner.function_labels)
     for one in device.functions:
@@ -232,7 +234,7 @@ def _unfit_part(device: facts.Card, ask: requests.Parts, manner: requests.Manner
 
 
 def _in_the_way(
-    view: views.View,
+    view: device_view.View,
     card: facts.Card,
     ask: requests.Ask,
     asked: requests.Conditions,
@@ -252,19 +254,19 @@ def _in_the_way(
     assert_never(ask)
 
 
-def _not_whole(view: views.View, card: facts.Card) -> Reason | None:
+def _not_whole(view: device_view.View, card: facts.Card) -> Reason | None:
     if view.unused(card):
         return None
     return Reason.IN_USE if _held_whole(view, card) else Reason.PARTLY_USED
 
 
-def _held_whole(view: views.View, card: facts.Card) -> bool:
+def _held_whole(view: device_view.View, card: facts.Card) -> bool:
     used = view.usage(card.uuid)
-    return used.pods <= 1 and used.core >= views.FULL_CORE and used.memory >= card.memory
+    return used.pods <= 1 and used.core >= device_view.FULL_CORE and used.memory >= card.memory
 
 
-def _no_room(view: views.View, card: facts.Card, ask: requests.Gpus) -> Reason | None:
-    if any(view.usage(one.uuid) != views.UNUSED for one in card.instances):
+def _no_room(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> Reason | None:
+    if any(view.usage(one.uuid) != device_view.UNUSED for one in card.instances):
         return Reason.PARTLY_USED  # Instances of a mode that the card has left; their memory is not free.
     if view.free_core(card) >= ask.core and view.free_memory(card) >= ask.least_of(card.memory):
         return None
@@ -272,7 +274,7 @@ def _no_room(view: views.View, card: facts.Card, ask: requests.Gpus) -> Reason |
 
 
 def _no_part(
-    view: views.View, device: facts.Card, ask: requests.Parts, manner: requests.Manner
+    view: device_view.View, device: facts.Card, ask: requests.Parts, manner: requests.Manner
 ) -> Reason | None:
     if ask.share == requests.WHOLE and not unused_part(view, device):
         return Reason.IN_USE if _held_whole(view, device) else Reason.PARTLY_USED
@@ -283,7 +285,7 @@ def _no_part(
     return None
 
 
-def unused_part(view: views.View, device: facts.Card) -> bool:
+def unused_part(view: device_view.View, device: facts.Card) -> bool:
     """Return whether nobody has anything of a device, nor any of its virtual functions."""
     return view.unused(device) and not any(one.bus in view.functions for one in device.functions)
 

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.scheduling import backlog, known_models, policy, ruling, search
+from berth_operator.scheduling import backlog, known_models, policy, search, under_policy
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import (
     diagnosis,
@@ -70,7 +70,7 @@ def explain(
     nearest.  4. Try what would help: one change, else two.
     """
     effort = work(whole=whole) if effort is None else effort
-    survey = node_survey.take(places, ruling.under(rules, candidate), rules, effort)
+    survey = node_survey.take(places, under_policy.under(rules, candidate), rules, effort)
     found = diagnosis.findings_of(survey, whole=whole)
     fits = int(survey.known.sum()) - len(found)
     told = Explanation(

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, tally
+from berth_operator.scheduling import node_table, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
@@ -106,7 +106,7 @@ def lacking_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Measu
     table, one = survey.picture.columns, np.array([at])
     for name, amount in (*survey.demand.amounts, *survey.demand.served):
         given = int(tally.allocatable(table, one, name)[0])
-        if given == columns.ABSENT and (name, amount) in survey.demand.served:
+        if given == node_table.ABSENT and (name, amount) in survey.demand.served:
             continue
         used = survey.row(at).amounts.get(name, 0)
         if max(given, 0) - used < amount:

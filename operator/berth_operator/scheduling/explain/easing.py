@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from berth_crds import names
-from berth_operator.scheduling import columns, resources
+from berth_operator.scheduling import node_table, resources
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, reach
@@ -58,7 +58,7 @@ class Easing:
     refused: obstacles.Refused
     asking: reach.Inquiry
 
-    def edit(self, request: requests.Request, demand: facts.Demand, among: columns.Mask) -> Edit | None:
+    def edit(self, request: requests.Request, demand: facts.Demand, among: node_table.Mask) -> Edit | None:
         """Put a changed request to these nodes."""
         able = self.asking.nodes(request, demand, among)
         if not able.nodes:
@@ -159,7 +159,7 @@ def _most(survey: node_survey.NodeSurvey, ask: requests.Ask) -> int:
     table = survey.picture.columns
     match ask:
         case requests.Gpus():
-            return int(columns.count(table.open).max())
+            return int(node_table.count(table.open).max())
         case requests.Instances():
             column = table.profiles.get(ask.profile)
             return int(table.instances[:, column].max()) if column is not None else 0
@@ -309,7 +309,9 @@ def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
             yield _with_amount(easing, name, amount, able, left)
 
 
-def _with_amount(easing: Easing, name: str, amount: int, able: reach.Reach, left: columns.Numbers) -> AskLess:
+def _with_amount(
+    easing: Easing, name: str, amount: int, able: reach.Reach, left: node_table.Numbers
+) -> AskLess:
     survey = easing.survey
     most = max(int(left[at]) for at in able.nodes)
     amounts = tuple((one, most if one == name else had) for one, had in survey.demand.amounts)

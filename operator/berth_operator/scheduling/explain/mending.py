@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from berth_operator.scheduling import inventory, rows
+from berth_operator.scheduling import inventory, node_info
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, trials
@@ -99,12 +99,12 @@ def room_on(verdict: allocator.Verdict) -> Room:
     return Room(verdict.device, verdict.minor, core, memory, verdict.type)
 
 
-def _holders(row: rows.Row, devices: set[str]) -> tuple[str, ...]:
+def _holders(row: node_info.Row, devices: set[str]) -> tuple[str, ...]:
     holds = (hold for hold in row.holds.values() if any(share.uuid in devices for share in hold.shares))
     return tuple(sorted(hold.title for hold in holds))
 
 
-def in_order(row: rows.Row) -> list[Hold]:
+def in_order(row: node_info.Row) -> list[Hold]:
     """Put the pods of a node in order: those first whose end would soonest leave a device unused."""
     pods: dict[str, int] = {}
     for hold in row.holds.values():

@@ -16,17 +16,17 @@ import numpy as np
 
 from berth_operator.scheduling import (
     backlog,
-    columns,
     decisions,
     inventory,
+    node_info,
+    node_table,
     policy,
     resources,
-    rows,
     search,
     tally,
 )
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import allocator, likeness, requests, views
+from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
 from berth_operator.scheduling.explain import reach
 from berth_operator.scheduling.nodes import facts
 
@@ -37,7 +37,7 @@ PART_FOR_SURVEY: Final = 0.4
 
 PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
 NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
-STATES: Final = frozenset(reason for reason in columns.STATES if reason is not None)
+STATES: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +53,12 @@ class NodeSurvey:
     demand: facts.Demand
     counts: tuple[Count, ...]
     whys: tuple[tally.Why | None, ...]
-    code: columns.Numbers
-    known: columns.Mask
-    place: columns.Mask
-    room: columns.Mask
-    never: columns.Mask
-    gap: columns.Scores
+    code: node_table.Numbers
+    known: node_table.Mask
+    place: node_table.Mask
+    room: node_table.Mask
+    never: node_table.Mask
+    gap: node_table.Scores
     effort: allocator.Effort
 
     @property
@@ -66,7 +66,7 @@ class NodeSurvey:
         """Whether the steps for this pod are used up, so that whatever is tried now is given up."""
         return self.effort.left <= 0
 
-    def row(self, at: int) -> rows.Row:
+    def row(self, at: int) -> node_info.Row:
         """Return a node in full."""
         row = self.picture.rows[at]
         assert row is not None, "a node that spoke"  # noqa: S101
@@ -78,7 +78,7 @@ class NodeSurvey:
         assert why is not None, "a node that refuses"  # noqa: S101
         return why
 
-    def saying(self, among: frozenset[Reason]) -> columns.Mask:
+    def saying(self, among: frozenset[Reason]) -> node_table.Mask:
         """Return which nodes give one of these reasons."""
         codes = [code for code, why in enumerate(self.whys) if why is not None and why[0] in among]
         return np.isin(self.code, codes)
@@ -91,12 +91,12 @@ class NodeSurvey:
         return refusing
 
     @functools.cached_property
-    def remoteness(self) -> columns.Numbers:
+    def remoteness(self) -> node_table.Numbers:
         """What a node would need: 0 for room, 1 for another state, 2 for other hardware."""
-        remote: columns.Numbers = np.where(self.never, 2, self.saying(PLACES | STATES))
+        remote: node_table.Numbers = np.where(self.never, 2, self.saying(PLACES | STATES))
         return remote
 
-    def nearest(self, among: columns.Mask | None = None) -> list[int]:
+    def nearest(self, among: node_table.Mask | None = None) -> list[int]:
         """Put refusing nodes in order, the nearest first, those before others that need less of a change.
 
         One that was not fully evaluated may take the pod as it is, so it is no example of what is wrong.
@@ -139,7 +139,7 @@ def _look_again(
     reasons: tally.NodeReasons,
     picture: inventory.Inventory,
     candidate: backlog.Candidate,
-    quiet: columns.Mask,
+    quiet: node_table.Mask,
     effort: allocator.Effort,
 ) -> None:
     """Look at the nodes that gave no reason, and write one down for those that should have."""
@@ -171,7 +171,7 @@ def _asked(
     if row is None or effort.left <= 0:
         return Reason.UNDECIDED, ""
     view = row.view()
-    kind = likeness.of(view, request)
+    kind = equivalence.of(view, request)
     if kind is None or kind not in alike:
         found = look(view, request, effort)
         why = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
@@ -183,7 +183,7 @@ def _asked(
 
 
 def look(
-    view: views.View, request: requests.Request, effort: allocator.Effort
+    view: device_view.View, request: requests.Request, effort: allocator.Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Look at the devices of a node closely, as long as the search for a place does at most."""
     effort.spend(STEPS_TO_LOOK)  # From the first of these on time counts, what is read for it included.
@@ -196,7 +196,7 @@ def look(
 # ---------------------------------------------------------------- never, and how near
 
 
-def never(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Mask:
+def never(picture: inventory.Inventory, at: node_table.Rows, question: search.Question) -> node_table.Mask:
     """Return which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
     table, need = picture.columns, question.need
     hopeless = np.zeros(table.height(at), dtype=np.bool_)
@@ -205,23 +205,23 @@ def never(picture: inventory.Inventory, at: columns.Rows, question: search.Quest
     for pile in tally.piles(table, at, need):
         hopeless |= pile.in_all < pile.wanted
     if need.asked:
-        hopeless |= np.isin(table.state[at], [columns.STATES.index(one) for one in NOTHING_THERE])
+        hopeless |= np.isin(table.state[at], [node_table.STATES.index(one) for one in NOTHING_THERE])
     if tally.counted_asks(need):
         *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
         for _, undivided in (("", right), *tally.undivided_cards(table, at, right)):
-            hopeless |= columns.count(undivided) < need.least
+            hopeless |= node_table.count(undivided) < need.least
         for short in tally.too_small(table, at, need, right):
             hopeless |= short
     return hopeless
 
 
-def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Question) -> columns.Scores:
+def gaps(picture: inventory.Inventory, at: node_table.Rows, question: search.Question) -> node_table.Scores:
     """Return for each node what part is missing of what it lacks most: 0 to 1, as far as sums can tell."""
     table = picture.columns
     gap = np.zeros(table.height(at))
     for name, amount in question.demand.amounts + question.demand.served:
         left = resources.left(table, at, name)
-        gap = np.maximum(gap, np.where(left == columns.ABSENT, 0, _lack(left, amount)))
+        gap = np.maximum(gap, np.where(left == node_table.ABSENT, 0, _lack(left, amount)))
     for pile in tally.piles(table, at, question.need):
         gap = np.maximum(gap, _lack(pile.left, pile.wanted))
     if asks := tally.counted_asks(question.need):
@@ -231,8 +231,8 @@ def gaps(picture: inventory.Inventory, at: columns.Rows, question: search.Questi
 
 
 def _card_gaps(
-    picture: inventory.Inventory, at: columns.Rows, question: search.Question, asks: list[requests.Gpus]
-) -> Iterator[columns.Scores]:
+    picture: inventory.Inventory, at: node_table.Rows, question: search.Question, asks: list[requests.Gpus]
+) -> Iterator[node_table.Scores]:
     """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
     table = picture.columns
     *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
@@ -240,7 +240,7 @@ def _card_gaps(
     core, memory, total = (each[at][right] for each in (table.core, table.memory, table.total))
     for ask in requests.uncontained(asks):
         if ask.whole:
-            free = columns.count(right & table.whole[at]) - table.withheld[at]
+            free = node_table.count(right & table.whole[at]) - table.withheld[at]
             yield _lack(free, ask.count)
         else:
             wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
@@ -249,6 +249,6 @@ def _card_gaps(
             yield np.sort(lack, axis=1)[:, : ask.count].mean(axis=1)
 
 
-def _lack(free: columns.Numbers, wanted: columns.Numbers | int) -> columns.Scores:
-    lack: columns.Scores = np.clip(1 - free / np.maximum(wanted, 1), 0, 1)
+def _lack(free: node_table.Numbers, wanted: node_table.Numbers | int) -> node_table.Scores:
+    lack: node_table.Scores = np.clip(1 - free / np.maximum(wanted, 1), 0, 1)
     return np.where(np.asarray(wanted) > 0, lack, 0.0)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, search
+from berth_operator.scheduling import node_table, search
 from berth_operator.scheduling.explain import node_survey, reach
 from berth_operator.scheduling.explain.findings import Condition
 from berth_operator.scheduling.nodes import affinity, facts, taints
@@ -43,7 +43,7 @@ SELECTOR: Final = Obstacle(Condition.SELECTOR)  # As a whole.
 class Refused:
     """The nodes with a single obstacle, by obstacle; `exact` tells that all nodes were judged."""
 
-    nodes: Mapping[Obstacle, columns.Mask]
+    nodes: Mapping[Obstacle, node_table.Mask]
     exact: bool
 
 
@@ -52,7 +52,7 @@ def single(survey: node_survey.NodeSurvey, *, whole: bool) -> Refused:
     able = np.flatnonzero(survey.known & survey.room & ~survey.place)
     able = able[reach.enough(survey.picture, able, search.ask(survey.request, survey.demand))]
     judged = able if whole else able[:MOST_JUDGED]
-    found: dict[Obstacle, columns.Mask] = {}
+    found: dict[Obstacle, node_table.Mask] = {}
     asked = 8 + survey.demand.where.size
     for count, at in enumerate(judged.tolist()):
         if survey.exhausted:

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns, inventory, rows, search
+from berth_operator.scheduling import inventory, node_info, node_table, search
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 
@@ -52,7 +52,7 @@ class Inquiry:
         self.each = each
         self.left = in_all
 
-    def nodes(self, request: requests.Request, demand: facts.Demand, among: columns.Mask) -> Reach:
+    def nodes(self, request: requests.Request, demand: facts.Demand, among: node_table.Mask) -> Reach:
         """Find out which of these nodes have the devices for a request; without effort none is asked."""
         if self.effort.left <= 0:
             return Reach((), exact=False)
@@ -87,13 +87,15 @@ class Inquiry:
             yield at
 
     @functools.cached_property
-    def _odd(self) -> columns.Mask:
+    def _odd(self) -> node_table.Mask:
         if not len(self.picture.columns.profiles):
             return np.zeros(self.picture.size, dtype=np.bool_)
         return np.array([odd(row) for row in self.picture.rows], dtype=np.bool_)
 
 
-def enough(picture: inventory.Inventory, at: columns.Numbers, question: search.Question) -> columns.Mask:
+def enough(
+    picture: inventory.Inventory, at: node_table.Numbers, question: search.Question
+) -> node_table.Mask:
     """Return which nodes have enough devices as far as sums can tell."""
     need = question.need
     matching = search.matching_cards(picture, at, question.conditions) if need.cards else None
@@ -101,7 +103,7 @@ def enough(picture: inventory.Inventory, at: columns.Numbers, question: search.Q
     return search.enough_devices(picture, at, need, matching, fit)
 
 
-def odd(row: rows.Row | None) -> bool:
+def odd(row: node_info.Row | None) -> bool:
     """Return whether a card has left its MIG mode while instances are held: sums take it for free."""
     device = row.device if row is not None else None
     return device is not None and any(card.instances and not card.mig for card in device.cards)

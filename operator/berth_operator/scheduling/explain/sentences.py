@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from berth_crds import text
-from berth_operator.scheduling import backlog, columns, decisions, known_models
+from berth_operator.scheduling import backlog, decisions, known_models, node_table
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.explain import clauses, discretion, findings, words
 
@@ -22,7 +22,7 @@ Examples = dict[tuple[Reason, str], findings.Finding]
 LONGEST: Final = 1024
 REASONS_SHOWN: Final = (8, 4, 2, 1)
 # Reasons that are about single cards, of which one is named.
-EXEMPLARY: Final = frozenset(filter(None, columns.TROUBLES))
+EXEMPLARY: Final = frozenset(filter(None, node_table.TROUBLES))
 
 
 def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling.strategies import balance, fragmentation, looks
+from berth_operator.scheduling.strategies import balance, fragmentation, score_inputs
 
-STRATEGIES: Final[dict[Strategy, Callable[[looks.Look], looks.Ranking]]] = {
+STRATEGIES: Final[dict[Strategy, Callable[[score_inputs.Look], score_inputs.Ranking]]] = {
     Strategy.FRAGMENTATION: fragmentation.fragmentation,
     Strategy.BINPACK: balance.binpack,
     Strategy.SPREAD: balance.spread,

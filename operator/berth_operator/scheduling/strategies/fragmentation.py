@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import columns
+from berth_operator.scheduling import node_table
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.strategies import looks
+from berth_operator.scheduling.strategies import score_inputs
 
 MILLI: Final = 10  # Losses are compared in thousandths of a card, spaces counted in percent.
 LOSS, CARD, FULL, SPARE = 15, 7, 10, 18  # Bits: up to 32 cards, 1/UNIT, thousandths, ± 131 cards.
@@ -25,10 +25,10 @@ ALL: Final = LOSS + CARD + FULL + SPARE
 UNFIT: Final = 1 << 40
 
 
-def fragmentation(look: looks.Look) -> looks.Ranking:
+def fragmentation(look: score_inputs.Look) -> score_inputs.Ranking:
     """Rank nodes by the usable space that would be lost."""
     middle, slot, taken = _cards(look)
-    before = columns.total(look.space) * MILLI
+    before = node_table.total(look.space) * MILLI
     after = before - taken
     feeds, feeds_after = _fed(look)
     loss = (np.minimum(before, feeds) - np.minimum(after, feeds_after)) * look.scarcity
@@ -41,66 +41,70 @@ def fragmentation(look: looks.Look) -> looks.Ranking:
         # A pod without cards goes where there is none, then where cpu and memory feed least after it.
         bits = CARD + FULL + SPARE - 1
         key += np.minimum(np.rint(feeds_after * 16), _top(bits)) + look.served * float(1 << bits)
-    return looks.Ranking(looks.BEST - key * (looks.BEST / (1 << ALL)), slot)
+    return score_inputs.Ranking(score_inputs.BEST - key * (score_inputs.BEST / (1 << ALL)), slot)
 
 
 def _top(bits: int) -> float:
     return float((1 << bits) - 1)
 
 
-def _fed(look: looks.Look) -> tuple[columns.Scores, columns.Scores]:
+def _fed(look: score_inputs.Look) -> tuple[node_table.Scores, node_table.Scores]:
     """Say how much card space the node's cpu and memory can feed, before and after the placement."""
     for_cpu, for_memory = MILLI / look.lesson.cpu, MILLI / look.lesson.memory
     by_cpu, by_memory = look.cpu_left * for_cpu, look.memory_left * for_memory
-    before: columns.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
+    before: node_table.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
     by_cpu -= look.cpu * for_cpu
     by_memory -= look.node_memory * for_memory
-    after: columns.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
+    after: node_table.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
     return before, after
 
 
 def _cards(
-    look: looks.Look,
-) -> tuple[columns.Numbers, columns.Numbers | None, columns.Numbers | int]:
+    look: score_inputs.Look,
+) -> tuple[node_table.Numbers, node_table.Numbers | None, node_table.Numbers | int]:
     """Give what comes after the loss, the slot of a simple share, and the space that is taken."""
     if look.fit is None or look.share is None:
         # Of cut cards those go first that are nearly given out.
-        rest = look.pieces_left if look.taken_pieces() else columns.count(look.whole)
+        rest = look.pieces_left if look.taken_pieces() else node_table.count(look.whole)
         return rest, None, look.taken_core() * MILLI
     # Cost and slot in one number: so the cheapest card of each node is one minimum over columns.
     bits = look.fit.shape[1].bit_length()
     cost = (_costs(look, look.share) << bits) + np.arange(look.fit.shape[1])
     cost += ~look.fit * (UNFIT << bits)
     cheapest = cost.min(axis=1)
-    slot: columns.Numbers = cheapest & (1 << bits) - 1
+    slot: node_table.Numbers = cheapest & (1 << bits) - 1
     return cheapest >> bits, slot, _taken(look, look.share, slot) * MILLI
 
 
-def _costs(look: looks.Look, ask: requests.Gpus) -> columns.Numbers:
+def _costs(look: score_inputs.Look, ask: requests.Gpus) -> node_table.Numbers:
     """Say what a share would cost on each card."""
     if ask.memory == 0:
-        found: columns.Numbers = columns.gather(_costs_by_space(look.lesson.space, ask.percent), look.space)
+        found: node_table.Numbers = node_table.gather(
+            _costs_by_space(look.lesson.space, ask.percent), look.space
+        )
         return found
     return _cost(np.array(look.lesson.space), look.space, np.maximum(look.space_after(ask), 0))
 
 
 @functools.lru_cache(maxsize=1024)
-def _costs_by_space(worth: tuple[int, ...], percent: int) -> columns.Numbers:
+def _costs_by_space(worth: tuple[int, ...], percent: int) -> node_table.Numbers:
     """Say what a share in percent costs on a card with so much space: a hundred answers serve all cards."""
     space = np.arange(len(worth))
     return _cost(np.array(worth), space, np.maximum(space - percent, 0))
 
 
-def _cost(worth: columns.Numbers, space: columns.Numbers, after: columns.Numbers) -> columns.Numbers:
+def _cost(
+    worth: node_table.Numbers, space: node_table.Numbers, after: node_table.Numbers
+) -> node_table.Numbers:
     """Put first what the space loses in worth, then how much of it there is."""
-    cost: columns.Numbers = (np.maximum(worth[space] - worth[after], 0) << FULL) + space * MILLI
+    cost: node_table.Numbers = (np.maximum(worth[space] - worth[after], 0) << FULL) + space * MILLI
     return cost
 
 
-def _taken(look: looks.Look, ask: requests.Gpus, slot: columns.Numbers) -> columns.Numbers:
+def _taken(look: score_inputs.Look, ask: requests.Gpus, slot: node_table.Numbers) -> node_table.Numbers:
     chosen = np.arange(len(slot)), slot
     space = look.space[chosen]
     if ask.memory == 0:
         return np.minimum(space, ask.percent)
-    taken: columns.Numbers = space - np.maximum(look.space_after(ask), 0)[chosen]
+    taken: node_table.Numbers = space - np.maximum(look.space_after(ask), 0)[chosen]
     return taken

@@ -1,0 +1,337 @@
+"""Binds: each is sent in its turn, and followed until it is certain what became of it.
+
+An answer that is lost proves nothing: the bind may still be on its way. So it is sent again, which
+harms nothing, since every copy gives the same cards to the same pod. Where that brings no answer
+either, or what was decided on has changed, the pod is changed: a bind names the revision of its pod,
+so none that was sent before can be carried out any more, and the cards are free for others.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import itertools
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from berth_crds import logs
+from berth_operator.engine import bind_slots, decision_records, ledger, ports, rate_limiter
+from berth_operator.scheduling import backlog, cycle, decisions
+
+log = logging.getLogger(__name__)
+
+AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
+LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried again later.
+REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
+SENT_AGAIN: Final = 1  # So often, then the pod is changed.
+TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
+
+Candidate = backlog.Candidate
+Placement = decisions.Placement
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is done at once and a second, and how long a bind may stay open on the server."""
+
+    binds_at_once: int = 64
+    binds_a_second: float = rate_limiter.UNLIMITED
+    bind_deadline: float = 3.0
+
+    @property
+    def ahead(self) -> int:
+        """How many binds may be decided and not yet answered: what is sent late was decided on old news."""
+        most = AHEAD * self.binds_at_once
+        return min(most, max(1, math.ceil(self.binds_a_second))) if self.binds_a_second else most
+
+
+class Binds:
+    """Sends binds; `concluded` hears what became of each, and `failed` why one takes its time."""
+
+    def __init__(
+        self,
+        book: ledger.Ledger,
+        writer: ports.Writer,
+        clock: ports.Clock,
+        limits: Limits,
+        notes: decision_records.Records,
+    ) -> None:
+        self._book = book
+        self._writer = writer
+        self._clock = clock
+        self._limits = limits
+        self._most_ahead = limits.ahead
+        self._notes = notes
+        self._slots = bind_slots.Slots(limits.binds_at_once, self._slots_changed)
+        self._pace = rate_limiter.Pace(clock, rate_limiter.steady(limits.binds_a_second))
+        self._flying: set[asyncio.Task[None]] = set()
+        self._unsent: set[asyncio.Task[None]] = set()
+        self._open = bind_slots.Counts()  # Decided, and not concluded.
+        self._unanswered = bind_slots.Counts()  # Of these.
+        self._room = asyncio.Event()
+        self.concluded: Callable[[Candidate, Placement, ports.Outcome], None] = lambda *_: None
+        self.failed: Callable[[Candidate, str], None] = lambda *_: None
+
+    def __repr__(self) -> str:
+        """Describe the state."""
+        return f"<Binds: {len(self._flying)} under way, {self._slots!r}>"
+
+    @property
+    def busy(self) -> bool:
+        """Whether binds are under way."""
+        return bool(self._flying)
+
+    # ------------------------------------------------------------ how many there may be
+
+    @property
+    def enough(self) -> bool:
+        """Whether so many are decided and unanswered that no more should be decided."""
+        return self._ahead >= self._most_ahead
+
+    def room(self, namespace: str) -> float:
+        """Return how many more binds of a namespace may be decided."""
+        width, slow = self._slots.width(namespace), self._slots.slow
+        if width is None:
+            return math.inf
+        room = width - self._open.of(namespace)
+        return min(room, self._slots.most_apart - self._open.of_all(slow)) if namespace in slow else room
+
+    async def until_room(self) -> None:
+        """Wait until enough of the binds decided so far have an answer, and the server wants more."""
+        while self._crowded:
+            self._room.clear()
+            await self._room.wait()
+        await self.rested()
+
+    async def rested(self) -> None:
+        """Wait until the server wants more."""
+        await self._pace.rested()
+
+    def rest(self, throttled: ports.Throttled) -> None:
+        """Send nothing for as long as the server asks."""
+        log.info("binds rest for %g s, as the server asks: %s", throttled.seconds, throttled.message)
+        self._pace.rest(throttled.seconds)
+
+    @property
+    def _ahead(self) -> int:
+        """How many binds are decided and unanswered, without those of slow namespaces."""
+        return self._unanswered.total - self._unanswered.of_all(self._slots.slow)
+
+    @property
+    def _crowded(self) -> bool:
+        return self._ahead > self._most_ahead // 2
+
+    def _slots_changed(self) -> None:
+        """Go on deciding: for others than a namespace that turned out slow, or for one that is so no more."""
+        self._book.wake.set()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if not self._crowded:
+            self._room.set()
+
+    # ------------------------------------------------------------ from the decision to its end
+
+    def start(self, candidate: Candidate, placement: Placement) -> None:
+        """Send the bind of a pod whose hold is assumed."""
+        task = asyncio.create_task(self._carry_out(candidate, placement), name=f"bind {candidate.title}")
+        self._flying.add(task)
+        self._unsent.add(task)
+        self._open.add(candidate.namespace)
+        self._unanswered.add(candidate.namespace)
+        task.add_done_callback(functools.partial(self._landed, candidate.namespace))
+
+    def _landed(self, namespace: str, task: asyncio.Task[None]) -> None:
+        self._flying.discard(task)
+        self._unsent.discard(task)
+        self._open.drop(namespace)
+        if self._slots.width(namespace) is not None:
+            self._book.wake.set()  # The next of a slow namespace may be decided.
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The hold stays assumed: cards too many withheld, never given out twice.
+            log.error("%s failed", task.get_name(), exc_info=error)
+            self._notes.failed()
+
+    async def drain(self) -> None:
+        """Drop what is not sent, and wait for the binds under way; nobody starts any more."""
+        for task in self._unsent:
+            task.cancel()
+        while self._flying:
+            await asyncio.wait(self._flying)
+
+    async def _carry_out(self, candidate: Candidate, placement: Placement) -> None:
+        since = self._book.since(candidate.uid)
+        try:
+            sent, outcome = await self._send(candidate, placement)
+        finally:
+            self._unanswered.drop(candidate.namespace)
+            self._make_room()
+        if isinstance(outcome, ports.Unknown):
+            level = logging.WARNING if outcome.open else logging.DEBUG
+            fields = logs.fields(namespace=candidate.namespace, pod=candidate.name, node=placement.node)
+            log.log(
+                level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message, extra=fields
+            )
+            outcome = await self._follow(candidate, placement, outcome)
+        self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
+        self.concluded(candidate, placement, outcome)
+
+    async def _send(
+        self, candidate: Candidate, placement: Placement, *, again: bool = False, anyway: bool = False
+    ) -> tuple[float, ports.Outcome]:
+        """Send a bind in its turn, and return when; one whose turn came too late is sent if `anyway`."""
+        take = self._slots.take_patiently if again else self._slots.take
+        slot = await take(candidate.namespace)
+        if slot is None:
+            return self._clock(), self._unsent_or_seen(candidate, placement)
+        try:
+            await self._pace.turn()
+            await self._permitted(candidate)
+            if (task := asyncio.current_task()) is not None:
+                self._unsent.discard(task)
+            sent = self._clock()
+            if not anyway and not self._book.assumed.stands(candidate.uid):
+                self._pace.give_back()
+                return sent, self._unsent_or_seen(candidate, placement)
+            self._slots.send(slot)
+            return sent, await self._sent(candidate, placement)
+        finally:
+            self._slots.give_back(slot)
+
+    async def _sent(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
+        try:
+            return await self._writer.bind(candidate, placement)
+        except Exception as error:
+            log.exception("the bind of %s failed", candidate.title)
+            self._notes.failed()
+            return ports.Unknown(str(error) or type(error).__name__)
+
+    async def _permitted(self, candidate: Candidate) -> None:
+        """Wait until nothing speaks against sending a bind but, perhaps, what has changed meanwhile."""
+        await self._writer.sure()
+        await self._writer.permit(candidate.uid)
+
+    def _unsent_or_seen(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
+        known = self._book.assumed.get(candidate.uid)
+        edited = known is not None and known.candidate != candidate
+        return self._seen(candidate, placement) or ports.Unsent(edited=edited)
+
+    # ------------------------------------------------------------ without a clear answer
+
+    async def _follow(
+        self, candidate: Candidate, placement: Placement, answer: ports.Outcome
+    ) -> ports.Outcome:
+        """Find out what became of a bind whose answer is not clear, or is lost: it may still be on its way.
+
+        That the pod has no node proves nothing then: what is on its way may arrive at any time, and is valid
+        for as long as we lead. So its cards are given to nobody else, and the same bind is sent again until
+        the pod has its place, is somebody else's, is gone, or was changed, so that no copy can arrive. It is
+        changed at once where the pod asks for something else by now, or what was decided on has changed.
+        A bind that the server refused for the pod's revision alone is sent again at once, too; where that is
+        what it was, the bind was refused for something else.
+        """
+        lost = _may_arrive(answer)
+        named = isinstance(answer, ports.Unknown) and bool(answer.version)
+        # The server counts from when the bind reached it, which may have been only just now. Of copies that
+        # name a revision only one is carried out, so that the next need not wait for the end of the last.
+        await asyncio.sleep(self._limits.bind_deadline if lost and not named else 0.0)
+        for attempt in itertools.count():
+            seen: ports.Outcome | ports.Seen = self._seen(candidate, placement) or await self._asked(
+                self._writer.look, candidate
+            )
+            if isinstance(seen, ports.Unbound) and lost and named:
+                seen = await self._voided(candidate, answer, seen, last=attempt >= SENT_AGAIN)
+            elif isinstance(seen, ports.Unbound) and not lost:
+                seen = self._after_refusal(candidate, answer, seen)
+            if isinstance(seen, ports.Unbound):
+                _, answer = await self._send(candidate, placement, again=True, anyway=lost and not named)
+                if isinstance(answer, ports.Bound | ports.Gone):
+                    return answer
+                lost = lost or _may_arrive(answer)
+                if not lost and (attempt >= REVISIONS_TRIED or not isinstance(answer, ports.Unknown)):
+                    return _refusal(answer)
+                self._heed(candidate, answer, attempt)
+            elif isinstance(seen, ports.Unknown):
+                self._heed(candidate, seen, attempt)
+            else:
+                return seen
+            await asyncio.sleep(_pause(attempt, lost=lost))
+        raise AssertionError("counting does not end")
+
+    async def _voided(
+        self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
+    ) -> ports.Outcome | ports.Seen:
+        """Change a pod whose bind is lost, if that is stale or was sent for the last time."""
+        stale = self._stale(candidate, seen)
+        if not (stale or last):
+            return seen
+        after = await self._asked(self._writer.void, candidate)
+        if not isinstance(after, ports.Unbound):
+            return after
+        return ports.Unsent(edited=not seen.same) if stale else _refusal(answer)
+
+    def _after_refusal(
+        self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound
+    ) -> ports.Outcome | ports.Unbound:
+        """Return what becomes of a bind that surely was refused; Unbound where it is to be sent again."""
+        if _of_same_revision(answer, seen):
+            return _refusal(answer)
+        return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
+
+    def _stale(self, candidate: Candidate, seen: ports.Unbound) -> bool:
+        return not (seen.same and self._book.assumed.stands(candidate.uid))
+
+    def _seen(
+        self, candidate: Candidate, placement: Placement
+    ) -> ports.Bound | ports.Refused | ports.Gone | None:
+        """Return what the watch has shown of a pod's bind; None as long as that is nothing."""
+        state, hold = self._book.state(candidate.uid), self._book.picture.hold(candidate.uid)
+        if state is ledger.State.ASSUMED:
+            return None
+        if state is ledger.State.FREE or hold is None:
+            waits = self._book.asked(candidate.uid) is not None
+            return ports.Refused("the pod has lost its place again") if waits else ports.Gone()
+        ours = cycle.hold_for(candidate, placement)
+        if (hold.node, hold.shares) == (ours.node, ours.shares):
+            return ports.Bound()
+        return ports.Refused(f"somebody else bound the pod to {hold.node}")
+
+    async def _asked(
+        self, ask: Callable[[Candidate], Awaitable[ports.Seen]], candidate: Candidate
+    ) -> ports.Seen:
+        try:
+            return await ask(candidate)
+        except Exception as error:
+            log.exception("%s cannot be looked at", candidate.title)
+            return ports.Unknown(str(error) or type(error).__name__)
+
+    def _heed(self, candidate: Candidate, outcome: ports.Outcome, attempt: int) -> None:
+        """Act on what the server says of a bind that is followed, which is no reason to give it up."""
+        if isinstance(outcome, ports.Throttled):
+            self.rest(outcome)
+        elif isinstance(outcome, ports.Refused):
+            self.failed(candidate, outcome.message)
+        elif isinstance(outcome, ports.Unknown) and attempt >= TOLD_AFTER_LOOKS:
+            self.failed(candidate, f"no clear answer yet: {outcome.message}")
+
+
+def _pause(attempt: int, *, lost: bool) -> float:
+    """Return how long to wait before the next look; hardly for what was refused for its revision alone."""
+    return LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)] if lost else REVISION_SECONDS
+
+
+def _may_arrive(answer: ports.Outcome) -> bool:
+    """Whether a bind may yet be carried out, because nobody has answered it."""
+    return isinstance(answer, ports.Unknown) and answer.open
+
+
+def _of_same_revision(answer: ports.Outcome, seen: ports.Unbound) -> bool:
+    """Whether a bind was answered for the very revision that the pod still has."""
+    return isinstance(answer, ports.Unknown) and bool(seen.version) and answer.version == seen.version
+
+
+def _refusal(answer: ports.Outcome) -> ports.Outcome:
+    """Return what an answer means for a bind that surely was not carried out."""
+    return ports.Refused(answer.message) if isinstance(answer, ports.Unknown) else answer

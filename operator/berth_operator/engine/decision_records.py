@@ -1,0 +1,137 @@
+"""What the loop leaves behind: numbers for the metrics, and the last decisions for people.
+
+Of each decision the inputs are kept as a digest: two decisions with the same version of
+the inventory, the same lesson and the same request were made on the same picture. The
+values behind it are frozen, so keeping them costs a reference, and the digest itself is
+only worked out when somebody reads it.
+"""
+
+import collections
+import dataclasses
+import datetime as dt
+import functools
+import hashlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, assert_never
+
+from berth_operator import metrics
+from berth_operator.engine import ledger, ports
+from berth_operator.scheduling import backlog, decisions, demand_model
+
+MOST_KEPT: Final = 1000
+MOST_THINGS: Final = 1 << 16  # That the kept requests name, together.
+MOST_DIGESTS: Final = 128
+DIGITS: Final = 12
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """One decision of a round, and the version of the inventory that it was made on."""
+
+    answer: decisions.Decision
+    version: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decided:
+    """One decision, when it was made and on what; `version` is the inventory's."""
+
+    moment: dt.datetime
+    candidate: backlog.Candidate
+    answer: decisions.Decision
+    version: int
+    lesson: demand_model.Lesson
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Digest what was decided on."""
+        asked = self.candidate.request, self.candidate.demand
+        return {"inventory": self.version, "lesson": digest(self.lesson), "request": digest(asked)}
+
+
+@functools.lru_cache(maxsize=MOST_DIGESTS)
+def digest(value: Hashable) -> str:
+    """Return a short name for a frozen value; equal values have the same, in every process."""
+    return hashlib.sha256(repr(_plain(value)).encode()).hexdigest()[:DIGITS]
+
+
+def _plain(value: Any) -> Any:
+    """Write a value without what has no order of its own."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inside = [(one.name, _plain(getattr(value, one.name))) for one in dataclasses.fields(value)]
+        return (type(value).__name__, *inside)
+    if isinstance(value, set | frozenset):
+        return sorted(repr(_plain(one)) for one in value)
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value
+
+
+class Records:
+    """Records rounds and what became of binds."""
+
+    def __init__(self, counts: metrics.Scheduling, *, wall: Callable[[], dt.datetime]) -> None:
+        self._counts = counts
+        self._wall = wall
+        self.decisions: collections.deque[Decided] = collections.deque()
+        self._things = 0
+
+    def round_made(self, book: ledger.Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
+        """Record a round once its binds are assumed, and before anybody is put off."""
+        if not made:
+            return
+        self._counts.round_made(len(made), ended - started)
+        moment, lesson = self._wall(), book.picture.lesson()
+        for one in made:
+            if (asked := book.asked(one.answer.uid)) is not None:
+                candidate, attempts = asked
+                self._keep(Decided(moment, candidate, one.answer, one.version, lesson))
+                self._count(book, one.answer, attempts, ended)
+
+    def _keep(self, one: Decided) -> None:
+        """Keep a decision, and the last ones before it: fewer of them where pods ask for very much."""
+        self.decisions.append(one)
+        self._things += _size(one.candidate)
+        while len(self.decisions) > MOST_KEPT or (self._things > MOST_THINGS and len(self.decisions) > 1):
+            self._things -= _size(self.decisions.popleft().candidate)
+
+    def _count(self, book: ledger.Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
+        since = book.since(answer.uid)
+        if since is not None and not attempts:
+            self._counts.waited(now - since)
+        if not isinstance(answer, decisions.Bind):
+            self._counts.put_off(answer)
+
+    def dry_run_refused(self) -> None:
+        """Count a bind that the server would refuse."""
+        self._counts.ended(metrics.Result.ERROR)
+
+    def concluded(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
+        """Record what became of a bind."""
+        match outcome:
+            case ports.Bound():
+                whole = now - since if since is not None else None
+                self._counts.bound(bind=now - sent, whole=whole)
+            case ports.Gone():
+                self._counts.ended(metrics.Result.GONE)
+            case ports.Unsent():
+                self._counts.ended(metrics.Result.STALE)
+            case ports.Refused() | ports.Throttled():
+                self._counts.ended(metrics.Result.ERROR)
+            case ports.Unknown():
+                raise AssertionError("looking goes on until the answer is clear")
+            case _:
+                assert_never(outcome)
+
+    def failed(self) -> None:
+        """Record a bind that came to no end, which is a bug of ours."""
+        self._counts.ended(metrics.Result.ERROR)
+
+
+def _size(candidate: backlog.Candidate) -> int:
+    return candidate.request.size + candidate.demand.size
+
+
+def unread() -> Records:
+    """Return records that nobody reads: for a loop in a test or a simulation."""
+    return Records(metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC))

@@ -1,0 +1,173 @@
+"""Pods that somebody else put on a node, and that its kubelet has not admitted yet.
+
+Whoever creates a pod may name a node in it, and a kubelet refuses what its node has no room for. Such a
+pod must not keep anything from others until then, so it is charged only where its kubelet could admit it:
+where the node's labels and taints allow it, where nobody has its host ports, and where there is as much
+of each resource as it asks for. A resource that the node does not know keeps no pod away.
+
+What is left is judged by the pods that are there for certain: not by other pods of this kind, of which the
+kubelet may admit any one first, nor by binds under way, which may reach it later. So what is charged
+follows from the objects alone, in whatever order they were heard of. Of a node that is not known nothing
+can be told, and all that is on it is charged.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from berth_operator.engine import bound_pod_memory
+from berth_operator.scheduling import node_info
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import affinity, facts, taints
+
+
+@dataclasses.dataclass(slots=True)
+class _Pod:
+    """A pod, what is charged of its resources, and what its node said to its conditions."""
+
+    hold: Hold
+    where: facts.Where
+    charged: facts.Amounts
+    out: bool = False  # Whether it is kept out: nothing is charged.
+    asked: facts.Node | None = None
+    welcome: bool = True
+
+    def suits(self, node: facts.Node) -> bool:
+        """Return whether the labels and taints of its node allow it; asked once of each state of the node."""
+        if self.asked is not node:
+            self.asked, self.welcome = node, suits(node, self.where)
+        return self.welcome
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Left:
+    """What is left of a node's resources, and which of its ports are taken."""
+
+    amounts: Mapping[str, int]
+    taken: Mapping[tuple[int, str], set[str]]  # The addresses, by number and protocol.
+
+    def free(self, port: facts.HostPort) -> bool:
+        """Return whether nobody has a port; who asks for no address of it asks for all."""
+        addresses = self.taken.get((port.number, port.protocol))
+        return not addresses or bool(port.address and addresses.isdisjoint({"", port.address}))
+
+
+NOTHING_KNOWN: Final = _Left({}, {})
+
+
+class Unadmitted:
+    """All such pods, and which of them are charged."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Pod] = {}  # By uid.
+        self._on: dict[str, dict[str, _Pod]] = {}  # The same by node and uid.
+        self._charged: dict[str, collections.Counter[str]] = {}  # By node, of all these together.
+
+    def __repr__(self) -> str:
+        """Return the state in words."""
+        return f"<Unadmitted: {len(self._pods)} pods on {len(self._on)} nodes>"
+
+    def __len__(self) -> int:
+        """Count them: mostly there are none."""
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        """Return whether a pod is one of these."""
+        return uid in self._pods
+
+    def come(self, hold: Hold, where: facts.Where, known: Hold | None) -> None:
+        """Record a pod that would hold this; `known` is what is charged of it so far."""
+        self.go(hold.uid)
+        charged = known.amounts if known is not None and known.node == hold.node else ()
+        pod = self._pods[hold.uid] = _Pod(hold, where, ())
+        self._on.setdefault(hold.node, {})[hold.uid] = pod
+        self._charged.setdefault(hold.node, collections.Counter())
+        self._note(pod, charged)
+
+    def go(self, uid: str) -> bool:
+        """Forget a pod, which was admitted or is gone; return whether it was one of these."""
+        pod = self._pods.pop(uid, None)
+        if pod is None:
+            return False
+        self._note(pod, ())
+        node = pod.hold.node
+        del self._on[node][uid]
+        if not self._on[node]:
+            del self._on[node], self._charged[node]
+        return True
+
+    def keeps_out(self, uid: str) -> bool:
+        """Return whether a pod is charged nothing."""
+        pod = self._pods.get(uid)
+        return pod is not None and pod.out
+
+    def bare(self, uid: str) -> bool:
+        """Return whether there was no room for what a pod says."""
+        pod = self._pods.get(uid)
+        return pod is not None and bound_pod_memory.is_bare(pod.hold, pod.where)
+
+    def whole(self, hold: Hold) -> Hold:
+        """Return what a pod would hold if it were admitted."""
+        pod = self._pods.get(hold.uid)
+        return hold if pod is None else pod.hold
+
+    def charged(self, hold: Hold, row: node_info.Row | None, assumed: Collection[str]) -> Hold:
+        """Return what is charged of a pod that would hold this; nothing where it cannot be admitted."""
+        pod = self._pods.get(hold.uid)
+        if pod is None:
+            return hold
+        pod.out = not _fits(pod, row, self._left(row, assumed))
+        if pod.out:
+            hold = Hold(hold.uid, hold.title, hold.node)
+        self._note(pod, hold.amounts)
+        return hold
+
+    def news(self, row: node_info.Row | None, assumed: Collection[str]) -> list[str]:
+        """Name the pods of a node that could be admitted now and are not charged, or the other way round."""
+        pods = self._on.get(row.name) if row is not None else None
+        if not pods:
+            return []
+        left = self._left(row, assumed)
+        return [uid for uid, pod in pods.items() if _fits(pod, row, left) is pod.out]
+
+    def _left(self, row: node_info.Row | None, assumed: Collection[str]) -> _Left:
+        """Return what those leave of a node who are there for certain."""
+        if row is None or row.node is None:
+            return NOTHING_KNOWN
+        uncertain = self._charged[row.name].copy()
+        for uid in row.holds.keys() & assumed:
+            if uid not in self._pods:
+                uncertain.update(dict(row.holds[uid].amounts))
+        used = row.amounts
+        amounts = {name: most - used.get(name, 0) + uncertain[name] for name, most in row.node.allocatable}
+        taken = collections.defaultdict[tuple[int, str], set[str]](set)
+        for uid, hold in row.holds.items():
+            if hold.host_ports and uid not in self._pods and uid not in assumed:
+                for port in hold.host_ports:
+                    taken[port.number, port.protocol].add(port.address)
+        return _Left(amounts, taken)
+
+    def _note(self, pod: _Pod, charged: facts.Amounts) -> None:
+        if pod.charged == charged:
+            return
+        total = self._charged[pod.hold.node]
+        total.subtract(dict(pod.charged))
+        total.update(dict(charged))
+        pod.charged = charged
+
+
+def _fits(pod: _Pod, row: node_info.Row | None, left: _Left) -> bool:
+    """Return whether the kubelet of a node could admit a pod."""
+    if row is None or row.node is None:
+        return True
+    for name, amount in pod.hold.amounts:
+        if amount > left.amounts.get(name, amount):
+            return False
+    return pod.suits(row.node) and all(map(left.free, pod.hold.host_ports))
+
+
+def suits(node: facts.Node, where: facts.Where) -> bool:
+    """Return whether the kubelet of a node would not refuse a pod for its labels and taints."""
+    driven_off = taints.untolerated(node, where.tolerations, (facts.Effect.NO_EXECUTE,))
+    return driven_off is None and affinity.matches(where, node)

@@ -1,0 +1,142 @@
+"""Pods whose own record cannot be read, and the GpuPods that may name their devices.
+
+The ledger asks here what such a pod holds now. A GpuPod speaks for the pod of its uid on its
+node, whatever its name is: only the agent of that node can have written it. It is kept until
+it is gone, or until its pod is known and needs nobody to speak for it: of pods with a readable
+record nothing is kept. How much all that are kept of one node take is limited, too, for
+whoever has the token of its agent can write as many as he likes. People are told when a GpuPod
+speaks for its pod, when one is ignored, and when nobody names a pod's cards any more.
+"""
+
+import collections
+import dataclasses
+import logging
+from collections.abc import Collection
+from typing import Final
+
+from berth_crds import logs
+from berth_operator.scheduling import allocation_recovery
+from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.holds import Hold
+
+log = logging.getLogger(__name__)
+
+# Of all GpuPods of a node together, each of which counts as one more share than it lists: enough to list
+# each of 64 cards a hundred times over.
+MOST_SHARES: Final = 8192
+
+
+class Register:
+    """Who withholds, and who may speak for whom."""
+
+    def __init__(self, voice: logging.Logger = log) -> None:
+        self._voice = voice
+        self._named: dict[str, allocation_recovery.Named] = {}  # By the title of the GpuPod.
+        self._of: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
+        self._nameless: dict[str, tuple[Hold, allocation_recovery.Nameless]] = {}  # By uid.
+        self._shares: collections.Counter[str] = collections.Counter()  # Listed by all these, by node.
+        self._uids: dict[str, str] = {}  # Of the nameless, by title.
+        self._said: dict[str, str] = {}  # By uid.
+
+    def __repr__(self) -> str:
+        """Return the state in words."""
+        return f"<Register: {len(self._nameless)} nameless pods, {len(self._named)} GpuPods>"
+
+    def __contains__(self, uid: str) -> bool:
+        """Return whether the own record of a pod cannot be read."""
+        return uid in self._nameless
+
+    def named(self, named: allocation_recovery.Named) -> set[str]:
+        """Record what a GpuPod says; return the uids of the nameless pods to which it may be news."""
+        before = self._named.get(named.title)
+        if before == named:
+            return set()
+        self._drop(named.title)
+        if self._shares[named.node] + named.size <= MOST_SHARES:
+            self._named[named.title] = named
+            self._of.setdefault(named.uid, {})[named.title] = None
+            self._shares[named.node] += named.size
+        else:
+            told = logs.about(f"GpuPods of {named.node}")
+            what = "GpuPod %s is ignored: those of node %s list more than %d shares in all"
+            self._voice.warning(what, named.title, named.node, MOST_SHARES, extra=told)
+        return self._concerned(named.title, named, before)
+
+    def unnamed(self, title: str) -> set[str]:
+        """Forget a GpuPod; return the uids of the nameless pods to which it may be news."""
+        before = self._drop(title)
+        return self._concerned(title, before) if before is not None else set()
+
+    def _drop(self, title: str) -> allocation_recovery.Named | None:
+        before = self._named.pop(title, None)
+        if before is not None:
+            titles = self._of[before.uid]
+            del titles[title]
+            if not titles:
+                del self._of[before.uid]
+            self._shares[before.node] -= before.size
+            if not self._shares[before.node]:
+                del self._shares[before.node]
+        return before
+
+    def _concerned(self, title: str, *said: allocation_recovery.Named | None) -> set[str]:
+        """Return the nameless pods of this name, or of the uids that are named."""
+        uids = {one.uid for one in said if one is not None} | {self._uids.get(title, "")}
+        return uids & self._nameless.keys()
+
+    def _speaker(self, hold: Hold, most: int) -> allocation_recovery.Named | None:
+        """Return the GpuPod that speaks for a pod; else one that does not, of its uid or its name."""
+        said = [self._named[title] for title in self._of.get(hold.uid, ())]
+        speak = [one for one in said if not allocation_recovery.objection(hold, one, most)]
+        if speak:
+            return max(speak, key=lambda one: (bool(one.grants), one.title == hold.title))
+        return said[0] if said else self._named.get(hold.title)
+
+    def come(self, hold: Hold, nameless: allocation_recovery.Nameless) -> None:
+        """Record a pod whose own record cannot be read, and what it withholds if nobody speaks for it."""
+        self._nameless[hold.uid] = hold, nameless
+        self._uids[hold.title] = hold.uid
+
+    def go(self, uid: str) -> None:
+        """Forget a pod: it is over, or its own record can be read."""
+        hold, _ = self._nameless.pop(uid, (None, None))
+        self._said.pop(uid, None)
+        if hold is not None and self._uids.get(hold.title) == uid:
+            del self._uids[hold.title]
+
+    def needless(self, uid: str) -> None:
+        """Forget what was said of a pod whose own record can be read."""
+        for title in list(self._of.get(uid, ())):
+            self._drop(title)
+
+    def held(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
+        """Return what a nameless pod holds now, given the devices of its node and the resources it offers."""
+        hold, nameless = self._nameless[uid]
+        hold = allocation_recovery.offered(hold, nameless, offers)
+        named = self._speaker(hold, nameless.most)
+        found = allocation_recovery.held(hold, nameless, named, device)
+        if found.shares:
+            found = dataclasses.replace(found, by_agent=True)
+        self._say(
+            hold,
+            found,
+            allocation_recovery.objection(hold, named, nameless.most) if named is not None else "",
+        )
+        return found
+
+    def _say(self, hold: Hold, found: Hold, objection: str) -> None:
+        """Log it for people, once for as long as nothing changes."""
+        news = f"GpuPod {hold.title} is ignored: {objection}" if objection else _spoken(found)
+        before = self._said.get(hold.uid, "")
+        self._said[hold.uid] = news
+        if news != before:
+            level = logging.INFO if found.shares else logging.WARNING
+            told = news or f"no GpuPod names the devices of {hold.title} now"
+            self._voice.log(level, "%s", told, extra=logs.pod(hold.title))
+
+
+def _spoken(found: Hold) -> str:
+    if not found.shares:
+        return ""
+    rest = f", but for {found.withheld} which it still withholds" if found.withheld else ""
+    return f"the GpuPod of {found.title} names its devices on {found.node}{rest}"

@@ -1,0 +1,109 @@
+"""What all nodes have together, as placement compares and learns from it, and how often that is taken anew.
+
+Every answer that the search remembers rests on these sums, so each new state of them voids all
+answers. An agent may change its Device many times a second, and nodes come and go; therefore the
+sums are kept up to date node by node, but what others see of them is taken anew at most once in a
+second. For that long placement weighs by what was there before; what fits is never judged by it.
+
+Nodes that can give nothing now (nobody hears their agents, no card is well, or they are cordoned)
+do not count: what nobody can have is worth nothing to anybody.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from berth_crds import catalog
+from berth_operator.scheduling import demand_model, node_info, workload
+from berth_operator.scheduling.nodes import facts
+
+T = TypeVar("T")
+
+PACE_SECONDS: Final = 1.0
+Scale = tuple[int, int]  # The most cards of a node, and the most bytes of cards.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """What one node adds: its kind, and the bytes of its cards."""
+
+    kind: demand_model.Kind
+    memory: int
+
+    @property
+    def cards(self) -> int:
+        """How many cards that can be given out it has."""
+        return self.kind[1] // workload.GRID
+
+
+def part(row: node_info.Row) -> Part | None:
+    """Return what a node adds; nothing where no pod can have its cards."""
+    if row.node is None or row.cordoned or row.device is None or not row.open:
+        return None
+    well = [card for card in row.device.cards if card.trouble is None]
+    if not well:
+        return None
+    given, model = dict(row.node.allocatable), catalog.model_key(well[0].model)
+    kind = model, len(well) * workload.GRID, given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)
+    return Part(kind, sum(card.memory for card in well))
+
+
+class Supplies:
+    """The sums over all nodes, by what each of them adds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.version = 0  # Rises whenever others are to see what has changed.
+        self._clock = clock
+        self._parts: dict[str, Part] = {}  # By node.
+        self._kinds: collections.Counter[demand_model.Kind] = collections.Counter()
+        self._cards: collections.Counter[int] = collections.Counter()
+        self._memory: collections.Counter[int] = collections.Counter()
+        self._behind = False
+        self._renewed = 0.0
+        self._seen: tuple[demand_model.Supply, Scale] | None = None
+
+    def note(self, node: str, added: Part | None) -> None:
+        """Take what a node adds now."""
+        before = self._parts.pop(node, None)
+        if added is not None:
+            self._parts[node] = added
+        if added == before:
+            return
+        for one, sign in ((before, -1), (added, 1)):
+            if one is not None:
+                _count(self._kinds, one.kind, sign)
+                _count(self._cards, one.cards, sign)
+                _count(self._memory, one.memory, sign)
+        if self._seen is not None and _tells(before, added, self._seen[1]):
+            self._behind = True
+            self.renew()
+
+    def renew(self) -> None:
+        """Let others see what has changed, unless that was done a moment ago; for events and between rounds.
+
+        On a clock on which no time passes it is always done.
+        """
+        if self._behind and not 0 < (now := self._clock()) - self._renewed < PACE_SECONDS:
+            self._behind, self._renewed, self._seen = False, now, None
+            self.version += 1
+
+    def seen(self) -> tuple[demand_model.Supply, Scale]:
+        """Return the sums, and the largest node of each; the same until the version rises."""
+        if self._seen is None:
+            largest = max(self._cards, default=1), max(1, max(self._memory, default=1))
+            self._seen = demand_model.supply_of(self._kinds), largest
+        return self._seen
+
+
+def _tells(before: Part | None, added: Part | None, largest: Scale) -> bool:
+    """Whether the sums, or the largest nodes, may be others by what one node adds now."""
+    if before is None or added is None or before.kind != added.kind:
+        return True
+    return max(before.memory, added.memory) >= largest[1]
+
+
+def _count(counts: collections.Counter[T], what: T, sign: int) -> None:
+    counts[what] += sign
+    if not counts[what]:
+        del counts[what]

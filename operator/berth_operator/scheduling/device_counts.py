@@ -1,0 +1,191 @@
+"""What is left of one node's devices, written into the columns.
+
+A node has few devices, so nothing is counted up and down: what is left is worked out
+anew from what the pods hold, for a whole node when its Device changed, or for the cards
+that a hold names.
+"""
+
+import collections
+import dataclasses
+from typing import Final
+
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import device_view, facts, requests, verdicts
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.node_info import Row
+
+# What of each card is worked out anew; its size and model are written once.
+OF_CARDS: Final = ("core", "memory", "ratio", "space", "open", "whole", "trouble")
+
+
+def take(row: Row, hold: Hold, sign: int) -> None:
+    """Add what a hold takes of each device to the row, or with -1 take it away again."""
+    for share in hold.shares:
+        old = row.used.get(share.uuid, device_view.UNUSED)
+        new = device_view.Usage(
+            old.core + sign * share.core, old.memory + sign * share.memory, old.pods + sign
+        )
+        if new.pods:
+            row.used[share.uuid] = new
+        else:
+            del row.used[share.uuid]
+        if share.function:
+            # Damaged records may name one function twice; it is free when the last of them is gone.
+            row.functions[share.function] = row.functions.get(share.function, 0) + sign
+            if not row.functions[share.function]:
+                del row.functions[share.function]
+
+
+def refresh(table: node_table.Columns, row: Row, hold: Hold) -> None:
+    """Write anew what a hold touched."""
+    if hold.withheld or not row.plain:
+        recount(table, row)
+        return
+    if row.open and row.device is not None:
+        for share in hold.shares:
+            slot = row.slots.get(share.uuid)
+            if slot is not None:
+                _write_slot(table, row, slot, row.device.cards[slot])
+    table.touch(row.at)
+
+
+def recount(table: node_table.Columns, row: Row) -> None:
+    """Write anew all that is left of one node's devices."""
+    at, view = row.at, row.view()
+    cards = view.device.cards
+    row.slots = {card.uuid: slot for slot, card in enumerate(cards) if shared(card)}
+    row.uncounted = 0
+    row.plain = len(row.slots) == len(cards) and not view.device.others
+    table.withheld[at] = view.withheld
+    table.state[at] = _state(row)
+    for name in (
+        *OF_CARDS,
+        *node_table.REPLICA_TABLES,
+        *node_table.INSTANCE_TABLES,
+        *node_table.OTHER_TABLES,
+    ):
+        getattr(table, name)[at] = 0
+    for slot, card in enumerate(cards):
+        table.trouble[at, slot] = _trouble(card)
+        if view.open and shared(card):
+            table.open[at, slot] = True
+            _write_slot(table, row, slot, card)
+    if not row.plain:
+        _recount_rest(table, row, view)
+    table.touch(at)
+
+
+def _write_slot(table: node_table.Columns, row: Row, slot: int, card: facts.Card) -> None:
+    used = row.used.get(card.uuid, device_view.UNUSED)
+    core, memory = max(0, device_view.FULL_CORE - used.core), max(0, card.memory - used.memory)
+    table.core[row.at, slot] = core
+    table.memory[row.at, slot] = memory
+    table.ratio[row.at, slot] = ratio(memory, card.memory)
+    table.space[row.at, slot] = space(core, memory, card.memory)
+    table.whole[row.at, slot] = not used.pods
+
+
+def ratio(memory: int, total: int) -> int:
+    """Return how large a share of a card's memory, in percent, would be content with so much of it."""
+    if memory >= total:
+        return requests.WHOLE if total else 0
+    # All of it is only there when all of it is.
+    return min(requests.WHOLE - 1, (memory + requests.rounding(total)) * requests.WHOLE // total)
+
+
+def space(core: int, memory: int, total: int) -> int:
+    """Return what is left of a card in percent: the scarcer of compute and memory, memory to the nearest.
+
+    Shares asked in percent are rounded up to bytes, so rounding down would lose a percent of
+    each. A card of unknown size is judged by its compute alone.
+    """
+    return min(core, (memory * device_view.FULL_CORE + total // 2) // total) if total else core
+
+
+@dataclasses.dataclass(slots=True)
+class _Pile:
+    """Pieces that are alike, in the order of `columns.PILES`."""
+
+    left: int = 0
+    well: int = 0
+    in_all: int = 0
+    trouble: int = 0
+
+    def add(self, holder: facts.Card, count: int, left: int) -> None:
+        """Add the pieces of one device."""
+        self.in_all += count
+        if holder.trouble is None:
+            self.well += count
+            self.left += left
+        else:
+            code = node_table.TROUBLES.index(holder.trouble) if holder.trouble in node_table.TROUBLES else 0
+            self.trouble = min(self.trouble or code, code)
+
+
+def _recount_rest(table: node_table.Columns, row: Row, view: device_view.View) -> None:
+    """Count what is left of a node's replicas, instances and other devices, and how many there are at all."""
+    replicas = _Pile()
+    instances: dict[str, _Pile] = collections.defaultdict(_Pile)
+    others: dict[str, _Pile] = collections.defaultdict(_Pile)
+    for card in view.device.cards:
+        if card.replicas > 1:
+            left = verdicts.free_replicas(view, card) if view.open and card.trouble is None else 0
+            replicas.add(card, card.replicas, left)
+        for one in card.instances:
+            instances[one.profile].add(card, 1, view.open and view.usage(one.uuid) == device_view.UNUSED)
+    for other in view.device.others:
+        others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
+    _write_pile(table, node_table.REPLICA_TABLES, row.at, replicas)
+    _write_piles(table, node_table.INSTANCE_TABLES, row, table.profiles, instances)
+    _write_piles(table, node_table.OTHER_TABLES, row, table.types, others)
+
+
+def _write_piles(
+    table: node_table.Columns,
+    tables: tuple[str, ...],
+    row: Row,
+    names: node_table.Names,
+    piles: dict[str, _Pile],
+) -> None:
+    """Write what there is under each name; what has no column, because there are too many, is not given."""
+    for name, pile in piles.items():
+        at = names.get(name)
+        if at is not None:
+            _write_pile(table, tables, (row.at, at), pile)
+        else:
+            row.uncounted += 1
+
+
+def _write_pile(
+    table: node_table.Columns, names: tuple[str, ...], at: int | tuple[int, int], pile: _Pile
+) -> None:
+    for name, count in zip(names, (pile.left, pile.well, pile.in_all, pile.trouble), strict=True):
+        getattr(table, name)[at] = count
+
+
+def shared(card: facts.Card) -> bool:
+    """Return whether a card is given out whole or by shares: well, not cut into instances or replicas."""
+    return card.trouble is None and not card.mig and card.replicas <= 1
+
+
+def _state(row: Row) -> int:
+    if row.device is None:
+        return node_table.STATES.index(Reason.NOT_PUBLISHED)
+    if not (row.device.cards or row.device.others):
+        return node_table.STATES.index(Reason.NO_DEVICE)
+    if row.silent:
+        return node_table.STATES.index(Reason.SILENT)
+    return node_table.STATES.index(Reason.SOURCE_FAILED) if row.device.failed else 0
+
+
+def _trouble(card: facts.Card) -> int:
+    trouble = card.trouble or _mode(card)
+    return node_table.TROUBLES.index(trouble) if trouble in node_table.TROUBLES else 0
+
+
+def _mode(card: facts.Card) -> Reason | None:
+    """Return the mode in which a card is given out neither whole nor by shares, if it is in one."""
+    if card.mig:
+        return Reason.MIG_MODE
+    return Reason.SHARING_MODE if card.replicas > 1 else None

@@ -1,0 +1,51 @@
+"""Nodes and devices that are alike: what one of them says to a pod, all of them say.
+
+Thousands of nodes are bought alike and filled alike, and a search on one of them may take
+milliseconds. So what one has said can be told of the others, by what it depends on: the
+devices, their wiring and their use, apart from the names of nodes, devices and pods. For
+pods that name single devices no two nodes are alike.
+"""
+
+import weakref
+from collections.abc import Hashable, Iterator, Sequence
+
+from berth_operator.scheduling.devices import device_view, facts, requests
+
+
+def of(view: device_view.View, request: requests.Request) -> Hashable:
+    """Return all that the answer of a node to a request depends on; None where it is like no other.
+
+    A board is meant, not kept: it would stay in memory as long as the answer.
+    """
+    if _names_devices(request):
+        return None
+    device = view.device
+    devices = tuple(
+        (*_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
+    )
+    return view.open, view.withheld, device.failed, weakref.ref(device.board), devices
+
+
+def groups(
+    view: device_view.View, devices: Sequence[facts.Card], request: requests.Request
+) -> Iterator[tuple[int, ...]]:
+    """Yield the numbers of devices that are alike, wherever they are in the node: each in one group."""
+    found: dict[Hashable, list[int]] = {}
+    for number, device in enumerate(devices):
+        key = device.uuid if _names_devices(request) else _device(view, device)
+        found.setdefault(key, []).append(number)
+    return map(tuple, found.values())
+
+
+def _names_devices(request: requests.Request) -> bool:
+    return bool(request.conditions.uuids or request.conditions.avoid_uuids)
+
+
+def _device(view: device_view.View, card: facts.Card) -> tuple[Hashable, ...]:
+    """Return all that it depends on whether a device can serve an ask, but for where it is and its names."""
+    plain = (card.type, card.model, card.memory, card.trouble, card.mig, card.replicas, card.labels)
+    pieces = tuple(
+        (one.profile, one.memory, one.start, one.size, view.usage(one.uuid)) for one in card.instances
+    )
+    functions = tuple((one.labels, one.bus in view.functions) for one in card.functions)
+    return plain, view.usage(card.uuid), pieces, functions

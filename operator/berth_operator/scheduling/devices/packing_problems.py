@@ -1,0 +1,362 @@
+"""From a request and the devices of one node to puzzles that the exact search can solve.
+
+A Problem is read once for each question: the spots that the node's devices offer, and the
+asks as items with all spots that would do for each. Types of device that have nothing to
+do with each other become puzzles of their own, so that a node without a free NIC is not
+tried with every set of cards; types that are asked jointly stay together. The puzzle of
+the cards is posed anew for each set of whole cards and each group of slots to keep to.
+
+Phases are numbered as `requests.phases` gives them: all that keeps running is phase 0,
+and each init container adds one.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from berth_operator.scheduling.devices import (
+    device_view,
+    equivalence,
+    facts,
+    joint,
+    mig_slices,
+    packing,
+    preferences,
+    requests,
+    scopes,
+    topology,
+    verdicts,
+)
+from berth_operator.scheduling.devices.packing import Item, Limit, Puzzle, Room, Spot
+
+# In which order items are placed: those with the least choice first.
+FIRST_COME: Final = (requests.Gpus, requests.Instances, requests.Replicas, requests.Parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One question to one node, laid out: the view, the request, and its joint types."""
+
+    view: device_view.View
+    request: requests.Request
+    prefer: preferences.Prefer
+    cards: tuple[facts.Card, ...]
+
+    @functools.cached_property
+    def roles(self) -> joint.Roles:
+        """Which types lead and follow."""
+        return joint.roles(self.request)
+
+    @functools.cached_property
+    def field(self) -> scopes.Field:
+        """The cards as masks of slots: all, those nobody uses, and those of them that suit as whole ones."""
+        return read_field(self.view, self.cards, self.request.conditions)
+
+    @functools.cached_property
+    def others(self) -> tuple[facts.Card, ...]:
+        """The devices of other types, in the order of their minors."""
+        return others_in_order(self.view.device)
+
+    @functools.cached_property
+    def devices(self) -> tuple[facts.Card, ...]:
+        """All devices: a spot names its own by the number that it has here."""
+        return (*self.cards, *self.others)
+
+    @functools.cached_property
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the devices, together those of which the same is true for whatever is asked."""
+        return tuple(equivalence.groups(self.view, self.devices, self.request))
+
+    @functools.cached_property
+    def spots(self) -> tuple[Spot, ...]:
+        """All places on the node where something may be put."""
+        return tuple(_spots(self))
+
+    @functools.cached_property
+    def items(self) -> tuple[Item, ...]:
+        """All asks with all spots that would do, in the order in which they are placed."""
+        return tuple(_items(self))
+
+    @functools.cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """How many unused cards may be started, where some are withheld."""
+        return tuple(_limits(self)) if self.view.withheld else ()
+
+    @functools.cached_property
+    def phases(self) -> tuple[tuple[int, ...], ...]:
+        """For each container, the phases in which it runs: from its start to the end, or one of its own."""
+        found: list[tuple[int, ...]] = []
+        last = self.phase_count - 1
+        done = 0  # Init containers that end before this one starts.
+        for container in self.request.containers:
+            if container.runs:
+                found.append((0, *range(done + 1, last + 1)))
+            else:
+                done += 1
+                found.append((done,))
+        return tuple(found)
+
+    @functools.cached_property
+    def phase_count(self) -> int:
+        """How many sets of containers run together one after the other."""
+        return 1 + sum(not container.runs for container in self.request.containers)
+
+    @functools.cached_property
+    def needs(self) -> dict[requests.Ask, dict[int, Room]]:
+        """What was found to do for each ask; containers often ask for the same."""
+        return {}
+
+    def is_read(self, effort: packing.Effort) -> bool:
+        """Ask all devices for each thing that is asked, and return whether there was time for it."""
+        for container in self.request.containers:
+            for ask in container.asks:
+                _needs(self, ask)
+                if effort.late:
+                    effort.spend(0)
+                    return False
+        return True
+
+    def type_of(self, item: Item) -> str:
+        """Name the type of device that an item asks for."""
+        return joint.type_of(self.ask_of(item))
+
+    def ask_of(self, item: Item) -> requests.Ask:
+        """Return the ask that an item came from."""
+        return self.request.containers[item.owner].asks[item.ask]
+
+    @functools.cached_property
+    def parties(self) -> tuple[frozenset[str], ...]:
+        """The types that must be placed together, those with cards last, for they take the longest."""
+        types = {self.type_of(item) for item in self.items}
+        together = self.roles.types
+        alone = [frozenset({one}) for one in sorted(types - together)]
+        return tuple(sorted([*alone, *([together] if together else [])], key=lambda one: facts.GPU in one))
+
+    def pose(self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()) -> Puzzle:
+        """Pose the puzzle of some types, with cards only from a group and whole cards only from a set."""
+        items = (self._within(item, choice) for item in self.items if self.type_of(item) in types)
+        owners = len(self.request.containers)
+        return Puzzle(self.spots, tuple(items), self.phase_count, owners, (*self.limits, *limits))
+
+    def _within(self, item: Item, choice: scopes.Choice) -> Item:
+        ask = self.ask_of(item)
+        if isinstance(ask, requests.Parts):
+            return item
+        allowed = choice.whole if isinstance(ask, requests.Gpus) and ask.whole else choice.group
+        needs = {at: need for at, need in item.needs.items() if allowed >> self.spots[at].device & 1}
+        return item if len(needs) == len(item.needs) else dataclasses.replace(item, needs=needs)
+
+
+def read_problem(view: device_view.View, request: requests.Request, prefer: preferences.Prefer) -> Problem:
+    """Lay a question out."""
+    return Problem(view, request, prefer, in_order(view.device.cards))
+
+
+def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
+    """Put cards in the order of their slots, which is that of their minors; mostly they are already."""
+    last = -1
+    for card in cards:
+        if card.minor <= last:
+            return tuple(sorted(cards, key=lambda one: (one.minor, one.uuid)))
+        last = card.minor
+    return cards
+
+
+def others_in_order(device: facts.Device) -> tuple[facts.Card, ...]:
+    """Put the devices that are no cards in order: by type, then minor."""
+    return tuple(sorted(device.others, key=lambda one: (one.type, one.minor, one.uuid)))
+
+
+def read_field(
+    view: device_view.View, cards: tuple[facts.Card, ...], asked: requests.Conditions
+) -> scopes.Field:
+    """Read which cards could be taken whole."""
+    free = pool = 0
+    for slot, card in enumerate(cards):
+        if not (card.mig or card.replicas > 1 or card.trouble) and view.unused(card):
+            free |= 1 << slot
+            if asked is requests.ANY_CARD or verdicts.unfit(card, requests.cards(1), asked) is None:
+                pool |= 1 << slot
+    return scopes.Field(view.device.board, (1 << len(cards)) - 1, free, pool)
+
+
+# ---------------------------------------------------------------- spots
+
+
+def _spots(problem: Problem) -> Iterator[Spot]:
+    bits = joint.number_roots(problem.view.device) if problem.roles.types else {}
+    for slot, card in enumerate(problem.cards):
+        if card.trouble is None:
+            root = _root(problem, card, bits)
+            fresh = problem.view.unused(card)
+            yield from (spot._replace(root=root, fresh=fresh) for spot in _spots_of_card(problem, slot, card))
+    for number, device in enumerate(problem.others, start=len(problem.cards)):
+        if device.trouble is None:
+            yield _spot_of_other(problem, number, device)._replace(root=_root(problem, device, bits))
+
+
+def _root(problem: Problem, card: facts.Card, bits: Mapping[str, int]) -> int:
+    if card.type not in problem.roles.types:
+        return 0
+    unknown = joint.UNKNOWN if card.type == problem.roles.leader else 0
+    return bits.get(card.root or "", unknown)
+
+
+def _spots_of_card(problem: Problem, slot: int, card: facts.Card) -> Iterator[Spot]:
+    if card.mig:
+        for one in verdicts.free_instances(problem.view, card, problem.request.conditions):
+            yield Spot(slot, (1, 0), card, instance=one)
+    elif card.replicas > 1:
+        yield Spot(slot, (verdicts.free_replicas(problem.view, card), 0), card)
+    else:
+        yield Spot(
+            slot, (problem.view.free_core(card), problem.view.free_memory(card)), card, scale=card.memory
+        )
+
+
+def _spot_of_other(problem: Problem, number: int, device: facts.Card) -> Spot:
+    functions = sum(1 for _ in verdicts.free_functions(problem.view, device, problem.request.manner))
+    unused = verdicts.unused_part(problem.view, device)
+    return Spot(number, (problem.view.free_core(device), functions), device, fresh=unused)
+
+
+def _limits(problem: Problem) -> Iterator[Limit]:
+    """Leave as many unused cards of each mode as are withheld, for nobody knows of which mode those are."""
+    modes: dict[tuple[bool, bool], int] = {}
+    for slot, card in enumerate(problem.cards):
+        if card.trouble is None and problem.view.unused(card):
+            mode = (card.mig, card.replicas > 1)
+            modes[mode] = modes.get(mode, 0) | 1 << slot
+    for mask in modes.values():
+        yield Limit(mask, max(0, mask.bit_count() - problem.view.withheld))
+
+
+# ---------------------------------------------------------------- items
+
+
+def _items(problem: Problem) -> Iterator[Item]:
+    """Make the items: what leads before what follows, what runs before what borrows, the large first."""
+    asks = [
+        (owner, number, ask)
+        for owner, container in enumerate(problem.request.containers)
+        for number, ask in enumerate(container.asks)
+        if ask.count > 0 or (isinstance(ask, requests.Parts) and ask.every)
+    ]
+    asks.sort(key=lambda one: _urgency(problem, *one))
+    for owner, number, ask in asks:
+        yield from _items_of(problem, owner, number, ask)
+
+
+def _urgency(problem: Problem, owner: int, number: int, ask: requests.Ask) -> tuple[object, ...]:
+    follows = joint.type_of(ask) in problem.roles.followers
+    borrows = not problem.request.containers[owner].runs
+    if isinstance(ask, requests.Gpus):
+        return follows, borrows, 0, -ask.core, -ask.ratio, -ask.memory, owner, number
+    kind = FIRST_COME.index(type(ask))
+    share = ask.share if isinstance(ask, requests.Parts) else 0
+    return follows, borrows, kind, -share, 0, 0, owner, number
+
+
+def _items_of(problem: Problem, owner: int, number: int, ask: requests.Ask) -> Iterator[Item]:
+    needs = _needs(problem, ask)
+    phases = problem.phases[owner]
+    taste = preferences.Taste(
+        problem.spots, phases, problem.prefer, borrows=not problem.request.containers[owner].runs
+    )
+    whole = Item(owner, number, phases, ask.count, needs, _arrange(problem, ask, taste, needs))
+    kind = joint.type_of(ask)
+    if isinstance(ask, requests.Instances | requests.Replicas):
+        recalls = isinstance(ask, requests.Replicas)
+        single = dataclasses.replace(whole, count=1, leads=kind == problem.roles.leader, recalls=recalls)
+        yield from (single for _ in range(ask.count))
+    elif isinstance(ask, requests.Parts) and ask.every:
+        yield dataclasses.replace(whole, count=_count_of_every(problem, ask))
+    else:
+        price = _price(ask)
+        leads, follows = kind == problem.roles.leader, kind in problem.roles.followers
+        yield dataclasses.replace(whole, leads=leads, follows=follows, price=price)
+
+
+def _needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
+    """Return for each spot that would do by itself what one unit takes of it."""
+    if ask not in problem.needs:
+        problem.needs[ask] = _found_needs(problem, ask)
+    return problem.needs[ask]
+
+
+def _found_needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
+    rooms: dict[int, Room] = {}
+    for numbers in problem.alike:
+        device = problem.devices[numbers[0]]
+        if _suits(problem, device, ask):
+            rooms |= dict.fromkeys(numbers, _need(problem, device, ask))
+    spots = ((at, spot) for at, spot in enumerate(problem.spots) if spot.device in rooms)
+    return {at: rooms[spot.device] for at, spot in spots if _right_instance(spot, ask)}
+
+
+def _suits(problem: Problem, device: facts.Card, ask: requests.Ask) -> bool:
+    if (device.type == facts.GPU) == isinstance(ask, requests.Parts):
+        return False
+    asked, manner = problem.request.conditions, problem.request.manner
+    return verdicts.against(problem.view, device, ask, asked, manner=manner) is None
+
+
+def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
+    if spot.instance is None or not isinstance(ask, requests.Instances):
+        return spot.instance is None
+    return spot.instance.profile == ask.profile
+
+
+def _need(problem: Problem, device: facts.Card, ask: requests.Ask) -> Room:
+    match ask:
+        case requests.Gpus():
+            return ask.core, ask.least_of(device.memory)
+        case requests.Parts():
+            return ask.share, int(verdicts.takes_function(device, ask, problem.request.manner))
+    return 1, 0
+
+
+def _count_of_every(problem: Problem, ask: requests.Parts) -> int:
+    """Count the devices that an ask for every one must get; one at least, so that none is not enough."""
+    return max(1, len(every(problem.view, ask, problem.request)))
+
+
+def every(view: device_view.View, ask: requests.Parts, request: requests.Request) -> list[facts.Card]:
+    """List the devices that an ask for every one is about: those that suit and are well."""
+    return [
+        device
+        for device in view.device.others
+        if device.trouble is None
+        and verdicts.unfit(device, ask, request.conditions, manner=request.manner) is None
+    ]
+
+
+def _arrange(
+    problem: Problem, ask: requests.Ask, taste: preferences.Taste, needs: Mapping[int, Room]
+) -> packing.Arrange:
+    match ask:
+        case requests.Gpus() if ask.whole:
+            return preferences.whole_cards(taste, problem.view.device.board, ask.count)
+        case requests.Instances():
+            return preferences.instances(taste, _slices_in_use(problem))
+        case requests.Replicas():
+            return preferences.replicas(taste, ask.count, spread=problem.request.manner.spread_replicas)
+    return preferences.shares(taste, needs)
+
+
+def _price(ask: requests.Ask) -> Callable[[int], int] | None:
+    """Return what it costs to order cards for an ask, by their number: whole ones are chosen as a set."""
+    if not isinstance(ask, requests.Gpus) or not ask.whole:
+        return None
+    return functools.partial(topology.price, count=ask.count)
+
+
+def _slices_in_use(problem: Problem) -> dict[int, int]:
+    """Return for each card which of its slices belong to instances that somebody has."""
+    return {
+        slot: mig_slices.occupied(
+            one for one in card.instances if problem.view.usage(one.uuid) != device_view.UNUSED
+        )
+        for slot, card in enumerate(problem.cards)
+    }

@@ -1,0 +1,127 @@
+"""What each kind of ask prefers among the spots that would do.
+
+Packing fills a started card before an unused one and takes the tightest fit; spreading
+takes the emptiest. Whatever the policy, an init container first borrows what its pod
+holds already, because the pod keeps all its cards for life. Ties go to the lower minor,
+which is the order in which cards are numbered. These are preferences only: where they
+lead into a dead end, the search turns back to the next best.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from berth_operator.scheduling.devices import mig_slices, node_topology, packing, topology
+from berth_operator.scheduling.devices.packing import Arrange, Load, Room, Spot, State
+
+
+class Prefer(enum.StrEnum):
+    """Which card a share starts on: the fullest that has room, or the emptiest."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+
+
+# Parts of a thousand, of each of the two quantities.
+MILLE: Final = 1000
+CORE_MILLE: Final = 10
+
+Key = Callable[[State, tuple[int, ...], int], tuple[object, ...]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taste:
+    """What the preference of an item depends on, besides the state."""
+
+    spots: tuple[Spot, ...]
+    phases: tuple[int, ...]
+    prefer: Prefer
+    borrows: bool
+
+
+def left_over(room: Room, taken: Room, scale: int) -> int:
+    """Say how empty a spot would be, in thousandths of the core plus thousandths of the memory."""
+    left = (room[0] - taken[0]) * CORE_MILLE
+    return left + (room[1] - taken[1]) * MILLE // scale if scale else left
+
+
+def shares(taste: Taste, needs: Mapping[int, Room]) -> Arrange:
+    """Order spots for shares of cards and parts of other devices."""
+
+    def key(state: State, _mine: tuple[int, ...], at: int) -> tuple[object, ...]:
+        spot, load = taste.spots[at], state.loads[at]
+        taken = packing.load_in(load, taste.phases)
+        if taste.prefer is Prefer.SPREAD:
+            return _unborrowed(taste, load), -left_over(spot.room, taken, spot.scale), spot.device
+        new = spot.fresh and not any(load)
+        after = (taken[0] + needs[at][0], taken[1] + needs[at][1])
+        return _unborrowed(taste, load), new, left_over(spot.room, after, spot.scale), spot.device
+
+    return _sorted_by(key)
+
+
+def replicas(taste: Taste, count: int, *, spread: bool) -> Arrange:
+    """Order cards for one of so many replicas: spread over different ones, or packed on as few as will do."""
+
+    def key(state: State, mine: tuple[int, ...], at: int) -> tuple[object, ...]:
+        spot, load = taste.spots[at], state.loads[at]
+        free = spot.room[0] - packing.load_in(load, taste.phases)[0]
+        used = spot.card.replicas - free
+        if spread:
+            return mine.count(at), _unborrowed(taste, load), used, spot.device
+        missing = count - sum(1 for one in mine if taste.spots[one].card.replicas > 1)
+        fits = free >= missing
+        return _unborrowed(taste, load), at not in mine, not fits, -used if fits else used, spot.device
+
+    return _sorted_by(key)
+
+
+def instances(taste: Taste, in_use: Mapping[int, int]) -> Arrange:
+    """Order MIG instances: on a started card first, then by harm; `in_use` are slices, by device."""
+
+    def arrange(state: State, _mine: tuple[int, ...], able: list[int]) -> list[int]:
+        taken = _slices_taken(taste, state, in_use)
+        return sorted(able, key=lambda at: key(state, taken, at))
+
+    def key(state: State, taken: Mapping[int, int], at: int) -> tuple[object, ...]:
+        spot, load = taste.spots[at], state.loads[at]
+        assert spot.instance is not None, "a spot for instances"  # noqa: S101
+        new = spot.fresh and not state.held >> spot.device & 1
+        last = not new if taste.prefer is Prefer.SPREAD else new
+        harm = mig_slices.harm(spot.card.model, mig_slices.occupied((spot.instance,)), taken[spot.device])
+        return _unborrowed(taste, load), last, harm, spot.device, spot.instance.start, spot.instance.uuid
+
+    return arrange
+
+
+def _slices_taken(taste: Taste, state: State, in_use: Mapping[int, int]) -> dict[int, int]:
+    """Add to the slices in use those of the instances that the pod was given so far."""
+    taken = dict(in_use)
+    for spot, load in zip(taste.spots, state.loads, strict=True):
+        if spot.instance is not None and any(load):
+            taken[spot.device] |= mig_slices.occupied((spot.instance,))
+    return taken
+
+
+def whole_cards(taste: Taste, board: node_topology.Board, count: int) -> Arrange:
+    """Order cards to take whole: those to borrow, then the best set of that size, then the others."""
+
+    def arrange(state: State, _mine: tuple[int, ...], able: list[int]) -> list[int]:
+        of = {taste.spots[at].device: at for at in able}
+        held = [slot for slot, at in of.items() if taste.borrows and any(state.loads[at])]
+        enough = len(held) >= count
+        best = topology.best_set(board, node_topology.mask_of(held if enough else of), count) or 0
+        # Where too few are held, all of them are borrowed, and which ones join them matters less.
+        first = best if enough or not held else node_topology.mask_of(held)
+        return [of[slot] for slot in sorted(of, key=lambda slot: (not first >> slot & 1, slot))]
+
+    return arrange
+
+
+def _unborrowed(taste: Taste, load: Load) -> bool:
+    return taste.borrows and not any(load)
+
+
+def _sorted_by(key: Key) -> Arrange:
+    return lambda state, mine, able: sorted(able, key=lambda at: key(state, mine, at))

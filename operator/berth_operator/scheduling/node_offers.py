@@ -1,0 +1,135 @@
+"""What one node can give at this moment, in a few numbers: enough to tell who need not ask it.
+
+When something becomes free or a node changes, most of those that wait could not use it. Asking all
+nodes on behalf of each would take longer than the change is worth, so each kind of waiting pod is
+first held against the one node that changed. A yes promises nothing, a no is certain: what is
+compared here is necessary on any node, and labels, models and combinations are left to the search.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from berth_operator.scheduling import backlog, inventory, node_info, node_table
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+
+Left = Mapping[str, int]
+NOTHING: Final[Left] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """What a node has left: resources, and of its devices as much as sums can tell."""
+
+    left: Left
+    whole: int = 0
+    shares: tuple[tuple[int, int, int], ...] = ()  # Of each open card: core, percent of memory, memory.
+    replicas: int = 0
+    instances: Left = dataclasses.field(default_factory=dict)
+    others: Left = dataclasses.field(default_factory=dict)
+
+
+def left(picture: inventory.Inventory, name: str) -> Left:
+    """Return what a node has left of each resource that it advertises; nothing if it is not there."""
+    row, table = picture.row(name), picture.columns
+    if row is None or row.node is None:
+        return NOTHING
+    found = ((resource, table.resources.get(resource)) for resource, _ in row.node.allocatable)
+    return {resource: int(table.left[row.at, at]) for resource, at in found if at is not None}
+
+
+def offer(picture: inventory.Inventory, name: str) -> Offer | None:
+    """Return what a node can give; None if no pod can be placed on it, because it is not there."""
+    row, table = picture.row(name), picture.columns
+    if row is None or row.node is None:
+        return None
+    at = row.at
+    slots = [slot for slot, open_ in enumerate(table.open[at].tolist()) if open_]
+    core, ratio, memory = (numbers[at].tolist() for numbers in (table.core, table.ratio, table.memory))
+    return Offer(
+        left=left(picture, name),
+        whole=int(table.whole[at].sum()) - int(table.withheld[at]),
+        shares=tuple((core[slot], ratio[slot], memory[slot]) for slot in slots),
+        replicas=int(table.replicas[at]),
+        instances=_named(table.profiles, table.instances[at].tolist()),
+        others=_named(table.types, table.others[at].tolist()),
+    )
+
+
+def _named(names: node_table.Names, counts: list[int]) -> Left:
+    return {name: counts[at] for name, at in names.of.items() if counts[at]}
+
+
+def room(there: Left, demand: facts.Demand) -> bool:
+    """Whether so much is left of all that a pod asks for apart from devices."""
+    if any(there.get(name, node_table.ABSENT) < amount for name, amount in demand.amounts):
+        return False
+    # Of the names that Berth serves only those count that the node advertises.
+    return all(name not in there or max(0, there[name]) >= amount for name, amount in demand.served)
+
+
+def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> bool:
+    """Whether the node might take such a pod; a no is certain."""
+    need = request.need
+    if (need.whole and there.whole < need.whole) or there.replicas < need.replicas:
+        return False
+    if not room(there.left, demand):
+        return False
+    return (
+        all(_fitting(there, ask) >= ask.count for ask in need.largest)
+        and all(there.instances.get(ask.profile, 0) >= ask.count for ask in need.instances)
+        and all(there.others.get(kind, 0) for kind in need.parts)
+    )
+
+
+def _fitting(there: Offer, ask: requests.Gpus) -> int:
+    """Count the open cards that have room for a share."""
+    memory = 0 if ask.ratio else ask.memory
+    return sum(
+        core >= ask.core and ratio >= ask.ratio and most >= memory for core, ratio, most in there.shares
+    )
+
+
+def judge(
+    picture: inventory.Inventory, name: str, before: Left | None = None
+) -> Callable[[backlog.Candidate], bool]:
+    """Return what tells whether a changed node might take a pod; with `before` only its resources have."""
+    known = functools.cache(lambda: offer(picture, name))  # Read only if anybody waits, and once.
+
+    def able(candidate: backlog.Candidate) -> bool:
+        there = known()
+        if there is None or (before is not None and room(before, candidate.demand)):
+            return False  # That much was there before, so it is something else that is missing.
+        return may_take(there, candidate.request, candidate.demand)
+
+    return able
+
+
+# ---------------------------------------------------------------- what is better than before
+
+
+def better_node(before: facts.Node | None, after: facts.Node) -> bool:
+    """Whether a changed node might take a pod that it did not take before."""
+    if before is None or dataclasses.replace(before, allocatable=after.allocatable) != after:
+        return True
+    had, has = dict(before.allocatable), dict(after.allocatable)
+    # A name that Berth serves is not asked of a node that does not advertise it any more.
+    return not had.keys() <= has.keys() or any(
+        amount > had.get(name, node_table.ABSENT) for name, amount in has.items()
+    )
+
+
+def better_cards(before: node_info.Cards, after: node_info.Cards) -> bool:
+    """Whether changed cards might serve a pod that they did not serve before: less memory alone does not."""
+    (old, kept), (new, keeps) = before, after
+    if old is None or new is None or keeps < kept or len(old.cards) != len(new.cards):
+        return new is not None
+    same = dataclasses.replace(old, cards=new.cards) == new
+    return not same or any(map(_better_card, old.cards, new.cards))
+
+
+def _better_card(before: devices.Card, after: devices.Card) -> bool:
+    return after.memory > before.memory or dataclasses.replace(before, memory=after.memory) != after

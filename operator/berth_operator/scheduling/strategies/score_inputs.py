@@ -1,0 +1,200 @@
+"""What a strategy sees: a question, and the numbers of the nodes it is put to.
+
+Arrays have one entry for each node in question, matrices one column more for each card.
+All quantities are those before the placement; `core` and `memory` say what the pod
+would take of a card, or of all its cards together, in percent and bytes.
+"""
+
+import dataclasses
+import functools
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import demand_model, node_table, policy
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+
+NO_SLOT: Final = -1
+BEST: Final = 100.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """Some nodes, and a question to them; numbers are gathered when a strategy asks for them."""
+
+    table: node_table.Columns
+    rows: node_table.Rows
+    need: requests.Need
+    fit: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
+    cpu: int  # What the pod asks of the node.
+    node_memory: int  # Likewise.
+    lesson: demand_model.Lesson
+    scale: "Scale"
+    weights: policy.Weights
+
+    @property
+    def core(self) -> node_table.Numbers:
+        """Free percent of the cards that are given out: [node, slot]."""
+        return self.table.core[self.rows]
+
+    @property
+    def memory(self) -> node_table.Numbers:
+        """Free bytes of them."""
+        return self.table.memory[self.rows]
+
+    @property
+    def space(self) -> node_table.Numbers:
+        """The scarcer of both, in percent of the card."""
+        return self.table.space[self.rows]
+
+    @property
+    def total(self) -> node_table.Numbers:
+        """Bytes that the cards have."""
+        return self.table.total[self.rows]
+
+    @property
+    def whole(self) -> node_table.Mask:
+        """Cards of which nobody holds anything."""
+        return self.table.whole[self.rows]
+
+    @property
+    def open(self) -> node_table.Mask:
+        """Cards that are given out at all."""
+        return self.table.open[self.rows]
+
+    @property
+    def cpu_left(self) -> node_table.Numbers:
+        """Thousandths of cpu that each node has left."""
+        return self._left(facts.CPU)
+
+    @property
+    def cpu_total(self) -> node_table.Numbers:
+        """Thousandths of cpu that each node has."""
+        return self.table.allocatable[self.rows, self.table.resources.of[facts.CPU]]
+
+    @property
+    def memory_left(self) -> node_table.Numbers:
+        """Bytes that each node has left."""
+        return self._left(facts.MEMORY)
+
+    @property
+    def pieces(self) -> node_table.Numbers:
+        """Replicas and MIG instances that each node gives out."""
+        instances = node_table.total(self.table.instances_well[self.rows])
+        well: node_table.Numbers = self.table.replicas_well[self.rows] + instances
+        return well
+
+    @property
+    def pieces_left(self) -> node_table.Numbers:
+        """Those of them that nobody has."""
+        left: node_table.Numbers = self.table.replicas[self.rows] + node_table.total(
+            self.table.instances[self.rows]
+        )
+        return left
+
+    @property
+    def served(self) -> node_table.Mask:
+        """Nodes with anything that pods without cards had better leave to others."""
+        served: node_table.Mask = self.open.any(axis=1) | (self.pieces > 0)
+        return served
+
+    def _left(self, name: str) -> node_table.Numbers:
+        return self.table.left[self.rows, self.table.resources.of[name]]
+
+    @property
+    def scarcity(self) -> node_table.Scores | float:
+        """What each node's cards are worth: 1, or less for a model of which there is too much."""
+        if not self.lesson.surplus:
+            return 1.0
+        worth = _worth_of_models(self.table.models.listed, self.lesson.surplus)
+        found: node_table.Scores = worth[self.table.model[self.rows, 0]]
+        return found
+
+    @property
+    def share(self) -> requests.Gpus | None:
+        """The simple share that is asked, if that is what it is."""
+        return self.need.shares[0] if self.need.simple and self.need.shares else None
+
+    def space_after(self, ask: requests.Gpus) -> node_table.Numbers:
+        """Return how much would be left of each card after a share is taken."""
+        if ask.memory == 0:
+            # Asked in percent, compute and memory fall alike.
+            return self.space - ask.percent
+        by_memory = percent_of(self.memory - ask.memory, self.total)
+        left: node_table.Numbers = np.minimum(self.core - ask.core, by_memory)
+        return left
+
+    def taken_pieces(self) -> int:
+        """Return how many replicas and instances the pod would take."""
+        return self.need.replicas + sum(ask.count for ask in self.need.instances)
+
+    def taken_core(self) -> int:
+        """Return how much compute the pod would take of the node's cards, in percent."""
+        return self.need.whole * requests.WHOLE + sum(ask.core * ask.count for ask in self.need.shares)
+
+    def taken_memory(self) -> node_table.Scores:
+        """Return how much memory the pod would take of each node's cards, in bytes."""
+        cards = np.maximum(node_table.count(self.open), 1)
+        mean = np.where(self.open, self.total, 0).sum(axis=1) / cards
+        percent = sum(ask.count * ask.ratio for ask in self.need.shares)
+        given = sum(ask.count * ask.memory for ask in self.need.shares if not ask.ratio)
+        taken: node_table.Scores = self.need.whole * mean + (mean * percent / requests.WHOLE + given)
+        return taken
+
+
+@functools.lru_cache(maxsize=64)
+def _worth_of_models(names: tuple[str, ...], surplus: tuple[tuple[str, int], ...]) -> node_table.Scores:
+    """Return what cards of each model are worth; the last entry is for what is no card."""
+    worth = dict.fromkeys(names, 1.0) | {name: percent / requests.WHOLE for name, percent in surplus}
+    return np.array([*(worth[name] for name in names), 1.0])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scale:
+    """The largest node of the cluster, to compare others with."""
+
+    cards: int = 1
+    memory: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ranking:
+    """How good each node is, 0 to 100, and which slot of it a simple share should come from."""
+
+    score: node_table.Scores
+    slot: node_table.Numbers | None = None
+
+
+def percent_of(memory: node_table.Numbers, total: node_table.Numbers) -> node_table.Numbers:
+    """Memory in percent of the card, to the nearest; where its size is unknown, compute alone counts."""
+    known = np.maximum(total, 1)
+    percent: node_table.Numbers = (memory * requests.WHOLE + known // 2) // known
+    return np.where(total > 0, percent, requests.WHOLE)
+
+
+def fullest_slot(look: Look) -> node_table.Numbers:
+    """Choose for each node the started card that fits and has least left; then the lowest."""
+    assert look.fit is not None, "asked for a simple share"  # noqa: S101
+    left = np.where(look.fit, look.core * _SPAN + _memory_part(look), _NEVER)
+    slot: node_table.Numbers = left.argmin(axis=1)
+    return slot
+
+
+def emptiest_slot(look: Look) -> node_table.Numbers:
+    """Choose for each node the card that fits and has most left; then the lowest."""
+    assert look.fit is not None, "asked for a simple share"  # noqa: S101
+    left = np.where(look.fit, look.core * _SPAN + _memory_part(look), -1)
+    slot: node_table.Numbers = left.argmax(axis=1)
+    return slot
+
+
+_SPAN: Final = 1 << 20
+_NEVER: Final = 1 << 40
+
+
+def _memory_part(look: Look) -> node_table.Numbers:
+    """Free memory in millionths of the card, to compare cards whose free compute is equal."""
+    scaled = look.memory / np.maximum(look.total, 1)
+    part: node_table.Numbers = (scaled * (_SPAN - 1)).astype(np.int64)
+    return part

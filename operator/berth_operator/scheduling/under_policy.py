@@ -1,0 +1,67 @@
+"""What a pod asks under the policy in force: it knows other names for models, and may refuse what is asked.
+
+The pod itself is kept as it was written, so that a policy that changes counts from the next decision on.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from berth_operator.scheduling import policy, queued_pods
+from berth_operator.scheduling.decisions import Help, Reason, Refusal
+from berth_operator.scheduling.devices import requests
+
+OTHER_RULES: Final = frozenset({Help.POLICY_CHANGED})  # What helps a pod that the policy refuses.
+NO_SHARES: Final = (
+    "it asks for a part of a card, and the policy allows whole cards alone (spec.sharing.fractions is false)"
+)
+
+
+def under(rules: policy.Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+    """Return what a pod asks under these rules."""
+    if rules.fractions and not rules.models and not candidate.small:
+        return candidate
+    if rules.models:
+        candidate = _renamed(rules, candidate)
+    faults = () if rules.fractions else tuple(map(_no_shares, _sharing(candidate.request)))
+    faults += tuple(_too_small(rules, one) for one in candidate.small if one.memory < rules.min_memory)
+    return dataclasses.replace(candidate, faults=(*candidate.faults, *faults)) if faults else candidate
+
+
+def _renamed(rules: policy.Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+    """Return a pod that asks for models by all names that the policy knows of them."""
+    request = candidate.request
+    conditions = dataclasses.replace(
+        request.conditions,
+        models=_known_as(rules, request.conditions.models),
+        avoid_models=_known_as(rules, request.conditions.avoid_models),
+    )
+    if conditions == request.conditions:
+        return candidate
+    return dataclasses.replace(candidate, request=dataclasses.replace(request, conditions=conditions))
+
+
+def _known_as(rules: policy.Policy, models: frozenset[str]) -> frozenset[str]:
+    """Return models with what the policy calls each of them beside it."""
+    found = {rules.known_as(name) for name in models}
+    return models | (found - {""})
+
+
+def _sharing(request: requests.Request) -> Iterator[str]:
+    """Name the containers that ask for a part of a card."""
+    for one in request.containers:
+        if any(isinstance(ask, requests.Gpus) and not ask.whole for ask in one.asks):
+            yield one.name
+
+
+def _no_shares(container: str) -> Refusal:
+    return Refusal(Reason.UNSUPPORTED_REQUEST, detail=f"container {container}: {NO_SHARES}")
+
+
+def _too_small(rules: policy.Policy, asked: requests.SmallAmount) -> Refusal:
+    least = f"less than {rules.min_memory // policy.MIB} MiB (spec.sharing.minMemoryMiB)"
+    if asked.guessed < rules.min_memory:
+        detail = f"{asked.text}, and the policy refuses {least}"
+    else:
+        detail = f"{asked.text}; did you mean {asked.guess}? The policy refuses {least}"
+    return Refusal(Reason.INVALID_REQUEST, detail=detail)

@@ -1,0 +1,55 @@
+"""Which of the pods that a change may help are tried at once: the first of each kind, and of all.
+
+What becomes free serves few, and those must not come after one that has only just arrived. Namespaces
+take turns with the places of a kind, and with those of all: however many pods of one are woken, and of
+however many kinds, they keep none of another out of line.
+"""
+
+import collections
+import itertools
+import operator
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from berth_operator.scheduling import queued_pods
+
+TRIED_OF_A_KIND: Final = 16
+TRIED_AT_ONCE: Final = 1024
+KIND: Final = operator.attrgetter("kind")
+
+
+def first_to_try(found: Sequence[queued_pods.Entry], held_up: Collection[str]) -> Collection[str]:
+    """Return the uids of those that are tried at once, of pods in order, without these namespaces."""
+    able = [one for one in found if one.candidate.namespace not in held_up] if held_up else found
+    return {one.candidate.uid for one in _in_turns(_first_of_kinds(able), TRIED_AT_ONCE)}
+
+
+def _first_of_kinds(found: Sequence[queued_pods.Entry]) -> Sequence[queued_pods.Entry]:
+    counts = collections.Counter(map(KIND, found))
+    crowds: dict[int, list[queued_pods.Entry]] = {
+        kind: [] for kind, count in counts.items() if count > TRIED_OF_A_KIND
+    }
+    if not crowds:
+        return found
+    for entry in found:
+        if entry.kind in crowds:
+            crowds[entry.kind].append(entry)
+    first = {one.candidate.uid for crowd in crowds.values() for one in _in_turns(crowd, TRIED_OF_A_KIND)}
+    return [one for one in found if one.kind not in crowds or one.candidate.uid in first]
+
+
+def _in_turns(found: Sequence[queued_pods.Entry], most: int) -> Iterable[queued_pods.Entry]:
+    """Return so many pods: the first of each namespace, then the second of each, and so on."""
+    if len(found) <= most:
+        return found
+    turns: list[list[queued_pods.Entry]] = []
+    had: dict[str, int] = {}
+    for entry in found:
+        namespace = entry.candidate.namespace
+        turn = had.get(namespace, 0)
+        if turn < most:  # Later ones would not be taken even if there were no other namespace.
+            had[namespace] = turn + 1
+            if turn == len(turns):
+                turns.append([])
+            turns[turn].append(entry)
+    return itertools.islice(itertools.chain.from_iterable(turns), most)

@@ -1,0 +1,188 @@
+"""A pod's name may be another node's record's: what is needed is then written beside it, without a pause."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_agent.gpupods import evidence, keeper, record
+from berth_agent.kubelet import follower, podresources
+from berth_crds import allocation, names, wire
+from berth_crds.client import api, errors, resources
+from support import clock, stub
+from testbed import waiting
+
+CARD = wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16, model="Tesla T4")
+KEY = ("ns", "p")
+BESIDE = "u-1.n1"
+GRANTED = allocation.encode(allocation.of("n1", {"main": {"gpu": [allocation.Share("GPU-a", 0, 100, 16)]}}))
+
+
+class Scene:
+    """A keeper of node n1, on which the pod ns/p has a card from the kubelet, and a server."""
+
+    def __init__(self, server: stub.Stub, session: api.Api) -> None:
+        self.server = server
+        sources, means = evidence.Sources(kubelet=True), keeper.Means(clock.Clock().wall, float)
+        self.keeper = keeper.Keeper(session, "n1", means, sources, restless=lambda: None)
+        self.keeper.furnish([CARD])
+
+    def placed(self, **annotations: str) -> None:
+        """Have the pod be there, and the kubelet tell of its card."""
+        meta = wire.Meta("p", "ns", "u-1", annotations=annotations)
+        self.keeper._pods.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running")))
+        self.kubelet_tells()
+
+    def kubelet_tells(self) -> None:
+        """Have the kubelet tell of the pod's card."""
+        devices = (podresources.Devices("nvidia.com/gpu", ("GPU-a",)),)
+        listed = podresources.Pod("ns", "p", (podresources.Container("main", devices),))
+        self.keeper.kubelet_reported(follower.KubeletReport((listed,)))
+
+    def answers(self, name: str, answer: stub.Answer) -> None:
+        """Have what is written under a name be answered."""
+        for sub in ("", "status"):
+            self.server.on("PATCH", resources.GPU_PODS.path(name, namespace="ns", sub=sub), answer)
+        self.server.on("GET", resources.GPU_PODS.path(name, namespace="ns"), answer)
+
+    @property
+    def written(self) -> list[str]:
+        """The names under which something was written, or tried to be."""
+        return [one.path.split("/gpupods/")[1] for one in self.server.requests if one.method == "PATCH"]
+
+
+def gpupod(name: str) -> dict[str, Any]:
+    """Make the GpuPod of the pod under a name, as the server has it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u-1"}
+    held = {"uuid": "GPU-a", "minor": 0, "type": "gpu", "core": 100, "memory": 16, "model": "Tesla T4"}
+    meta = {"name": name, "namespace": "ns", "uid": f"g-{name}", "ownerReferences": [owner]}
+    containers = [{"name": "main", "devices": [held]}]
+    return {"metadata": meta, "spec": {"node": "n1", "podUID": "u-1", "containers": containers}}
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """Lend a scene."""
+    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
+        yield Scene(server, session)
+
+
+TAKEN = {
+    "by the schema": stub.status(422, "spec.node cannot change", reason="Invalid"),
+    "by a policy": stub.status(403, "may write only the GpuPods of its own node", reason="Forbidden"),
+}
+
+
+@pytest.mark.parametrize("refused", TAKEN)
+async def test_the_only_word_on_a_pods_cards_is_written_beside_the_taken_name(
+    scene: Scene, refused: str
+) -> None:
+    """At once, and from then on there; when the pod goes, it goes."""
+    scene.answers("p", TAKEN[refused])
+    scene.answers(BESIDE, stub.thing(gpupod(BESIDE)))
+    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.placed()
+
+    await scene.keeper._reconcile(KEY)
+    first = scene.written
+    await scene.keeper._reconcile(KEY)
+    again = scene.written[len(first) :]
+    scene.keeper._pods.deleted(wire.Meta("p", "ns", "u-1"))
+    await scene.keeper._reconcile(KEY)
+
+    assert first[:2] == ["p", BESIDE]
+    assert "p" not in again
+    assert scene.server.requests[-1].method == "DELETE"
+    assert scene.keeper.records() == []
+
+
+async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_name(scene: Scene) -> None:
+    """Its news is that of its pod; where the pod's own name is this node's as well, one is enough."""
+    found, plain = (api.decode(stub_body(name), wire.GpuPod, path="") for name in (BESIDE, "p"))
+    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.answers("p", stub.thing(gpupod("p")))
+    scene.placed()
+    await scene.keeper._dirty.take()
+
+    scene.keeper._mirror.upserted(found)
+    news = scene.keeper._concerned(await scene.keeper._dirty.take())
+    scene.keeper._mirror.upserted(plain)
+    await scene.keeper._reconcile(KEY)
+
+    assert KEY in news
+    assert [one.metadata.name for one in scene.keeper.records()] == ["p"]
+
+
+async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_first(scene: Scene) -> None:
+    """It may be the only word on the pod's cards: while the pod is not known yet, nobody's it only seems."""
+    known, never = asyncio.Event(), asyncio.Event()
+    meta = {"name": "p", "namespace": "ns", "uid": "u-1", "resourceVersion": "3"}
+    pod = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+    lists = {
+        resources.GPU_PODS: stub.page(gpupod(BESIDE), version="9"),
+        resources.PODS: stub.later(known, stub.page(pod, version="9")),
+    }
+    for resource, listed in lists.items():
+        answers = {"": listed, "true": stub.watch(until=never)}
+        scene.server.on("GET", resource.path(), stub.by_query("watch", answers))
+    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.answers("p", TAKEN["by the schema"])
+    scene.answers(BESIDE, stub.thing(gpupod(BESIDE)))
+    scene.kubelet_tells()
+
+    running = asyncio.create_task(scene.keeper.run())
+    await waiting.eventually(lambda: asyncio.sleep(0, scene.keeper.records()), what="the record to be known")
+    known.set()
+    await waiting.eventually(lambda: asyncio.sleep(0, scene.written), what="the record to be written")
+    running.cancel()
+    never.set()
+
+    assert {one.removesuffix("/status") for one in scene.written} == {BESIDE}
+    assert not [one for one in scene.server.requests if one.method == "DELETE"]
+
+
+@pytest.mark.parametrize("name", ["u-1", "u-1.n2"], ids=["its uid", "its uid and another node"])
+async def test_a_pod_that_is_named_by_the_uid_of_another_has_its_own_news(scene: Scene, name: str) -> None:
+    """Any pod may be named so; what becomes of its record is not taken for news of the other pod."""
+    scene.placed()
+
+    assert scene.keeper._concerned(("ns", name)) == {("ns", name)}
+    assert scene.keeper._concerned(("ns", BESIDE)) == {("ns", BESIDE), KEY}
+
+
+async def test_a_pod_that_has_the_name_of_anothers_record_gets_its_own(scene: Scene) -> None:
+    """Neither pod's record is taken for the other's: both are written, and none is removed."""
+    own = gpupod(BESIDE) | {"spec": gpupod(BESIDE)["spec"] | {"podUID": "u-2"}}
+    scene.answers(BESIDE, stub.thing(own))
+    scene.placed()
+    meta = wire.Meta(BESIDE, "ns", "u-2", annotations={names.ALLOCATION: GRANTED})
+    scene.keeper._pods.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running")))
+
+    await scene.keeper._reconcile(("ns", BESIDE))
+    written = scene.written[0]
+    scene.keeper._mirror.upserted(msgspec.convert(own, wire.GpuPod))
+    scene.answers("p", stub.thing(gpupod("p")))
+    await scene.keeper._reconcile(KEY)
+    await scene.keeper._reconcile(("ns", BESIDE))
+
+    assert written == BESIDE
+    assert "p" in scene.written
+    assert not [one for one in scene.server.requests if one.method == "DELETE"]
+
+
+def stub_body(name: str) -> bytes:
+    """Return the GpuPod of the pod under a name, as the server sends it."""
+    return msgspec.json.encode(gpupod(name))
+
+
+async def test_a_pod_whose_record_can_be_read_waits_for_its_name(scene: Scene) -> None:
+    """The operator knows what it gave: only people miss the GpuPod, and they look for the pod's name."""
+    scene.answers("p", TAKEN["by the schema"])
+    scene.placed(**{names.ALLOCATION: GRANTED})
+
+    with pytest.raises(errors.Invalid):
+        await scene.keeper._reconcile(KEY)
+
+    assert scene.written == ["p"]

@@ -1,0 +1,174 @@
+"""However deep a value is nested, the rest of its object is read."""
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import hypothesis
+import msgspec
+import pytest
+from hypothesis import strategies
+
+from berth_crds import nesting
+
+PROGRAMS = ("berth_operator", "berth_agent")
+
+words = strategies.text(strategies.sampled_from('ab"\\[]{},: \n\u00e9')) | strategies.text()
+values = strategies.recursive(
+    strategies.none() | strategies.booleans() | strategies.integers(-9, 9) | words,
+    lambda inner: strategies.lists(inner) | strategies.dictionaries(words, inner),
+    max_leaves=30,
+)
+
+
+@pytest.fixture
+def flat(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Make few levels many."""
+    monkeypatch.setattr(nesting, "KNOWN", 2)
+    return nesting.KNOWN
+
+
+def emptied(value: Any, levels: int) -> Any:
+    """Empty what is nested deeper, in the plain way."""
+    if isinstance(value, list):
+        return [emptied(one, levels - 1) for one in value] if levels > 0 else []
+    if isinstance(value, dict):
+        return {key: emptied(one, levels - 1) for key, one in value.items()} if levels > 0 else {}
+    return value
+
+
+@hypothesis.given(value=values, plain=strategies.booleans(), indent=strategies.sampled_from([None, 1]))
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_only_what_is_nested_deeper_is_cut(flat: int, value: Any, plain: bool, indent: int | None) -> None:  # noqa: FBT001
+    """Whatever words, keys and blanks there are."""
+    text = json.dumps(value, ensure_ascii=plain, indent=indent).encode("utf-8", "surrogatepass")
+
+    assert json.loads(nesting.cut(text)) == emptied(value, flat)
+
+
+@hypothesis.given(value=values, kept=strategies.floats(0, 1, exclude_max=True))
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_half_a_text_stays_half_a_text(flat: int, value: Any, kept: float) -> None:
+    """A text that broke off within a list or an object is not made whole."""
+    text = json.dumps([value]).encode()
+    half = text[: int(len(text) * kept)]
+
+    assert flat
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(nesting.cut(half))
+
+
+@hypothesis.given(text=strategies.binary() | strategies.text('"\\[]{}a').map(str.encode))
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_any_bytes_are_cut_without_a_word(flat: int, text: bytes) -> None:
+    """What is no JSON is for the reader to refuse."""
+    assert flat
+    assert len(nesting.cut(text)) <= len(text)
+
+
+def test_what_is_not_deep_is_as_it_was() -> None:
+    """Nothing of our kinds is cut."""
+    level = b'{"a": [' * (nesting.KNOWN // 2) + b"1" + b"]}" * (nesting.KNOWN // 2)
+
+    assert nesting.cut(level) == level
+
+
+def test_each_word_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long text without an end, or of nothing but quotes, takes no more steps than it has words."""
+    looked: list[int] = []
+    tell = nesting._word_or_bracket
+
+    class Counting:
+        def finditer(self, text: bytes) -> list[re.Match[bytes]]:
+            found = list(tell.finditer(text))
+            looked.append(len(found))
+            return found
+
+    monkeypatch.setattr(nesting, "_word_or_bracket", Counting())
+    for text in (b"[" * 2000, b'"' * 2000, b'"\\"' * 1000, b"\\" * 2000, b'["' + b"{" * 2000):
+        nesting.cut(text)
+
+    assert max(looked) <= 2000
+
+
+# ---------------------------------------------------------------- programs
+
+READERS = """
+import json, sys, threading
+import msgspec
+from berth_crds import nesting
+
+nesting.allow()
+deep = json.loads("[" * 500 + "]" * 500)
+text = b'{"a":' * (nesting.STORED + 50) + b"[]" + b"}" * (nesting.STORED + 50)
+lists = b"[" * (nesting.STORED + 50) + b"]" * (nesting.STORED + 50)
+
+class Skipping(msgspec.Struct):
+    b: int = 0
+
+def read():
+    msgspec.json.decode(text, type=Skipping)
+    msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    for one in (text, lists):
+        whole = msgspec.json.decode(one)
+        assert whole == json.loads(one)
+        msgspec.json.encode(whole), json.dumps(whole), repr(whole)
+    done.append(threading.current_thread().name)
+
+done = []
+read()
+thread = threading.Thread(target=read, name="another")
+thread.start()
+thread.join()
+print(*done)
+"""
+
+
+def told(program: str, *, stack: int) -> str:
+    """Run a program whose first thread has a stack of so many bytes, and return what it says."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_STACK, (stack, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limited,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout.strip()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="nobody can move that limit there")
+def test_all_that_a_server_stores_can_be_read_in_every_thread() -> None:
+    """Neither what is skipped nor what is kept takes more stack than there is."""
+    assert told(READERS, stack=nesting.STACK) == "MainThread another"
+
+
+def test_a_small_stack_is_not_overrun() -> None:
+    """Where the first thread has too little of it, the limit stays."""
+    assert told(
+        "import sys; from berth_crds import nesting; nesting.allow(); print(sys.getrecursionlimit())",
+        stack=nesting.STACK // 8,
+    ) == str(1000)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_both_programs_allow_it(program: str) -> None:
+    """Before anything else, so that all threads have the stack for it."""
+    first = f"import sys; from {program} import __main__ as it; sys.argv = ['it', '--help']\n"
+    last = "try: it.main()\nexcept SystemExit: print(sys.getrecursionlimit())"
+
+    limit = int(told(first + last, stack=nesting.STACK).split()[-1])
+
+    assert limit >= nesting.STORED + nesting.ROOM
+
+
+def test_the_deepest_of_our_kinds_is_not_deep() -> None:
+    """What is cut could not be read anyway: no kind of ours has a third of the levels."""
+    assert msgspec.json.decode(nesting.cut(b"[" * 33 + b"1" + b"]" * 33)) is not None

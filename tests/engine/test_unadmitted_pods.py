@@ -1,0 +1,395 @@
+"""A pod that somebody else put on a node counts there as far as its kubelet could admit it (I8, I9)."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from berth_crds import names
+from berth_operator.engine import ledger, unadmitted_pods
+from berth_operator.scheduling import decisions, holds
+from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import raw
+from engine import books
+from support import builders, clock, pictures
+
+NOTHING: Final[tuple[Any, ...]] = ((), 0)
+EVERY: Final = holds.ALL_CARDS
+LEAVING: Final = facts.Taint("leaving", "", "NoExecute")
+ELSEWHERE: Final = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]
+        }
+    }
+}
+Step = Callable[[ledger.Ledger], object]
+
+
+def foreign(name: str = "p", cpu: str = "1", cards: int = 0, **spec: Any) -> raw.Pod:
+    """Return a pod that another scheduler put on node n1."""
+    asked = {"requests": {"cpu": cpu}, "limits": {names.NVIDIA_GPU: cards} if cards else {}}
+    plain = {"nodeName": "n1", "schedulerName": "other", "containers": [{"name": "main", "resources": asked}]}
+    return builders.pod(name, **plain | spec)
+
+
+def porting(name: str, *numbers: int, address: str = "", protocol: str = "TCP", cards: int = 0) -> raw.Pod:
+    """Return a pod of another scheduler that asks for ports of its node."""
+    where = {"containerPort": 1, "hostIP": address, "protocol": protocol}
+    ports = [where | {"hostPort": number} for number in numbers or (80,)]
+    asked = {"limits": {names.NVIDIA_GPU: cards}} if cards else {}
+    return foreign(name, containers=[{"name": "main", "ports": ports, "resources": asked}])
+
+
+def plugged(name: str = "n1", **fields: Any) -> facts.Node:
+    """Return a node of eight cpus whose device plugin serves four cards."""
+    return builders.node(name, extra={names.NVIDIA_GPU: 4}, **fields)
+
+
+def shop(node: facts.Node | None = None) -> ledger.Ledger:
+    """Return a ledger that knows this node and its four cards."""
+    book = books.of()
+    book.node_seen(node or plugged())
+    return book
+
+
+def charged(book: ledger.Ledger, name: str = "p") -> tuple[facts.Amounts, int]:
+    """Return what is charged of a pod: of resources, and how many cards it withholds."""
+    hold = book.picture.hold(f"uid-{name}")
+    assert hold is not None
+    return hold.amounts, hold.withheld
+
+
+def counts(book: ledger.Ledger, *names_: str) -> list[str]:
+    """Name those of these pods that are charged."""
+    return [name for name in names_ if charged(book, name) != NOTHING]
+
+
+# ---------------------------------------------------------------- who surely is refused
+
+
+@pytest.mark.parametrize(
+    ("node", "pod"),
+    [
+        pytest.param(plugged(), foreign(cpu="9", cards=2), id="more cpu than the node has"),
+        pytest.param(plugged(), foreign(cards=5), id="more cards than its device plugin has"),
+        pytest.param(plugged(), foreign(cards=2, nodeSelector={"zone": "a"}), id="another label"),
+        pytest.param(plugged(), foreign(cards=2, affinity=ELSEWHERE), id="affinity to another node"),
+        pytest.param(plugged(taints=(LEAVING,)), foreign(cards=2), id="the node drives it off"),
+        pytest.param(plugged(pods=0), foreign(cards=2), id="the node has room for no pod"),
+        pytest.param(
+            plugged(),
+            foreign(cards=2, nodeSelector={f"label-{number}": "a" for number in range(100)}),
+            id="it says more than is read",
+        ),
+        pytest.param(
+            plugged(),
+            foreign(cards=2, annotations={"kubernetes.io/config.mirror": "a"}),
+            id="it is said to mirror a file",
+        ),
+        pytest.param(
+            plugged(),
+            porting("p", *range(1, 66), cards=2),
+            id="it asks for more host ports than are read",
+        ),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True], ids=["the node first", "the pod first"])
+def test_who_surely_is_refused_keeps_nothing_from_others(
+    node: facts.Node, pod: raw.Pod, *, late: bool
+) -> None:
+    """The kubelet will say so a moment later; until then all of the node can be given to others."""
+    book = books.of()
+    steps: list[Step] = [lambda book: book.node_seen(node), lambda book: books.saw(book, pod)]
+
+    for step in reversed(steps) if late else steps:
+        step(book)
+
+    assert charged(book) == NOTHING
+    assert pictures.free_cards(book.picture) == 4
+
+
+@pytest.mark.parametrize(
+    ("node", "pod"),
+    [
+        pytest.param(plugged(), foreign(cards=2), id="it fits"),
+        pytest.param(plugged(), builders.admitted(foreign(cpu="9", cards=2)), id="it was admitted"),
+        pytest.param(plugged(), foreign(cpu="9", cards=2, phase="Running"), id="it runs"),
+        pytest.param(
+            plugged(), foreign(cpu="9", cards=2, annotations={names.TERM: "1/2"}), id="Berth bound it"
+        ),
+        pytest.param(
+            plugged(taints=(facts.Taint("gpu", "yes", "NoSchedule"),)),
+            foreign(cards=2),
+            id="a taint that concerns only schedulers",
+        ),
+        pytest.param(
+            plugged(taints=(LEAVING,)),
+            foreign(cards=2, tolerations=[{"key": "leaving", "operator": "Exists"}]),
+            id="it tolerates the taint",
+        ),
+        pytest.param(
+            plugged(unschedulable=True), foreign(cards=2), id="the node is cordoned, which is for schedulers"
+        ),
+        pytest.param(
+            plugged(),
+            foreign(cards=2, overhead={"example.com/unheard-of": "5"}),
+            id="the node does not know a resource",
+        ),
+    ],
+)
+def test_who_may_be_admitted_is_charged(node: facts.Node, pod: raw.Pod) -> None:
+    """What a kubelet may take, or has taken, is given to nobody else."""
+    book = shop(node)
+
+    books.saw(book, pod)
+
+    amounts, withheld = charged(book)
+    assert amounts
+    assert withheld >= 2
+    assert pictures.free_cards(book.picture) <= 2
+
+
+def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
+    """Nobody can tell what its kubelet says, and nothing is given there."""
+    book = shop()
+    books.saw(book, foreign(cpu="9", cards=2))
+
+    book.node_gone("n1")
+    gone = charged(book)
+    book.node_seen(plugged())
+
+    assert gone[1] == 2
+    assert charged(book) == NOTHING
+
+
+# ---------------------------------------------------------------- host ports and operating systems
+
+
+@pytest.mark.parametrize(
+    ("pod", "stays"),
+    [
+        pytest.param(porting("p", cards=2), False, id="the very port"),
+        pytest.param(porting("p", address="10.0.0.2", cards=2), True, id="another address"),
+        pytest.param(porting("p", address="10.0.0.1", cards=2), False, id="the very address"),
+        pytest.param(porting("p", address="0.0.0.0", cards=2), False, id="every address"),
+        pytest.param(porting("p", protocol="UDP", cards=2), True, id="another protocol"),
+        pytest.param(porting("p", 81, cards=2), True, id="another port"),
+    ],
+)
+def test_a_port_that_is_taken_keeps_it_out(pod: raw.Pod, *, stays: bool) -> None:
+    """Two pods of one node cannot have one port, and the kubelet refuses the second."""
+    book = shop()
+    books.saw(book, pod)
+    before = counts(book, "p")
+
+    books.saw(book, builders.admitted(porting("rival", address="10.0.0.1")))
+    beside = counts(book, "p")
+    book.pod_over("uid-rival")
+
+    assert (before, beside, counts(book, "p")) == (["p"], ["p"] if stays else [], ["p"])
+
+
+def test_a_port_of_every_address_takes_that_of_each() -> None:
+    """Who has the port of all addresses leaves none of it."""
+    book = shop()
+    books.saw(book, builders.admitted(porting("rival")))
+
+    books.saw(book, porting("p", address="10.0.0.1", cards=2))
+
+    assert counts(book, "p") == []
+
+
+def test_who_may_be_refused_itself_takes_no_port() -> None:
+    """Either of two that ask for one port may be the one that is admitted."""
+    book = shop()
+
+    books.saw(book, porting("a", cards=1))
+    books.saw(book, porting("b", cards=1))
+
+    assert counts(book, "a", "b") == ["a", "b"]
+
+
+@pytest.mark.parametrize(("system", "stays"), [("linux", ["p"]), ("windows", [])], ids=["its own", "another"])
+def test_a_kubelet_admits_no_pod_of_another_operating_system(system: str, stays: list[str]) -> None:
+    """Schedulers do not look at `spec.os`, kubelets do."""
+    book = shop(plugged(labels={"kubernetes.io/os": "linux"}))
+
+    books.saw(book, foreign(cards=2, os={"name": system}))
+
+    assert counts(book, "p") == stays
+
+
+# ---------------------------------------------------------------- what is left
+
+
+RIVAL: Final = builders.admitted(foreign("rival", cpu="6", cards=3))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(lambda book: book.pod_over("uid-rival"), id="a pod ends"),
+        pytest.param(
+            lambda book: books.saw(book, builders.admitted(foreign("rival", cpu="1", cards=2))),
+            id="a pod shrinks",
+        ),
+        pytest.param(
+            lambda book: book.node_seen(builders.node(cpu=16000, extra={names.NVIDIA_GPU: 8})),
+            id="the node grows",
+        ),
+    ],
+)
+def test_it_is_charged_as_soon_as_there_is_room(last: Step) -> None:
+    """The kubelet may admit it at that moment, so it is charged in the same step."""
+    book = shop()
+    books.saw(book, RIVAL)
+    books.saw(book, foreign("plain", cpu="4"))
+    books.saw(book, foreign(cpu="4", cards=2))
+    before = counts(book, "plain", "p")
+
+    last(book)
+
+    assert before == []
+    assert charged(book, "plain") == (((facts.CPU, 4000), (facts.PODS, 1)), 0)
+    assert charged(book) == (((facts.CPU, 4000), (names.NVIDIA_GPU, 2), (facts.PODS, 1)), 2)
+
+
+def test_it_is_charged_no_more_once_there_is_no_room() -> None:
+    """Who was admitted has what it asked for; what others may still get is told by what is left."""
+    book = shop()
+    books.saw(book, foreign(cards=2))
+    before = counts(book, "p")
+
+    books.saw(book, RIVAL)
+
+    assert (before, counts(book, "p")) == (["p"], [])
+    assert charged(book, "rival")[1] == 3
+    assert pictures.free_cards(book.picture) == 1
+
+
+def test_any_of_several_may_be_admitted_first() -> None:
+    """Until the kubelet has chosen, what each of them asks for is kept; then the others find no room."""
+    book = shop()
+    books.saw(book, foreign("a", cards=2))
+    books.saw(book, foreign("b", cards=3))
+    both = counts(book, "a", "b")
+
+    books.saw(book, builders.admitted(foreign("b", cards=3)))
+
+    assert both == ["a", "b"]
+    assert counts(book, "a", "b") == ["b"]
+
+
+def test_who_was_admitted_is_charged_whatever_is_left() -> None:
+    """The kubelet knows better than we what was left."""
+    book = shop()
+    books.saw(book, RIVAL)
+    books.saw(book, foreign(cpu="4", cards=2))
+
+    books.saw(book, builders.admitted(foreign(cpu="4", cards=2)))
+
+    assert charged(book)[1] == 2
+
+
+# ---------------------------------------------------------------- beside binds under way
+
+
+def test_a_bind_under_way_leaves_it_room() -> None:
+    """The kubelet may hear of it before it hears of the bind, which does not stand then; later it is told."""
+    book = shop()
+    four = builders.demand(extra={names.NVIDIA_GPU: 4})
+    books.wait(book, "ours", 4, demand=four)
+    books.assume(book, "ours")
+
+    books.saw(book, foreign(cards=2))
+    under_way, stood = counts(book, "p"), book.assumed.stands("uid-ours")
+    ours = builders.pod("ours", gpus=4, nodeName="n1", annotations=builders.record("n1", main=range(4)))
+    books.saw(book, ours)
+
+    assert (under_way, stood) == (["p"], False)
+    assert counts(book, "p") == []
+
+
+def test_who_is_kept_out_unsettles_nothing_and_helps_nobody() -> None:
+    """It takes nothing and leaves nothing, so no bind is decided anew for it and nobody is woken."""
+    book = shop()
+    books.wait(book, "ours")
+    books.assume(book, "ours")
+    books.wait(book, "large", 9)
+    books.asleep(book, "large", Help.CAPACITY_FREED)
+
+    books.saw(book, foreign(cpu="9", cards=2))
+    book.pod_over("uid-p")
+
+    assert book.assumed.stands("uid-ours")
+    assert books.awake(book) == []
+
+
+def test_what_it_would_take_is_given_to_others() -> None:
+    """A pod that waits for all cards of the node gets them."""
+    book = shop()
+    books.saw(book, foreign(cards=2, nodeSelector={"zone": "a"}))
+
+    books.wait(book, "ours", 4)
+
+    (answer,) = books.decide(book)
+    assert isinstance(answer, decisions.Bind)
+
+
+# ---------------------------------------------------------------- any order
+
+
+ARRIVALS: dict[str, Step] = {
+    "node": lambda book: book.node_seen(plugged()),
+    "Device": lambda book: book.device_seen(builders.device("n1")),
+    "admitted": lambda book: books.saw(book, builders.admitted(foreign("admitted", cpu="5", cards=1))),
+    "fits": lambda book: books.saw(book, foreign("fits", cpu="3", cards=3)),
+    "large": lambda book: books.saw(book, foreign("large", cpu="4", cards=1)),
+}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(ARRIVALS)), ids=", ".join)
+def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
+    """The same objects have the same pods charged, whichever came last."""
+    book = ledger.Ledger(clock.Clock())
+
+    for word in order:
+        ARRIVALS[word](book)
+
+    assert counts(book, "admitted", "fits", "large") == ["admitted", "fits"]
+    assert book.unadmitted._charged["n1"] == {facts.CPU: 3000, names.NVIDIA_GPU: 3, facts.PODS: 1}
+
+
+def test_its_conditions_are_asked_once_of_each_state_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of them a node has, and however often others change there, little is worked out."""
+    asked: list[facts.Node] = []
+
+    def suits(node: facts.Node, _: facts.Where) -> bool:
+        asked.append(node)
+        return True
+
+    monkeypatch.setattr(unadmitted_pods, "suits", suits)
+    book = shop()
+
+    for number in range(50):
+        books.saw(book, foreign(f"p{number}"))
+        books.saw(book, builders.admitted(foreign("rival", cpu=f"{number % 2 + 1}")))
+    book.node_seen(plugged(pods=50))
+
+    assert len(asked) == 100
+
+
+def test_nothing_is_remembered_of_those_that_are_gone() -> None:
+    """Who was admitted or is over is no longer looked at."""
+    book = shop()
+    books.saw(book, foreign("a", cards=1))
+    books.saw(book, foreign("b", cards=9))
+
+    books.saw(book, builders.admitted(foreign("a", cards=1)))
+    book.pod_over("uid-b")
+
+    assert repr(book.unadmitted) == "<Unadmitted: 0 pods on 0 nodes>"
+    assert not book.unadmitted._charged

@@ -1,0 +1,99 @@
+"""Reviews: whose token it is and what they may read, as the API server says."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_crds.client import api, errors
+from berth_operator.kube import access_reviews
+from support import stub
+from testbed import cluster as clusters
+
+TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+KNOWN = {"status": {"authenticated": True, "user": {"username": "ann", "groups": ["dev"], "uid": "7"}}}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[stub.Stub]:
+    """Play an API server."""
+    async with stub.Stub() as server:
+        yield server
+
+
+async def judged(server: stub.Stub, *, token: Any, access: Any = None) -> tuple[str, bool] | None:
+    """Have a token judged by these answers."""
+    server.on("POST", TOKENS, stub.thing(token, code=201))
+    server.on("POST", ACCESS, stub.thing(access or {}, code=201))
+    async with api.Api(server.link, agent="test") as session:
+        return await access_reviews.Reviews(session).judge("secret", "/debug/ledger")
+
+
+async def test_the_right_is_asked_for_whom_the_token_names(server: stub.Stub) -> None:
+    """The second question names the user, the groups, the path and the verb of the first."""
+    answer = await judged(server, token=KNOWN, access={"status": {"allowed": True}})
+
+    asked = [msgspec.json.decode(body)["spec"] for body in server.bodies]
+    assert answer == ("ann", True)
+    assert asked == [
+        {"token": "secret"},
+        {
+            "user": "ann",
+            "uid": "7",
+            "groups": ["dev"],
+            "extra": {},
+            "nonResourceAttributes": {"path": "/debug/ledger", "verb": "get"},
+        },
+    ]
+
+
+NOBODY = {
+    "not known": {"status": {"authenticated": False, "error": "expired"}},
+    "without a name": {"status": {"authenticated": True}},
+    "an empty answer": {},
+}
+
+
+@pytest.mark.parametrize("token", NOBODY.values(), ids=NOBODY.keys())
+async def test_a_token_that_names_nobody_is_nobodys(server: stub.Stub, token: Any) -> None:
+    """Nothing is asked about a user whom the server did not name."""
+    assert await judged(server, token=token) is None
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"allowed": False}, {"allowed": True, "denied": True}, {}],
+    ids=["not allowed", "denied", "nothing said"],
+)
+async def test_what_is_not_plainly_allowed_is_not(server: stub.Stub, status: Any) -> None:
+    """Only a plain yes is one."""
+    assert await judged(server, token=KNOWN, access={"status": status}) == ("ann", False)
+
+
+async def test_a_server_that_fails_says_nothing_of_rights(server: stub.Stub) -> None:
+    """An error is an error, and neither a yes nor a no."""
+    server.on("POST", TOKENS, stub.status(403, "you may not ask", reason="Forbidden"))
+
+    async with api.Api(server.link, agent="test") as session:
+        with pytest.raises(errors.Forbidden, match="you may not ask"):
+            await access_reviews.Reviews(session).judge("secret", "/debug/ledger")
+
+
+async def test_the_shipped_role_is_what_it_takes(berth: clusters.Cluster, admin: api.Api) -> None:
+    """An account without the role may not read the pages, with it it may, and only them."""
+    namespace = berth.namespace("reviews")
+    token, asking = berth.token(namespace, "default"), access_reviews.Reviews(admin)
+    before = await asking.judge(token, "/debug/ledger")
+    berth.kubectl(
+        *("create", "clusterrolebinding", f"{namespace}-debug", "--clusterrole=berth-debug"),
+        f"--serviceaccount={namespace}:default",
+    )
+
+    user = f"system:serviceaccount:{namespace}:default"
+    assert before == (user, False)
+    assert await asking.judge(token, "/debug/ledger") == (user, True)
+    assert await asking.judge(token, "/debug/pprof/heap") == (user, False)
+    assert await asking.judge("made-up", "/debug/ledger") is None

@@ -1,0 +1,122 @@
+"""A node that is held against a waiting pod says no only where the search would find no place on it."""
+
+import dataclasses
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_operator.engine import ledger
+from berth_operator.scheduling import backlog, cycle, decisions, node_offers
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import requests
+from engine import books
+from scheduling.searching import place
+from support import builders, clock, worlds
+
+CARD = builders.card()
+
+
+@worlds.PROPERTY
+@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
+def test_a_no_is_certain(world: worlds.World, pod: backlog.Candidate) -> None:
+    """Wherever the search places a pod, the offer of that node was large enough."""
+    picture = world.paint()
+
+    found = place(picture, pod)
+
+    assert found is None or node_offers.judge(picture, found.node)(pod)
+
+
+@pytest.mark.parametrize(
+    ("after", "better"),
+    [
+        pytest.param(CARD, False, id="the same"),
+        pytest.param(dataclasses.replace(CARD, memory=CARD.memory - 1), False, id="less memory"),
+        pytest.param(dataclasses.replace(CARD, memory=CARD.memory + 1), True, id="more memory"),
+        pytest.param(dataclasses.replace(CARD, model="another"), True, id="another model"),
+    ],
+)
+def test_better_cards(after: devices.Card, better: bool) -> None:  # noqa: FBT001  a column of the table
+    """Cards of which one has less memory, and nothing else is new, serve nobody whom they did not serve."""
+    before = builders.device(cards=[CARD]), 1
+
+    found = node_offers.better_cards(before, (builders.device(cards=[after]), 1))
+
+    assert found is better
+    assert node_offers.better_cards(before, (before[0], 0)), "fewer cards are kept back"
+    assert not node_offers.better_cards(before, (None, 0)), "there are none any more"
+
+
+def test_a_name_that_a_node_advertises_no_more_may_help() -> None:
+    """Names that Berth serves are asked only of a node that advertises them."""
+    before, after = builders.node(extra={"nvidia.com/gpu": 0}), builders.node()
+
+    assert node_offers.better_node(before, after)
+    assert not node_offers.better_node(after, after)
+    assert not node_offers.better_node(after, builders.node(cpu=1))
+
+
+# ---------------------------------------------------------------- nobody sleeps who could go
+
+
+def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
+    """Not even one whose request was made up so that both have the same hash."""
+    book = books.of()
+    book.pod_bound(builders.hold("holder", minors=range(4)))
+    shares = {"odd": requests.Gpus(8, 46, 4619257955497632), "plain": requests.Gpus(1, 50, 8 << 30)}
+    for name, ask in shares.items():
+        book.pod_waiting(builders.candidate(name, ask), gated=False)
+        books.asleep(book, name, *decisions.Help)
+
+    book.pod_over("uid-holder")
+
+    assert books.awake(book) == ["plain"]
+
+
+def happen(book: ledger.Ledger, data: st.DataObject) -> None:
+    """Have one thing happen to a node, its cards, its agent or a pod on it."""
+    at = data.draw(st.sampled_from(worlds.NODES))
+    match data.draw(st.sampled_from(["hold", "end", "end", "node", "cards", "no node", "no cards", "agent"])):
+        case "hold":
+            hold = data.draw(worlds.held(f"h{data.draw(st.integers(0, 3))}"))
+            if book.picture.hold(hold.uid) is None:
+                book.pod_bound(hold)
+        case "end":
+            book.pod_over(f"uid-h{data.draw(st.integers(0, 3))}")
+        case "node":
+            book.node_seen(data.draw(worlds.nodes(at)))
+        case "cards":
+            book.device_seen(data.draw(worlds.devices(at)))
+        case "no node":
+            book.node_gone(at)
+        case "no cards":
+            book.device_gone(at)
+        case _:
+            book.agent_silent(at, silent=data.draw(st.booleans()))
+
+
+def decide(book: ledger.Ledger) -> None:
+    """Try whoever may be tried, and let it wait for what it wants."""
+    for answer in cycle.decide(book.places, book.waiting, 1e9, book.rules):
+        if isinstance(answer, decisions.Wait):
+            book.waiting.put_off(answer.uid, now=0.0, wants=answer.wants)
+
+
+@worlds.PROPERTY
+@hypothesis.given(data=st.data(), pod=worlds.candidates())
+def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: backlog.Candidate) -> None:
+    """Whatever happens to nodes, cards and pods: who waits for a change has no place (I5)."""
+    book = ledger.Ledger(clock.Clock())
+    for at in worlds.NODES:
+        book.node_seen(data.draw(worlds.nodes(at)))
+        book.device_seen(data.draw(worlds.devices(at)))
+        book.agent_silent(at, silent=False)
+    book.pod_waiting(pod, gated=False)
+
+    for _ in range(data.draw(st.integers(1, 12))):
+        decide(book)
+        happen(book, data)
+        (entry,) = book.waiting.entries()
+        if entry.wants is not None and not pod.faults:
+            assert book.places.place(pod.request, pod.demand, rules=book.rules) is None

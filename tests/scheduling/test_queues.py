@@ -1,0 +1,134 @@
+"""However often pods come, go and move from one line to another, lines take no more memory than pods need."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_operator.scheduling import backlog, queues, rotation, wakeups
+from berth_operator.scheduling.decisions import Help
+from support import builders
+
+FREED = frozenset({Help.CAPACITY_FREED})
+MANY = 20 * queues.SPARE_PLACES
+
+
+def places(waiting: backlog.Backlog) -> int:
+    """Count all places in all lines, void ones included."""
+    all_of = vars(waiting).values()
+    own = [value for value in all_of if isinstance(value, queues.Line)]
+    named = [value for value in all_of if isinstance(value, queues.Lines)]
+    more = [
+        value.places for value in all_of if isinstance(value, queues.Queue | queues.Queues | rotation.Turns)
+    ]
+    return sum(map(len, own)) + sum(one.places + len(one) for one in named) + sum(more)
+
+
+@pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
+def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool) -> None:  # noqa: FBT001  a column of the table
+    """Each edit gives the pod a new place, and the void ones are dropped."""
+    waiting = backlog.Backlog()
+
+    for at in range(MANY):
+        waiting.push(builders.candidate(label=at + 1))
+        for pod in waiting.ready(float(at), 256) if decides else ():
+            waiting.put_off(pod.uid, now=float(at), wants=FREED)
+
+    assert places(waiting) <= 8 * queues.SPARE_PLACES
+
+
+def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
+    """A pod that was woken but pauses behind its kind has one place there, not one for each wake."""
+    waiting = backlog.Backlog()
+    crowd = [builders.candidate(f"p{at:02}") for at in range(3 * wakeups.TRIED_OF_A_KIND)]
+    for pod in crowd:
+        waiting.push(pod)
+
+    for at in range(MANY):
+        for pod in waiting.ready(20.0 * at):
+            waiting.put_off(pod.uid, now=20.0 * at, wants=FREED)
+        waiting.helped([Help.CAPACITY_FREED])
+
+    assert places(waiting) <= 8 * (len(crowd) + queues.SPARE_PLACES)
+
+
+def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
+    """A pod that has its turn in each round, and is kept back each time, has one place."""
+    waiting = backlog.Backlog()
+    waiting.push(builders.candidate())
+
+    for _ in range(MANY):
+        assert len(list(waiting.others(0.0, ()))) == 1
+
+    assert places(waiting) <= 8
+
+
+def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
+    """A namespace in which nobody waits any more needs no line."""
+    waiting = backlog.Backlog()
+
+    for at in range(MANY):
+        waiting.push(builders.candidate(priority=at, label=1))
+
+    assert places(waiting) <= 8 * queues.SPARE_PLACES
+
+
+def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
+    """Each pod asks for something that nobody else asks for; one that stays keeps its kind."""
+    waiting = backlog.Backlog()
+    waiting.push(builders.candidate("stays"))
+    waiting.put_off("uid-stays", now=0.0, wants=FREED)
+    kind = next(iter(waiting.entries())).kind
+
+    for at in range(MANY):
+        waiting.push(builders.candidate(demand=builders.demand(at)))
+        waiting.put_off("uid-p", now=0.0, wants=FREED)
+    waiting.push(builders.candidate("again"))
+    waiting.put_off("uid-again", now=0.0, wants=FREED)
+
+    assert len(waiting._kinds) <= 2 * queues.SPARE_PLACES
+    assert [entry.kind == kind for entry in waiting.entries()] == [True, False, True]
+
+
+def test_what_is_valid_is_kept_in_order() -> None:
+    """Void places are dropped, however many there are, and nobody else's."""
+    live = set(range(0, 1000, 10))
+    line = queues.Line[float](lambda uid, number: number in live and uid == str(number))
+
+    for number in reversed(range(1000)):
+        line.push(float(number), number, str(number))
+
+    assert len(line) <= 2 * len(live) + queues.SPARE_PLACES
+    assert [number for _, number, _ in line.next_of()] == sorted(live)
+
+
+NAMES = ("a", "b", "c")
+STEPS = st.one_of(
+    st.tuples(st.just("push"), st.sampled_from(NAMES), st.integers(0, 9)),
+    st.tuples(st.sampled_from(["hold up", "admit"]), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.sampled_from(["leave", "pop", "walk"]), st.just(""), st.integers(0, 9)),
+)
+
+
+@hypothesis.given(st.lists(STEPS, max_size=60))
+def test_a_queue_passes_over_who_is_held_up(steps: list[tuple[str, str, int]]) -> None:
+    """The first of all other namespaces come in order, whatever came, left, was held up or admitted."""
+    held_up = queues.HeldUp()
+    standing: dict[int, tuple[float, str]] = {}
+    queue = queues.Queue[float](lambda _, number: number in standing, held_up)
+
+    for at, (what, name, value) in enumerate(steps):
+        match what:
+            case "push":
+                standing[at] = float(value), name
+                queue.push(name, float(value), at, str(at))
+            case "hold up":
+                held_up.add(name)
+            case "admit":
+                held_up.admit(name)
+            case "leave" if standing:
+                standing.pop(list(standing)[value % len(standing)])
+            case "pop" if (found := queue.pop()) is not None:
+                standing.pop(found[0][1])
+        expected = sorted(key for key, of in standing.values() if of not in held_up)
+        assert [key for key, _, _ in queues.walk((queue, value + 1))] == expected[: value + 1]
+        assert queue.empty == (not expected) or held_up.names
