@@ -32,11 +32,11 @@ from berth_operator.engine import (
     declarer,
     garbage_collection,
     inventory_metrics,
-    ledger,
     loop,
     rate_limiter,
-    watchdog,
 )
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.http_api import auth, pages, server
 from berth_operator.kube import (
     access_reviews,
@@ -57,7 +57,7 @@ from berth_operator.kube import (
     summary_reporter,
     writer,
 )
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +89,8 @@ class Operator:
         self._session = session
         self._chosen = chosen
         self._clock = clock
-        self._book = ledger.Ledger(clock, day=time.time)
-        self._dog = watchdog.Watchdog(self._book, clock=clock)
+        self._book = Ledger(clock, day=time.time)
+        self._dog = Watchdog(self._book, clock=clock)
         aside = rate_limiter.behind(self._binding, **ASIDE)
         self._events = events.Events(
             session,
@@ -188,7 +188,7 @@ class Operator:
         wary = guard if self._chosen.metrics_auth == "token" else None
         return [server.metrics_route(self._measured, wary), *pages.routes(sources, guard)]
 
-    def _said(self, candidate: backlog.Candidate) -> str:
+    def _said(self, candidate: queued_pods.Candidate) -> str:
         """Repeat why a pod waits; who does not lead has told nobody anything."""
         return self._rounds.reasons.said(candidate) if self._rounds is not None else ""
 
@@ -270,7 +270,7 @@ class Operator:
         """Wait until the Lease declares that a bind of this pod may be under way."""
         await self._declarer.permit(uid)
 
-    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
         """Change a pod, so that no bind arrives which names this revision or an earlier one."""
         await self._touches.touch(candidate, version)
 

@@ -17,9 +17,13 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import backlog, cycle, decisions, holds, inventory, policy, search
+from berth_operator.scheduling import cycle, decisions, holds, queued_pods
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from support import boards as layouts
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -36,9 +40,9 @@ REQUESTS: Final = {
 }
 
 
-def cluster(count: int) -> inventory.Inventory:
+def cluster(count: int) -> Inventory:
     """Make a cluster of equal nodes with eight cards each, from the catalog's own board."""
-    picture = inventory.Inventory()
+    picture = Inventory()
     for at in range(count):
         name = f"node-{at:05}"
         given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
@@ -48,17 +52,17 @@ def cluster(count: int) -> inventory.Inventory:
     return picture
 
 
-def pods(kind: str) -> Iterator[backlog.Candidate]:
+def pods(kind: str) -> Iterator[queued_pods.Candidate]:
     """Give pods of one kind of request, without end."""
     request = requests.Request((requests.ContainerRequest("main", (REQUESTS[kind],)),))
     demand = facts.Demand(((facts.CPU, 4_000), (facts.MEMORY, 16 << 30), (facts.PODS, 1)))
     at = 0
     while True:
         at += 1
-        yield backlog.Candidate(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
+        yield queued_pods.Candidate(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
 
 
-def fill(picture: inventory.Inventory, part: float) -> None:
+def fill(picture: Inventory, part: float) -> None:
     """Hold a part of all cards: whole nodes first, then shares scattered over the rest, as clusters are."""
     chance = random.Random(1)
     names = sorted(picture.index)
@@ -75,10 +79,10 @@ def fill(picture: inventory.Inventory, part: float) -> None:
             )
 
 
-def measure(picture: inventory.Inventory, kind: str) -> list[float]:
+def measure(picture: Inventory, kind: str) -> list[float]:
     """Time single decisions, each folded into the picture; every other pod leaves again, unmeasured."""
-    places, rules = search.Search(picture), policy.Policy()
-    waiting, seconds = backlog.Backlog(), []
+    places, rules = Search(picture), Policy()
+    waiting, seconds = Backlog(), []
     supply = pods(kind)
     for at in range(DECISIONS + WARM):
         pod = next(supply)

@@ -20,13 +20,16 @@ import msgspec
 
 from bench import absurd
 from berth_crds.client import watch
-from berth_operator.engine import ledger, loop, ports
+from berth_operator.engine import loop, ports
+from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import views
 from berth_operator.kube import feeds
-from berth_operator.scheduling import backlog, cycle, decisions, policy, search
+from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices as translated
 from berth_operator.translate import raw
 from support import boards, builders, odd_boards
@@ -76,11 +79,11 @@ class PodStatusWriter:
         """Forget a pod that waits no more."""
         self._shown.pop(uid, None)
 
-    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node."""
 
     def refused(
-        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report why a pod waits."""
         self.answers[str(fault or "waits")] += 1
@@ -90,7 +93,7 @@ class PodStatusWriter:
         """Return what a pod shows."""
         return self._shown.get(uid, "")
 
-    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that a bind did not come about."""
         raise AssertionError(f"the bind of {candidate.title} failed: {message}")
 
@@ -107,20 +110,20 @@ class Writer:
     async def permit(self, uid: str) -> None:
         """Wait for nothing: any bind may be sent."""
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send a Binding."""
         self.bound.append((candidate.uid, placement))
         return ports.Bound()
 
-    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Ask about a Binding."""
         raise AssertionError(f"{candidate.title} needs no dry run on {placement.node}")
 
-    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Read a pod."""
         raise AssertionError(f"{candidate.title} needs no look")
 
-    async def void(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Void a pod's binds."""
         raise AssertionError(f"{candidate.title} needs no change")
 
@@ -128,7 +131,7 @@ class Writer:
 # ---------------------------------------------------------------- the cluster
 
 
-def furnish(book: ledger.Ledger, count: int) -> None:
+def furnish(book: Ledger, count: int) -> None:
     """Add nodes of several models with eight cards each: most plain, some cut, shared, or with NICs."""
     for at in range(count):
         name = f"node-{at:05}"
@@ -138,7 +141,7 @@ def furnish(book: ledger.Ledger, count: int) -> None:
         book.agent_silent(name, silent=False)
 
 
-def _add_node(book: ledger.Ledger, name: str, at: int) -> None:
+def _add_node(book: Ledger, name: str, at: int) -> None:
     labels = {"kubernetes.io/hostname": name, "zone": absurd.ZONES[at % 3], "rack": str(at // 20)}
     taints = (facts.Taint("gpu", "", "NoSchedule"),) if at % 7 == 0 else ()
     given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
@@ -189,7 +192,7 @@ class Arena:
 
     def __init__(self, nodes: int) -> None:
         self.clock = Clock()
-        self.book = ledger.Ledger(self.clock)
+        self.book = Ledger(self.clock)
         self.status_writer, self.writer = PodStatusWriter(), Writer()
         self.sink = feeds.PodSink(self.book, self.status_writer)
         self.loop = loop.Loop(self.book, self.writer, self.status_writer, clock=self.clock)
@@ -209,7 +212,7 @@ class Arena:
         """Take the time of decisions and of sentences, pod by pod."""
         self._decide, say = cycle.answer_for, self.loop.reasons.sentence
 
-        def said(candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
+        def said(candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
             sentence = say(candidate, answer)
             self.spent[candidate.uid].explained += time.thread_time() - started
@@ -220,9 +223,9 @@ class Arena:
 
     def _decided(
         self,
-        places: search.Search,
-        candidate: backlog.Candidate,
-        rules: policy.Policy,
+        places: Search,
+        candidate: queued_pods.Candidate,
+        rules: Policy,
         said: cycle.Said,
         effort: allocator.Effort,
     ) -> decisions.Decision:
@@ -311,7 +314,7 @@ class Arena:
 
     def forget(self) -> None:
         """Forget all that was worked out for earlier pods, as after a start."""
-        self.book.places = search.Search(self.book.picture)
+        self.book.places = Search(self.book.picture)
         for one in gc.get_objects():
             if isinstance(one, functools._lru_cache_wrapper) and one.__module__.startswith("berth_"):
                 one.cache_clear()

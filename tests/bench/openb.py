@@ -23,10 +23,19 @@ from pathlib import Path
 from typing import Final
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, search, workload
+from berth_operator.scheduling import (
+    cycle,
+    decisions,
+    queued_pods,
+    workload,
+)
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULT: Final = ROOT / "build" / "bench" / "openb.json"
@@ -112,9 +121,9 @@ def _drawn(chance: random.Random, tasks: Sequence[Task]) -> Iterator[Task]:
         yield chance.choice(tasks)
 
 
-def cluster(path: Path) -> tuple[inventory.Inventory, int]:
+def cluster(path: Path) -> tuple[Inventory, int]:
     """Make the inventory of the trace's nodes, and count their GPU in thousandths."""
-    picture, capacity = inventory.Inventory(), 0
+    picture, capacity = Inventory(), 0
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             name, gpus = row["sn"], int(row["gpu"])
@@ -128,13 +137,13 @@ def cluster(path: Path) -> tuple[inventory.Inventory, int]:
     return picture, capacity
 
 
-def candidate(one: Task, at: int) -> backlog.Candidate:
+def candidate(one: Task, at: int) -> queued_pods.Candidate:
     """Make the pod that the scheduler sees."""
     percent = -(-one.share // 10)
     ask = requests.Gpus(one.gpus, core=percent, ratio=percent)
     containers = (requests.ContainerRequest("main", (ask,)),) if one.gpus else ()
     demand = ((facts.CPU, one.cpu), (facts.MEMORY, one.memory << 20), (facts.PODS, 1))
-    return backlog.Candidate(
+    return queued_pods.Candidate(
         uid=f"{one.name}-{at}",
         namespace="openb",
         name=one.name,
@@ -147,7 +156,7 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
     """Run one workload; return the percentage given out and the seconds it took."""
     picture, capacity = cluster(nodes)
     pods = [(candidate(one, at), one.asked) for at, one in enumerate(arrivals(tasks, seed, capacity))]
-    places, waiting, rules = search.Search(picture), backlog.Backlog(), policy.Policy(strategy)
+    places, waiting, rules = Search(picture), Backlog(), Policy(strategy)
     settle()
     given, started = 0, time.perf_counter()
     for pod, asked in pods:

@@ -3,13 +3,14 @@
 from typing import Any
 
 from berth_crds import wire
-from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import allocation_recovery, backlog, cycle, decisions
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import allocation_recovery, cycle, decisions, queued_pods
 from berth_operator.translate import gpupods, pods, raw
 from support import builders, clock, pictures
 
 
-def told(book: ledger.Ledger) -> dict[str, Any]:
+def told(book: Ledger) -> dict[str, Any]:
     """Tell all that a ledger knows and could be rebuilt from the API: not how patient it was with whom."""
     return {
         "picture": pictures.told(book.picture),
@@ -23,7 +24,7 @@ def told(book: ledger.Ledger) -> dict[str, Any]:
     }
 
 
-def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
+def saw(book: Ledger, pod: raw.Pod | None, uid: str = "") -> None:
     """Tell a ledger of a pod's new state, or that it is gone."""
     match pods.view(pod) if pod is not None else pods.Over(uid):
         case pods.Waiting(candidate, gated):
@@ -35,16 +36,16 @@ def saw(book: ledger.Ledger, pod: raw.Pod | None, uid: str = "") -> None:
             book.pod_over(over)
 
 
-def named(book: ledger.Ledger, thing: wire.GpuPod) -> None:
+def named(book: Ledger, thing: wire.GpuPod) -> None:
     """Tell a ledger of a GpuPod's new state."""
     found = gpupods.named(thing)
     assert isinstance(found, allocation_recovery.Named), found
     book.gpupod_seen(found)
 
 
-def of(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None) -> ledger.Ledger:
+def of(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None) -> Ledger:
     """Give a ledger that knows nodes n1, n2, … with so many cards each, their agents alive."""
-    book = ledger.Ledger(now or clock.Clock())
+    book = Ledger(now or clock.Clock())
     for name in (f"n{at}" for at in range(1, count + 1)):
         book.node_seen(builders.node(name))
         book.device_seen(builders.device(name, cards))
@@ -53,27 +54,27 @@ def of(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None) -> led
 
 
 def wait(
-    book: ledger.Ledger, name: str = "p", cards: int = 1, *, version: str = "", **fields: Any
-) -> backlog.Candidate:
+    book: Ledger, name: str = "p", cards: int = 1, *, version: str = "", **fields: Any
+) -> queued_pods.Candidate:
     """Have a pod wait."""
     candidate = builders.candidate(name, cards, **fields)
     book.pod_waiting(candidate, gated=False, version=version)
     return candidate
 
 
-def held(book: ledger.Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
+def held(book: Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
     """Give the minors that a pod holds, and how many cards it withholds."""
     hold = book.picture.hold(uid)
     assert hold is not None
     return [share.minor for share in hold.shares], hold.withheld
 
 
-def decide(book: ledger.Ledger, now: float = 1000.0) -> list[decisions.Decision]:
+def decide(book: Ledger, now: float = 1000.0) -> list[decisions.Decision]:
     """Make a round of decisions, and act on none of them."""
     return cycle.decide(book.places, book.waiting, now, book.rules)
 
 
-def assume(book: ledger.Ledger, name: str = "p") -> decisions.Bind:
+def assume(book: Ledger, name: str = "p") -> decisions.Bind:
     """Decide for a pod that fits, and assume it."""
     (bind,) = (answer for answer in decide(book) if answer.uid == f"uid-{name}")
     assert isinstance(bind, decisions.Bind)
@@ -81,12 +82,12 @@ def assume(book: ledger.Ledger, name: str = "p") -> decisions.Bind:
     return bind
 
 
-def asleep(book: ledger.Ledger, name: str = "p", *changes: decisions.Help) -> None:
+def asleep(book: Ledger, name: str = "p", *changes: decisions.Help) -> None:
     """Have a waiting pod wait for these changes."""
     book.waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset(changes))
 
 
-def awake(book: ledger.Ledger) -> list[str]:
+def awake(book: Ledger) -> list[str]:
     """Name the waiting pods that would be tried if time allowed."""
     return [candidate.name for candidate in book.waiting.ready(1e9)]
 

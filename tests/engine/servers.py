@@ -8,7 +8,8 @@ import collections
 from collections.abc import Mapping
 from typing import Any
 
-from berth_operator.engine import ledger, ports
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from berth_operator.translate import raw
 from engine import books
@@ -110,7 +111,7 @@ class Server:
         """Return the node of a pod, if it is bound."""
         return str(self.pods[name].get("nodeName", ""))
 
-    def deliver(self, name: str, book: ledger.Ledger) -> None:
+    def deliver(self, name: str, book: Ledger) -> None:
         """Apply the next news of a pod to a ledger."""
         thing = self.news[name].popleft()
         self.delivered[name] = thing

@@ -6,9 +6,10 @@ import hypothesis
 import pytest
 
 from berth_operator.engine import audits
-from berth_operator.scheduling import decisions, inventory
+from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from support import builders, worlds
 
 GIB = builders.GIB
@@ -28,7 +29,7 @@ def instances() -> facts.Device:
 
 SMALL = builders.device(cards=[builders.card(memory=16 * GIB)])
 UNKNOWN = builders.device(cards=[builders.card(memory=0)])
-CASES: dict[str, tuple[inventory.Inventory, list[str]]] = {
+CASES: dict[str, tuple[Inventory, list[str]]] = {
     "nobody holds anything": (builders.picture(SMALL), []),
     "two halves": (builders.picture(SMALL, part("a", 50, 8), part("b", 50, 8)), []),
     "memory that is not known": (builders.picture(UNKNOWN, part("a", 50, 99)), []),
@@ -53,7 +54,7 @@ CASES: dict[str, tuple[inventory.Inventory, list[str]]] = {
 
 
 @pytest.mark.parametrize(("picture", "sentences"), CASES.values(), ids=CASES.keys())
-def test_audit(picture: inventory.Inventory, sentences: list[str]) -> None:
+def test_audit(picture: Inventory, sentences: list[str]) -> None:
     """Each device that is promised above its capacity, or is not there, is named with its pods."""
     assert [str(one) for one in audits.look(picture)] == sentences
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from berth_operator.engine import declaration, declarer, ledger
+from berth_operator.engine import declaration, declarer
 from berth_operator.engine.declaration import Declaration
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from engine import books
 from support import timeless
@@ -41,7 +42,7 @@ class Lease:
 class Scene:
     """A ledger of one node, the Lease, and what keeps that ahead of the binds."""
 
-    book: ledger.Ledger
+    book: Ledger
     lease: Lease
     declarer: declarer.Declarer
     sizes: dict[str, int]  # Of large pods, by uid.
@@ -156,7 +157,7 @@ async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
     assert len(on.lease.written[1].uids) == declarer.NAMED_AHEAD
 
 
-def crowd(book: ledger.Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
+def crowd(book: Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
     """Have so many pods come, each newer and less important than the last, and wait for a change."""
     for at in range(count):
         books.wait(book, f"big{at}", version=str(first + at), priority=-at, **fields)
@@ -335,7 +336,7 @@ async def _history(steps: list[tuple[str, int]]) -> None:
             task.cancel()
 
 
-def _fits(book: ledger.Ledger, uid: str) -> bool:
+def _fits(book: Ledger, uid: str) -> bool:
     """Assume a pod, as a round does before its bind asks for permission."""
     for answer in books.decide(book):
         if answer.uid == uid and isinstance(answer, decisions.Bind):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from berth_operator.engine import drift, ledger
+from berth_operator.engine import drift
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery
 from engine import books
 from support import builders, clock
@@ -10,7 +11,7 @@ from support import builders, clock
 POD = ("Pod", "uid-p")
 
 
-def sources(book: ledger.Ledger, fresh: ledger.Ledger) -> dict[str, frozenset[drift.Source]]:
+def sources(book: Ledger, fresh: Ledger) -> dict[str, frozenset[drift.Source]]:
     """Return what tells of each difference."""
     return {one.what: one.sources for one in drift.drift(book, fresh)}
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import names
-from berth_operator.engine import ledger, unreadable_pods
+from berth_operator.engine import unreadable_pods
+from berth_operator.engine.ledger import Ledger, State
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
 from engine import books
@@ -29,7 +30,7 @@ ONE = builders.gpupod(main=[1])
 
 # ---------------------------------------------------------------- any order
 
-ARRIVALS: dict[str, Callable[[ledger.Ledger], object]] = {
+ARRIVALS: dict[str, Callable[[Ledger], object]] = {
     "node": lambda book: book.node_seen(builders.node("n1")),
     "Device": lambda book: book.device_seen(builders.device("n1")),
     "agent": lambda book: book.agent_silent("n1", silent=False),
@@ -45,7 +46,7 @@ ARRIVALS: dict[str, Callable[[ledger.Ledger], object]] = {
 )
 def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     """The pod holds what its GpuPod names, whichever of the objects came last."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
 
     for word in order:
         ARRIVALS[word](book)
@@ -73,7 +74,7 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     ],
 )
 def test_what_was_named_is_taken_back(
-    last: Callable[[ledger.Ledger], object], expected: tuple[list[int], int]
+    last: Callable[[Ledger], object], expected: tuple[list[int], int]
 ) -> None:
     """What a GpuPod names counts for as long as it names it, and no longer: it is no record of the bind."""
     book = books.of()
@@ -138,7 +139,7 @@ def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
     books.saw(book, builders.pod("p", gpus=1, nodeName="n1"))
 
     assert books.held(book) == ([3], 0)
-    assert book.state("uid-p") is ledger.State.CONFIRMED
+    assert book.state("uid-p") is State.CONFIRMED
 
 
 # ---------------------------------------------------------------- what follows from it
@@ -278,10 +279,10 @@ STEPS = st.one_of(
     st.tuples(st.just("device"), st.sampled_from(["n1", "n2"]), st.integers(0, 4)),
     st.tuples(st.just("no device"), st.sampled_from(["n1", "n2"])),
 )
-Objects = dict[tuple[str, str], Callable[[ledger.Ledger], object]]
+Objects = dict[tuple[str, str], Callable[[Ledger], object]]
 
 
-def play(book: ledger.Ledger, objects: Objects, step: Any) -> None:
+def play(book: Ledger, objects: Objects, step: Any) -> None:
     """Do one thing, and note which objects there are after it; where a pod is and what it says stays so."""
     match step:
         case ("pod", name, node, readable):
@@ -311,10 +312,10 @@ def play(book: ledger.Ledger, objects: Objects, step: Any) -> None:
 
 
 def _happen(
-    book: ledger.Ledger,
+    book: Ledger,
     objects: Objects,
     key: tuple[str, str],
-    tell: Callable[[ledger.Ledger], object],
+    tell: Callable[[Ledger], object],
 ) -> None:
     objects[key] = tell
     tell(book)
@@ -324,13 +325,13 @@ def _happen(
 @hypothesis.given(st.lists(STEPS, max_size=25), st.randoms(use_true_random=False))
 def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> None:
     """However pods, GpuPods and Devices came, changed and went: a ledger of what is left is the same (I8)."""
-    book, objects = ledger.Ledger(clock.Clock()), Objects()
+    book, objects = Ledger(clock.Clock()), Objects()
     for step in steps:
         play(book, objects, step)
 
     left = list(objects.values())
     chance.shuffle(left)
-    fresh = ledger.Ledger(clock.Clock())
+    fresh = Ledger(clock.Clock())
     for tell in left:
         tell(fresh)
 

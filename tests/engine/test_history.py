@@ -15,8 +15,9 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 
 from berth_crds import names, wire
-from berth_operator.engine import bind_sender, ledger, loop, ports
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.engine import bind_sender, loop, ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods
@@ -58,7 +59,7 @@ class History(stateful.RuleBasedStateMachine):
         super().__init__()
         self.time = asyncio.Runner(loop_factory=timeless.Loop)
         self.clock = self.time.get_loop().time
-        self.book = ledger.Ledger(self.clock)
+        self.book = Ledger(self.clock)
         self.wire = wires.Wire(self)
         # Few at once, so that some wait for their turn while what they were decided on changes.
         few = bind_sender.Limits(binds_at_once=2)
@@ -213,7 +214,7 @@ class History(stateful.RuleBasedStateMachine):
         """Rounds are more frequent than anything else."""
         self.time_passes(0.02)
 
-    def check(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """It is what the pod asks for now; every card is sound and there, and its agent is alive (I6)."""
         asked = self.book.asked(candidate.uid)
         assert asked is not None
@@ -320,9 +321,9 @@ class History(stateful.RuleBasedStateMachine):
             fresh.assume(decisions.Bind(uid, one.placement))
         assert books.told(self.book) == books.told(fresh)
 
-    def afresh(self, heard: list[tuple[str, Any]]) -> ledger.Ledger:
+    def afresh(self, heard: list[tuple[str, Any]]) -> Ledger:
         """Make a ledger of the world and these pods, backwards."""
-        fresh = ledger.Ledger(self.clock)
+        fresh = Ledger(self.clock)
         for _, pod in reversed(heard):
             books.saw(fresh, pod)
         for thing in self.gpupods.values():

@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import names
 from berth_operator.engine import ledger
-from berth_operator.engine.ledger import IllegalStep, State, Step
+from berth_operator.engine.ledger import IllegalStep, Ledger, State, Step
 from berth_operator.scheduling import cycle, decisions
 from berth_operator.scheduling.decisions import Help, Reason
 from engine import books
@@ -19,19 +19,19 @@ HELD = cycle.hold_for(POD, PLACED.placement)
 ELSEWHERE = builders.hold("p", minors=(3,), amounts=HELD.amounts)
 
 
-def free(book: ledger.Ledger, at: str = "n1") -> int:
+def free(book: Ledger, at: str = "n1") -> int:
     """Count the free cards of a node."""
     return pictures.free_cards(book.picture, at)
 
 
 # ---------------------------------------------------------------- the table
 
-BEFORE: dict[State, list[Callable[[ledger.Ledger], object]]] = {
+BEFORE: dict[State, list[Callable[[Ledger], object]]] = {
     State.FREE: [lambda book: book.pod_waiting(POD, gated=False)],
     State.ASSUMED: [lambda book: book.pod_waiting(POD, gated=False), lambda book: book.assume(PLACED)],
     State.CONFIRMED: [lambda book: book.pod_bound(HELD)],
 }
-EVENTS: dict[str, Callable[[ledger.Ledger], object]] = {
+EVENTS: dict[str, Callable[[Ledger], object]] = {
     "assume": lambda book: book.assume(PLACED),
     "forget": lambda book: book.forget("uid-p"),
     "seen bound": lambda book: book.pod_bound(HELD),
@@ -66,7 +66,7 @@ TABLE: dict[tuple[State, str], tuple[State, bool, int] | None] = {
 }
 
 
-def in_state(state: State) -> ledger.Ledger:
+def in_state(state: State) -> Ledger:
     """Give a ledger in which the pod's hold stands so."""
     book = books.of()
     for step in BEFORE[state]:

@@ -9,7 +9,7 @@ import pytest
 
 from berth_operator.engine import bind_sender, loop, ports
 from berth_operator.engine.ledger import State
-from berth_operator.scheduling import backlog, cycle, decisions
+from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from engine import books
@@ -284,7 +284,7 @@ def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
 # ---------------------------------------------------------------- rounds have an end
 
 
-def hard(name: str, **fields: Any) -> backlog.Candidate:
+def hard(name: str, **fields: Any) -> queued_pods.Candidate:
     """Make a pod of which only long searches tell that it fits nowhere."""
     two_fifths = requests.Gpus(1, core=40, memory=builders.GIB)
     return builders.candidate(name, request=builders.request(*[two_fifths] * 17), **fields)

@@ -11,10 +11,10 @@ from berth_operator.engine import (
     decision_records,
     drift,
     inventory_metrics,
-    ledger,
     loop,
     ports,
 )
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
@@ -31,7 +31,7 @@ class Counted:
     def __init__(self, *, cards: int = 1) -> None:
         clock = timeless.clock()
         self.measured = metrics.Metrics()
-        self.book = ledger.Ledger(clock)
+        self.book = Ledger(clock)
         self.book.node_seen(builders.node("n1"))
         self.book.device_seen(builders.device("n1", cards))
         self.book.agent_silent("n1", silent=False)

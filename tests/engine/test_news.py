@@ -5,38 +5,40 @@ from collections.abc import Callable
 import pytest
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.engine import ledger, summaries
-from berth_operator.scheduling import backlog, policy, uuid_records
+from berth_operator.engine import summaries
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import backlog, uuid_records
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.policy import Policy
 from engine import books
 from support import builders
 
 HELD = builders.hold("p", minors=(0,))
-SPREAD = policy.Policy(strategy=Strategy.SPREAD)
+SPREAD = Policy(strategy=Strategy.SPREAD)
 
 
-def falls_silent_and_speaks(book: ledger.Ledger) -> None:
+def falls_silent_and_speaks(book: Ledger) -> None:
     """Have an agent be away for a while."""
     book.agent_silent("n1", silent=True)
     book.agent_silent("n1", silent=False)
 
 
-def comes_and_ends(book: ledger.Ledger) -> None:
+def comes_and_ends(book: Ledger) -> None:
     """Have a pod be there, and then be gone; only its end counts."""
     book.pod_bound(HELD)
     book.touched.clear()
     book.pod_over("uid-p")
 
 
-def shows_cards(book: ledger.Ledger) -> None:
+def shows_cards(book: Ledger) -> None:
     """Have a node that had none publish cards."""
     book.device_seen(builders.device("n9"))
     book.agent_silent("n9", silent=False)
 
 
 # What happens, what that is, and for how many cards a pod waits that it helps.
-NEWS: dict[str, tuple[Callable[[ledger.Ledger], object], Help, int]] = {
+NEWS: dict[str, tuple[Callable[[Ledger], object], Help, int]] = {
     "a new node": (lambda book: book.node_seen(builders.node("n10")), Help.NODE_CHANGED, 0),
     "a changed node": (lambda book: book.node_seen(builders.node(cpu=9000)), Help.NODE_CHANGED, 1),
     "new cards": (shows_cards, Help.DEVICE_CHANGED, 1),
@@ -49,7 +51,7 @@ NEWS: dict[str, tuple[Callable[[ledger.Ledger], object], Help, int]] = {
 @pytest.mark.parametrize(("happen", "change", "cards"), NEWS.values(), ids=NEWS.keys())
 @pytest.mark.parametrize("wanted", list(Help))
 def test_news_wake_who_waits_for_them(
-    happen: Callable[[ledger.Ledger], object], change: Help, cards: int, wanted: Help
+    happen: Callable[[Ledger], object], change: Help, cards: int, wanted: Help
 ) -> None:
     """A change wakes exactly the pods that it could help."""
     book = books.of()
@@ -70,13 +72,13 @@ def smaller(at: str) -> devices.Device:
     return builders.device(at, [builders.card(minor, at=at, memory=memory) for minor in range(4)])
 
 
-NO_NEWS: dict[str, Callable[[ledger.Ledger], object]] = {
+NO_NEWS: dict[str, Callable[[Ledger], object]] = {
     "the same node": lambda book: book.node_seen(builders.node()),
     "the same cards": lambda book: book.device_seen(builders.device()),
     "an agent that goes on speaking": lambda book: book.agent_silent("n1", silent=False),
     "an agent of nobody": lambda book: book.agent_silent("n9", silent=False),
     "an agent that falls silent": lambda book: book.agent_silent("n1", silent=True),
-    "the same policy": lambda book: book.policy_seen(policy.Policy()),
+    "the same policy": lambda book: book.policy_seen(Policy()),
     "a node that goes": lambda book: book.node_gone("n1"),
     "cards that go": lambda book: book.device_gone("n1"),
     "the end of a pod that had nothing": lambda book: book.pod_over("uid-x"),
@@ -86,7 +88,7 @@ NO_NEWS: dict[str, Callable[[ledger.Ledger], object]] = {
 
 
 @pytest.mark.parametrize("happen", NO_NEWS.values(), ids=NO_NEWS.keys())
-def test_no_news_wakes_nobody(happen: Callable[[ledger.Ledger], object]) -> None:
+def test_no_news_wakes_nobody(happen: Callable[[Ledger], object]) -> None:
     """What helps nobody costs no round."""
     book = books.of()
     books.wait(book)
@@ -100,7 +102,7 @@ def test_no_news_wakes_nobody(happen: Callable[[ledger.Ledger], object]) -> None
 
 
 # What happens, and how many cards a pod asks for whom it cannot help; it has room for all else.
-OF_NO_USE: dict[str, tuple[Callable[[ledger.Ledger], object], int]] = {
+OF_NO_USE: dict[str, tuple[Callable[[Ledger], object], int]] = {
     "a free card, where two are asked for": (lambda book: book.pod_over("uid-p"), 2),
     "the end of a pod without cards": (lambda book: book.pod_over("uid-bare"), 1),
     "cards that have grown, too few of them": (lambda book: book.device_seen(builders.device("n1", 4)), 2),
@@ -110,9 +112,7 @@ OF_NO_USE: dict[str, tuple[Callable[[ledger.Ledger], object], int]] = {
 
 
 @pytest.mark.parametrize(("happen", "cards"), OF_NO_USE.values(), ids=OF_NO_USE.keys())
-def test_who_could_not_use_what_is_offered_sleeps_on(
-    happen: Callable[[ledger.Ledger], object], cards: int
-) -> None:
+def test_who_could_not_use_what_is_offered_sleeps_on(happen: Callable[[Ledger], object], cards: int) -> None:
     """A node that has become better wakes only those whom it might take."""
     book = books.of(cards=0)
     book.device_seen(smaller("n1"))
@@ -192,7 +192,7 @@ def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: 
     assert found == [["uid-a", "uid-b"]] * 2
 
 
-TOUCHING: dict[str, Callable[[ledger.Ledger], object]] = {
+TOUCHING: dict[str, Callable[[Ledger], object]] = {
     "a pod is bound": lambda book: book.pod_bound(HELD),
     "a pod ends": comes_and_ends,
     "cards change": lambda book: book.device_seen(builders.device(cards=2)),
@@ -201,7 +201,7 @@ TOUCHING: dict[str, Callable[[ledger.Ledger], object]] = {
 
 
 @pytest.mark.parametrize("happen", TOUCHING.values(), ids=TOUCHING.keys())
-def test_nodes_to_sum_up_are_remembered(happen: Callable[[ledger.Ledger], object]) -> None:
+def test_nodes_to_sum_up_are_remembered(happen: Callable[[Ledger], object]) -> None:
     """A node whose summary may have changed is noted, and no other."""
     book = books.of(2)
     book.touched.clear()

@@ -3,20 +3,21 @@
 import pytest
 
 from berth_crds import names
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.decisions import Bind, Reason, Reject, Wait
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.policy import Policy
 from engine import books
 from support import builders, clock, worlds
 
-NAMED = policy.Policy(models=(("big", builders.MODEL),))
-WHOLE = policy.Policy(fractions=False)
-ALONE = policy.Policy(replicas=False)
+NAMED = Policy(models=(("big", builders.MODEL),))
+WHOLE = Policy(fractions=False)
+ALONE = Policy(replicas=False)
 HALF = requests.Gpus(1, core=50, ratio=50)
 
 
-def decided(book: ledger.Ledger, rules: policy.Policy) -> list[type]:
+def decided(book: Ledger, rules: Policy) -> list[type]:
     """Apply a policy; return how was decided for the pods that it wakes, and have them wait for news."""
     book.policy_seen(rules)
     found = books.decide(book)
@@ -33,10 +34,10 @@ def test_a_pod_may_use_a_name_that_the_policy_knows() -> None:
     book = books.of()
     books.wait(book, models=["Big"])
 
-    assert decided(book, policy.Policy()) == [Wait]
-    assert decided(book, policy.Policy(models=(("big", "Other"),))) == [Wait]
+    assert decided(book, Policy()) == [Wait]
+    assert decided(book, Policy(models=(("big", "Other"),))) == [Wait]
     assert decided(book, NAMED) == [Bind]
-    assert decided(book, policy.Policy()) == [Wait]
+    assert decided(book, Policy()) == [Wait]
 
 
 def test_a_model_is_avoided_by_any_of_its_names() -> None:
@@ -45,7 +46,7 @@ def test_a_model_is_avoided_by_any_of_its_names() -> None:
     conditions = requests.Conditions(avoid_models=frozenset({"BIG"}))
     books.wait(book, request=builders.request(1, conditions=conditions))
 
-    assert decided(book, policy.Policy()) == [Bind]
+    assert decided(book, Policy()) == [Bind]
     assert decided(book, NAMED) == [Wait]
 
 
@@ -56,7 +57,7 @@ def test_names_of_models_count_in_what_the_workload_teaches() -> None:
     key = book.picture.workload.known_as(("big",))
 
     assert key != ("big",)
-    book.policy_seen(policy.Policy())
+    book.policy_seen(Policy())
     assert book.picture.workload.known_as(("big",)) == ("big",)
 
 
@@ -87,7 +88,7 @@ def test_who_was_refused_by_a_policy_is_asked_again_when_it_changes() -> None:
 
     assert decided(book, WHOLE) == [Reject]
     assert not books.awake(book)
-    assert decided(book, policy.Policy()) == [Bind]
+    assert decided(book, Policy()) == [Bind]
 
 
 def test_a_few_bytes_of_a_card_are_given_where_the_policy_allows_them() -> None:
@@ -99,19 +100,19 @@ def test_a_few_bytes_of_a_card_are_given_where_the_policy_allows_them() -> None:
     (refused,) = books.decide(book)
     assert isinstance(refused, Reject)
     assert "berth.dev/gpu-memory: 8 bytes; did you mean 8Gi?" in refused.refusals[0].detail
-    assert decided(book, policy.Policy(min_memory=16 * policy.MIB)) == [Reject]
-    assert decided(book, policy.Policy(min_memory=0)) == [Bind]
+    assert decided(book, Policy(min_memory=16 * policy.MIB)) == [Reject]
+    assert decided(book, Policy(min_memory=0)) == [Bind]
     books.assume(book)
-    assert decided(book, policy.Policy()) == []
+    assert decided(book, Policy()) == []
     assert books.held(book)[0] == [0]
 
 
 # ---------------------------------------------------------------- cards that their node shares
 
 
-def shared(cards: int = 1) -> ledger.Ledger:
+def shared(cards: int = 1) -> Ledger:
     """Return a ledger of one node with cards that it shares by four."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     book.node_seen(builders.node("n1"))
     book.device_seen(builders.device("n1", [builders.card(at, replicas=4) for at in range(cards)]))
     book.agent_silent("n1", silent=False)
@@ -135,7 +136,7 @@ def test_a_shared_card_is_given_to_one_pod_at_a_time(late: bool) -> None:  # noq
     if late:
         book.pod_over("uid-first")
     else:
-        book.policy_seen(policy.Policy())
+        book.policy_seen(Policy())
     assert books.awake(book) == ["second"]
     assert [type(one) for one in books.decide(book)] == [Bind]
 

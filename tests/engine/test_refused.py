@@ -6,7 +6,8 @@ import itertools
 import pytest
 
 from berth_operator.engine import bind_refusals, ports
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.backlog import Backlog
 from engine.stages import Stage
 from support import builders, timeless
 from support.hands import Reply
@@ -291,7 +292,7 @@ def test_after_several_refusals_all_of_the_namespace_need_a_dry_run_for_a_while(
 def test_who_is_bound_or_gone_is_forgotten() -> None:
     """Nothing is kept of pods that do not wait any more."""
     found = refused("a", "b")
-    waiting = backlog.Backlog()
+    waiting = Backlog()
 
     found.forget("uid-a")
     looked = found.due(waiting, 200.0)
@@ -301,7 +302,7 @@ def test_who_is_bound_or_gone_is_forgotten() -> None:
 
 def test_one_of_each_namespace_is_looked_at_each_second() -> None:
     """The one that was tried longest ago comes first."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     found = bind_refusals.Refusals()
     for name, namespace in [("a", "x"), ("b", "x"), ("c", "y")]:
         candidate = dataclasses.replace(builders.candidate(name), namespace=namespace)
@@ -352,7 +353,7 @@ def test_a_few_are_asked_about_whenever_there_is_a_card() -> None:
 
 def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
     """Of a large namespace more are asked about each second, and never too many of all together."""
-    waiting, found = backlog.Backlog(), bind_refusals.Refusals()
+    waiting, found = Backlog(), bind_refusals.Refusals()
     crowd = [builders.candidate(f"p{number}") for number in range(CROWD)]
     for candidate in crowd:
         waiting.push(candidate)
@@ -368,7 +369,7 @@ def test_a_resting_pod_is_asked_about_where_it_would_go_now() -> None:
     """What is refused may be the node; and a pod that was edited does not rest."""
     pod, elsewhere = builders.candidate("a"), decisions.Placement("n2")
     edited = dataclasses.replace(pod, priority=7)
-    waiting, found = backlog.Backlog(), refused("a", *OTHERS)
+    waiting, found = Backlog(), refused("a", *OTHERS)
     waiting.push(pod)
 
     rests = found.rests(pod, elsewhere), found.rests(edited, SOMEWHERE)

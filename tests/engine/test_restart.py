@@ -5,12 +5,12 @@ from collections.abc import Callable
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.translate import raw
 from engine import books
 from support import builders, clock, worlds
 
-Event = Callable[[ledger.Ledger], None]
+Event = Callable[[Ledger], None]
 
 WAITING = st.builds(builders.pod, gpus=st.integers(0, 3), priority=st.integers(0, 2))
 STARTING = st.builds(
@@ -36,7 +36,7 @@ BOUND = STARTING | STARTING.map(builders.admitted)
 def news_of_node(world: worlds.World, name: str) -> list[Event]:
     """Return what there is to hear of a node; what is judged of its agent follows its Device."""
 
-    def device(book: ledger.Ledger) -> None:
+    def device(book: Ledger) -> None:
         book.device_seen(world.devices[name])
         book.agent_silent(name, silent=name not in world.heard)
 
@@ -52,9 +52,9 @@ def news_of_pod(number: int, pod: raw.Pod) -> Event:
     return lambda book: books.saw(book, renamed)
 
 
-def heard(events: list[Event]) -> ledger.Ledger:
+def heard(events: list[Event]) -> Ledger:
     """Return a ledger that heard of these, in this order."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     for event in events:
         event(book)
     return book

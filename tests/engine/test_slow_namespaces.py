@@ -8,7 +8,7 @@ import pytest
 
 from berth_operator.engine import bind_sender, bind_slots, loop, ports, slow_namespaces
 from berth_operator.engine.ledger import State
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from engine.stages import Stage
 from support import builders, timeless
 from support.hands import Reply
@@ -19,7 +19,7 @@ REFUSED: Final = ports.Refused("failed calling webhook: context deadline exceede
 LOST: Final = ports.Unknown("timed out", version="7")
 
 
-def slow_pod(name: str, priority: int = 0, namespace: str = "slow") -> backlog.Candidate:
+def slow_pod(name: str, priority: int = 0, namespace: str = "slow") -> queued_pods.Candidate:
     """Make a pod of a slow namespace."""
     return dataclasses.replace(builders.candidate(name, priority=priority), namespace=namespace)
 

@@ -7,14 +7,15 @@ import pytest
 from berth_crds import text
 from berth_operator.engine import summaries
 from berth_operator.engine.summaries import Summary
-from berth_operator.scheduling import decisions, holds, inventory
+from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import node_topology
+from berth_operator.scheduling.inventory import Inventory
 from support import builders, clock
 
 
-def summed(picture: inventory.Inventory) -> Summary:
+def summed(picture: Inventory) -> Summary:
     """Sum node n1 up, without the uuids that are its own."""
     (found,) = summaries.take(picture, {"n1"})
     return dataclasses.replace(found, claims=(), in_use="")
@@ -26,7 +27,7 @@ def troubled(*troubles: Reason | None) -> devices.Device:
 
 
 PLAIN = builders.nodes(1)
-CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
+CASES: dict[str, tuple[Inventory, Summary]] = {
     "all is well": (builders.picture(*PLAIN), Summary("n1", 4, 0, 4, silent=False)),
     "the node is cordoned": (
         builders.picture(
@@ -121,7 +122,7 @@ CASES: dict[str, tuple[inventory.Inventory, Summary]] = {
 
 
 @pytest.mark.parametrize(("picture", "expected"), CASES.values(), ids=CASES.keys())
-def test_summary(picture: inventory.Inventory, expected: Summary) -> None:
+def test_summary(picture: Inventory, expected: Summary) -> None:
     """Counts tell how many cards are free, used and healthy; the reason tells what is wrong."""
     assert summed(picture) == expected
 
@@ -172,7 +173,7 @@ def parts(*shares: decisions.Share) -> holds.Hold:
     return holds.Hold("uid-p", "ml/p", "n1", (), shares)
 
 
-USES: dict[str, tuple[inventory.Inventory, str]] = {
+USES: dict[str, tuple[Inventory, str]] = {
     "nothing": (builders.picture(*PLAIN), "0"),
     "whole cards": (builders.picture(*PLAIN, builders.hold("a", minors=(0, 1))), "2"),
     "a whole card and a part": (
@@ -184,7 +185,7 @@ USES: dict[str, tuple[inventory.Inventory, str]] = {
 
 
 @pytest.mark.parametrize(("picture", "in_use"), USES.values(), ids=USES.keys())
-def test_parts_in_use_are_added_up(picture: inventory.Inventory, in_use: str) -> None:
+def test_parts_in_use_are_added_up(picture: Inventory, in_use: str) -> None:
     """Cards that several pods share count as far as they are held, and what is held is never nothing."""
     (found,) = summaries.take(picture, {"n1"})
 

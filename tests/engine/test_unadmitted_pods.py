@@ -7,7 +7,8 @@ from typing import Any, Final
 import pytest
 
 from berth_crds import names
-from berth_operator.engine import ledger, unadmitted_pods
+from berth_operator.engine import unadmitted_pods
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.nodes import facts
@@ -25,7 +26,7 @@ ELSEWHERE: Final = {
         }
     }
 }
-Step = Callable[[ledger.Ledger], object]
+Step = Callable[[Ledger], object]
 
 
 def foreign(name: str = "p", cpu: str = "1", cards: int = 0, **spec: Any) -> raw.Pod:
@@ -48,21 +49,21 @@ def plugged(name: str = "n1", **fields: Any) -> facts.Node:
     return builders.node(name, extra={names.NVIDIA_GPU: 4}, **fields)
 
 
-def shop(node: facts.Node | None = None) -> ledger.Ledger:
+def shop(node: facts.Node | None = None) -> Ledger:
     """Return a ledger that knows this node and its four cards."""
     book = books.of()
     book.node_seen(node or plugged())
     return book
 
 
-def charged(book: ledger.Ledger, name: str = "p") -> tuple[facts.Amounts, int]:
+def charged(book: Ledger, name: str = "p") -> tuple[facts.Amounts, int]:
     """Return what is charged of a pod: of resources, and how many cards it withholds."""
     hold = book.picture.hold(f"uid-{name}")
     assert hold is not None
     return hold.amounts, hold.withheld
 
 
-def counts(book: ledger.Ledger, *names_: str) -> list[str]:
+def counts(book: Ledger, *names_: str) -> list[str]:
     """Name those of these pods that are charged."""
     return [name for name in names_ if charged(book, name) != NOTHING]
 
@@ -354,7 +355,7 @@ ARRIVALS: dict[str, Step] = {
 @pytest.mark.parametrize("order", list(itertools.permutations(ARRIVALS)), ids=", ".join)
 def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     """The same objects have the same pods charged, whichever came last."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
 
     for word in order:
         ARRIVALS[word](book)

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from berth_operator.engine import waiting_pod_memory
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
@@ -16,10 +16,10 @@ OF_ALL: Final = "all waiting pods say too much together: Berth keeps 128 MiB of 
 AGAIN: Final = "this pod is read again when others are placed or gone"
 
 
-def pod(uid: str, *, namespace: str = "ml", says: str = "") -> backlog.Candidate:
+def pod(uid: str, *, namespace: str = "ml", says: str = "") -> queued_pods.Candidate:
     """Make a pod that says something of its own, unless told what."""
     request = requests.Request(conditions=requests.Conditions(uuids=frozenset({says or uid})))
-    return backlog.Candidate(uid, namespace, uid, request)
+    return queued_pods.Candidate(uid, namespace, uid, request)
 
 
 def filled(*namespaces: str) -> waiting_pod_memory.Budget:

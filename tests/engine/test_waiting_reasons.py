@@ -3,8 +3,9 @@
 import dataclasses
 from unittest import mock
 
-from berth_operator.engine import ledger, waiting_reasons
-from berth_operator.scheduling import backlog, cycle, decisions, explain
+from berth_operator.engine import waiting_reasons
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import cycle, decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
@@ -23,26 +24,26 @@ def use(node: str, gib: int, name: str) -> Hold:
     return dataclasses.replace(builders.hold(name, node), shares=(share,))
 
 
-def crowded(book: ledger.Ledger) -> ledger.Ledger:
+def crowded(book: Ledger) -> Ledger:
     """Leave 50 GiB on n1 and 40 on n2."""
     book.pod_bound(use("n1", 30, "a"))
     book.pod_bound(use("n2", 40, "b"))
     return book
 
 
-def waits(book: ledger.Ledger, name: str = "p", gib: int = WANTED) -> backlog.Candidate:
+def waits(book: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Candidate:
     """Have a pod wait for more than any card has left."""
     asks = builders.request(requests.Gpus(1, core=CORE, memory=gib * builders.GIB))
     return books.wait(book, name, request=asks)
 
 
-def fill(book: ledger.Ledger) -> None:
+def fill(book: Ledger) -> None:
     """Leave 5 GiB on n1: the counts stay what they are."""
     book.pod_over("uid-a")
     book.pod_bound(use("n1", 75, "c"))
 
 
-def said(found: waiting_reasons.Reasons, book: ledger.Ledger) -> dict[str, str]:
+def said(found: waiting_reasons.Reasons, book: Ledger) -> dict[str, str]:
     """Make a round, and give what is said of each pod."""
     answers = books.decide(book, 1e6)
     found.new_round()
@@ -61,7 +62,7 @@ def later(found: waiting_reasons.Reasons, now: float) -> dict[str, str]:
     return {candidate.name: message for candidate, message in found.later(now)}
 
 
-def closely(book: ledger.Ledger, candidate: backlog.Candidate) -> str:
+def closely(book: Ledger, candidate: queued_pods.Candidate) -> str:
     """Return what is true now."""
     return explain.sentence(explain.explain(book.places, candidate, rules=book.rules), candidate)
 
@@ -196,7 +197,7 @@ async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
 # ---------------------------------------------------------------- what a pod shows already
 
 
-def shown_before(book: ledger.Ledger) -> dict[str, str]:
+def shown_before(book: Ledger) -> dict[str, str]:
     """Return what the pods show of an earlier leader, who had time for all, by uid."""
     return {entry.candidate.uid: closely(book, entry.candidate) for entry in book.waiting.each()}
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from berth_operator.engine import ledger, watchdog
-from berth_operator.scheduling import policy
+from berth_operator.engine import watchdog
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
+from berth_operator.scheduling.policy import Policy
 from engine import books
 from support import builders, clock, timeless
 
@@ -15,8 +17,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = clock.Clock()
-        self.book = ledger.Ledger(self.clock)
-        self.dog = watchdog.Watchdog(self.book, clock=self.clock)
+        self.book = Ledger(self.clock)
+        self.dog = Watchdog(self.book, clock=self.clock)
         self.book.node_seen(builders.node())
 
     def device(self, *, condemned: bool = False) -> None:
@@ -196,7 +198,7 @@ def test_grace_is_that_of_the_policy_in_force(scene: Scene) -> None:
     scene.lease("a")
     scene.pass_(10)
 
-    scene.book.policy_seen(policy.Policy(grace_seconds=5))
+    scene.book.policy_seen(Policy(grace_seconds=5))
     scene.dog.judge()
 
     assert scene.silent
@@ -220,7 +222,7 @@ async def test_time_is_watched() -> None:
     """Without any event an agent is found silent within a second after its grace period."""
     now = timeless.clock()
     book = books.of()
-    dog = watchdog.Watchdog(book, clock=now)
+    dog = Watchdog(book, clock=now)
     dog.lease_seen("n1", "a")
     dog.device_seen("n1", condemned=False)
     row = book.picture.row("n1")

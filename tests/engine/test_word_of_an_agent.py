@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import names, wire
-from berth_operator.engine import ledger, summaries
+from berth_operator.engine import summaries
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import uuid_ownership, uuid_records
 from berth_operator.scheduling.devices import facts
 from engine import books
@@ -50,9 +51,9 @@ def begun(
     pod: Any = None,
     known: bool = True,
     day: Callable[[], float] = float,
-) -> ledger.Ledger:
+) -> Ledger:
     """Return a ledger that knows n2, whose cards are recorded as its own, and n1 with a pod there."""
-    book = ledger.Ledger(clock.Clock(), day=day)
+    book = Ledger(clock.Clock(), day=day)
     for node in NODES:
         book.node_seen(node)
     book.device_seen(builders.device("n2"), RECORDED)
@@ -66,7 +67,7 @@ def begun(
     return book
 
 
-def free(book: ledger.Ledger, node: str = "n2") -> int:
+def free(book: Ledger, node: str = "n2") -> int:
     """Count the cards that a node can give."""
     return len([one for one in pictures.well(book.picture, node) if one in THEIRS])
 
@@ -157,7 +158,7 @@ def test_a_device_that_is_too_large_disputes_nothing() -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["the pod first", "the Device first"])
 def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool) -> None:
     """A record of a bind weighs as it does elsewhere, and nothing is said to be wrong with it."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     book.devices_known()
     book.device_seen(claiming(*MINORS))
     steps: list[Callable[[], object]] = [
@@ -248,7 +249,7 @@ class World:
     def restart(self) -> None:
         """Have the next operator read all that is there."""
         recorded = self.book.picture.claims.record("n2")
-        self.book = ledger.Ledger(clock.Clock(), day=self.time)
+        self.book = Ledger(clock.Clock(), day=self.time)
         for node in NODES:
             self.book.node_seen(node)
         if self.device is not None:

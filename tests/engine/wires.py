@@ -5,7 +5,7 @@ import dataclasses
 from typing import Final, Protocol, TypeVar
 
 from berth_operator.engine import ports
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 from engine import servers
 from support import hands
 
@@ -18,7 +18,7 @@ class Player(Protocol):
 
     server: servers.Server
 
-    def check(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Judge a bind at the moment at which it is sent."""
 
     def heard(self, name: str, seen: Seen) -> Seen:
@@ -42,7 +42,7 @@ class Wire(hands.Lead):
         self.strays: list[tuple[str, decisions.Placement]] = []  # Given up by us, and still on their way.
         self.sent: set[tuple[str, str]] = set()
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send a bind; the first time what it gives must be right at this very moment (I6)."""
         known = candidate.name, repr(placement)
         if known not in self.sent or not self.strays:
@@ -56,11 +56,11 @@ class Wire(hands.Lead):
         """Accept it: what is said of the bind itself matters here."""
         return ports.Bound()
 
-    async def void(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Void the binds that are on their way, and read the pod as it is."""
         self.strays = [one for one in self.strays if one[0] != candidate.name]
         return await self.look(candidate)
 
-    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Read a pod as it is."""
         return self.history.heard(candidate.name, self.history.server.look(candidate.name))

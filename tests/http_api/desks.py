@@ -10,7 +10,8 @@ from aiohttp import test_utils, web
 
 from berth_crds.client import errors
 from berth_operator import metrics
-from berth_operator.engine import decision_records, ledger, loop
+from berth_operator.engine import decision_records, loop
+from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import auth, pages, server
 from engine import books
 from support import clock, hands
@@ -39,7 +40,7 @@ class Reviewer:
 class Desk:
     """What an operator would have behind its pages."""
 
-    book: ledger.Ledger
+    book: Ledger
     now: clock.Clock = dataclasses.field(default_factory=clock.Clock)
     reviewer: Reviewer = dataclasses.field(default_factory=Reviewer)
     measured: metrics.Metrics = dataclasses.field(default_factory=metrics.Metrics)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from berth_crds import names
 from berth_crds.client import api, resources
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
 from kube import churn
 from support import stub
@@ -23,7 +23,7 @@ def ignore(_: int) -> None:
 
 def audit_of(
     session: api.Api,
-    book: ledger.Ledger,
+    book: Ledger,
     following: feeds.Feeds,
     *,
     report: Callable[[int], None] = ignore,

@@ -5,7 +5,7 @@ from typing import Any
 
 from berth_crds.client import api, resources
 from berth_operator import metrics
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import foreign_gpupods
 from berth_operator.scheduling import holds
 from support import clock, stub
@@ -48,7 +48,7 @@ class Scene:
 
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
-        self.book = ledger.Ledger(clock.Clock())
+        self.book = Ledger(clock.Clock())
         self.known = foreign_gpupods.Known()
         self.clock = clock.Clock()
         self.leading = True

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from berth_crds.client import api, errors
-from berth_operator.engine import drift, ledger, ports, watchdog
+from berth_operator.engine import drift, ports
 from berth_operator.engine.drift import Difference
+from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from kube import auditing
 from kube.conftest import Noted
@@ -22,8 +24,8 @@ class Audited:
     """A ledger that follows the cluster, and its audit."""
 
     def __init__(self, session: api.Api) -> None:
-        self.book = ledger.Ledger(time.monotonic)
-        dog = watchdog.Watchdog(self.book, clock=time.monotonic)
+        self.book = Ledger(time.monotonic)
+        dog = Watchdog(self.book, clock=time.monotonic)
         self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
         self.reports: list[int] = []
         self.auditor = auditing.audit_of(session, self.book, self.feeds, report=self.reports.append)
@@ -87,7 +89,7 @@ async def test_what_the_api_has_not_is_let_go(audited: Audited, admin: api.Api, 
     found = await audited.auditor.audit()
 
     assert {one.name for one in found} == {"uid-ghost", "uid-lost"}
-    assert audited.book.state("uid-ghost") is ledger.State.FREE
+    assert audited.book.state("uid-ghost") is State.FREE
     assert "uid-lost" not in audited.book.waiting
     assert await audited.auditor.audit() == ()
 
@@ -102,7 +104,7 @@ class Staged(auditor.Auditor):
         # The session is not used: nothing is read.
         super().__init__(
             None,  # type: ignore[arg-type]
-            ledger.Ledger(time.monotonic),
+            Ledger(time.monotonic),
             clock=time.monotonic,
             report=self.reports.append,
             mend=self._note,
@@ -178,7 +180,7 @@ async def test_all_is_read_and_compared_by_the_auditors_clock(monkeypatch: pytes
         given.append(parts[-1].clock)
         return made(*parts)
 
-    def portions(book: ledger.Ledger, fresh: ledger.Ledger, clock: ports.Clock) -> Any:
+    def portions(book: Ledger, fresh: Ledger, clock: ports.Clock) -> Any:
         given.append(clock)
         return compared(book, fresh, clock)
 
@@ -188,7 +190,7 @@ async def test_all_is_read_and_compared_by_the_auditors_clock(monkeypatch: pytes
         auditing.Cluster(server)
         audit = auditor.Auditor(
             session,
-            ledger.Ledger(looks),
+            Ledger(looks),
             clock=looks,
             report=lambda _: None,
             mend=None,  # type: ignore[arg-type]

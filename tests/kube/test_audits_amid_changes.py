@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from berth_crds.client import api
-from berth_operator.engine import drift, ledger, watchdog
+from berth_operator.engine import drift
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from kube import churn
 from kube.auditing import NODE, Cluster
@@ -35,8 +37,8 @@ class Audited:
 
     def __init__(self, cluster: Cluster, session: api.Api) -> None:
         self.cluster = cluster
-        self.book = ledger.Ledger(time.monotonic)
-        dog = watchdog.Watchdog(self.book, clock=time.monotonic)
+        self.book = Ledger(time.monotonic)
+        dog = Watchdog(self.book, clock=time.monotonic)
         self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
         self.reports: list[int] = []
         self.auditor = Looking(

@@ -8,7 +8,8 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api
-from berth_operator.engine import ledger, watchdog
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
@@ -48,8 +49,8 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
 ) -> None:
     """Neither while the audit mends nor afterwards is the card given to anybody else; its end frees it."""
     monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
-    book = ledger.Ledger(time.monotonic)
-    dog = watchdog.Watchdog(book, clock=time.monotonic)
+    book = Ledger(time.monotonic)
+    dog = Watchdog(book, clock=time.monotonic)
     given: list[decisions.Decision] = []
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
@@ -82,8 +83,8 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
 async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its GpuPod has not changed: what the audit reads anew is told all the same, and names the card."""
     monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
-    book = ledger.Ledger(time.monotonic)
-    dog = watchdog.Watchdog(book, clock=time.monotonic)
+    book = Ledger(time.monotonic)
+    dog = Watchdog(book, clock=time.monotonic)
     nameless = HOLDER | {"resourceVersion": "5", "annotations": {names.ALLOCATION: "{"}}
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:

@@ -8,7 +8,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, errors
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import State
 from berth_operator.kube import cluster_snapshots
 from berth_operator.scheduling import cycle
 from berth_operator.simulation import cluster, files, placing, scenario
@@ -136,7 +136,7 @@ async def test_a_bind_that_is_confirmed_meanwhile_is_not_lost(yard: Yard) -> Non
 
     taken = await yard.take()
 
-    assert yard.book.state("uid-p") is ledger.State.CONFIRMED
+    assert yard.book.state("uid-p") is State.CONFIRMED
     assert of(taken, "Pod")["p"]["spec"]["nodeName"] == "n1"
 
 

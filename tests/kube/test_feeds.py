@@ -9,9 +9,11 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, connection, lease, watch
-from berth_operator.engine import ledger, watchdog
+from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds, policy_sink
-from berth_operator.scheduling import holds, policy
+from berth_operator.scheduling import holds
+from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import raw
 from kube import churn
 from support import clock, pictures, pods
@@ -24,8 +26,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.time = clock.Clock()
-        self.book = ledger.Ledger(self.time)
-        self.dog = watchdog.Watchdog(self.book, clock=self.time)
+        self.book = Ledger(self.time)
+        self.dog = Watchdog(self.book, clock=self.time)
         self.pods = feeds.PodSink(self.book, auditor.Nobody())
         self.gpupods = feeds.GpuPodSink(self.book)
         self.nodes = feeds.NodeSink(self.book)
@@ -138,7 +140,7 @@ def test_an_assumed_place_of_an_odd_pod_withholds_everything(scene: Scene) -> No
     scene.pods.odd(odd(pod(spec={"priority": "high"})))
 
     assert scene.free == 0
-    assert scene.book.state("u-1") is ledger.State.CONFIRMED
+    assert scene.book.state("u-1") is State.CONFIRMED
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_the_default_policy_counts_and_its_last_good_state_stays(scene: Scene) -
 
     assert good.strategy == "spread"
     assert kept == still == good
-    assert scene.book.rules == policy.Policy()
+    assert scene.book.rules == Policy()
 
 
 # ---------------------------------------------------------------- signs of life

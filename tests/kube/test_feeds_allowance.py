@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from berth_crds import names, wire
-from berth_operator.engine import drift, ledger, waiting_pod_memory
+from berth_operator.engine import drift, waiting_pod_memory
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
@@ -26,7 +27,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def book() -> ledger.Ledger:
+def book() -> Ledger:
     """Lend a ledger that knows a node whose device plugin serves four cards."""
     lent = books.of()
     lent.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}, labels={"zone": "a"}))
@@ -34,7 +35,7 @@ def book() -> ledger.Ledger:
 
 
 @pytest.fixture
-def sink(book: ledger.Ledger) -> feeds.PodSink:
+def sink(book: Ledger) -> feeds.PodSink:
     """Lend what tells that ledger of pods."""
     return feeds.PodSink(book, auditor.Nobody())
 
@@ -53,9 +54,7 @@ def pod(name: str, namespace: str = "ml") -> raw.Pod:
     )
 
 
-def test_pods_beyond_it_are_not_charged_before_they_are_admitted(
-    book: ledger.Ledger, sink: feeds.PodSink
-) -> None:
+def test_pods_beyond_it_are_not_charged_before_they_are_admitted(book: Ledger, sink: feeds.PodSink) -> None:
     """Nothing that they say is kept until then; and once they are there, they have what they ask for."""
     for name in "abc":
         sink.upserted(pod(name))
@@ -69,7 +68,7 @@ def test_pods_beyond_it_are_not_charged_before_they_are_admitted(
     assert pictures.free_cards(book.picture) == 1
 
 
-def test_another_namespace_has_room_of_its_own(book: ledger.Ledger, sink: feeds.PodSink) -> None:
+def test_another_namespace_has_room_of_its_own(book: Ledger, sink: feeds.PodSink) -> None:
     """As long as there is room for all together."""
     for name, namespace in {"a": "ml", "b": "ml", "c": "ml", "d": "other", "e": "third"}.items():
         sink.upserted(pod(name, namespace))
@@ -77,7 +76,7 @@ def test_another_namespace_has_room_of_its_own(book: ledger.Ledger, sink: feeds.
     assert [book.unadmitted.bare(f"uid-{name}") for name in "abcde"] == [False, False, True, False, True]
 
 
-def test_a_pod_that_is_gone_makes_room(book: ledger.Ledger, sink: feeds.PodSink) -> None:
+def test_a_pod_that_is_gone_makes_room(book: Ledger, sink: feeds.PodSink) -> None:
     """The next one that comes is charged."""
     for name in "ab":
         sink.upserted(pod(name))
@@ -89,7 +88,7 @@ def test_a_pod_that_is_gone_makes_room(book: ledger.Ledger, sink: feeds.PodSink)
     assert pictures.free_cards(book.picture) == 2
 
 
-def test_a_pod_that_was_there_stays_charged(book: ledger.Ledger, sink: feeds.PodSink) -> None:
+def test_a_pod_that_was_there_stays_charged(book: Ledger, sink: feeds.PodSink) -> None:
     """Whatever its status says later, what a kubelet has admitted is there."""
     sink.upserted(builders.admitted(pod("c")))
     for name in "ab":
@@ -102,7 +101,7 @@ def test_a_pod_that_was_there_stays_charged(book: ledger.Ledger, sink: feeds.Pod
     assert (before, pictures.free_cards(book.picture)) == (1, 1)
 
 
-def test_which_pods_there_is_room_for_is_no_drift(book: ledger.Ledger, sink: feeds.PodSink) -> None:
+def test_which_pods_there_is_room_for_is_no_drift(book: Ledger, sink: feeds.PodSink) -> None:
     """A ledger that heard of them in another order knows the same."""
     fresh = books.of()
     fresh.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}, labels={"zone": "a"}))

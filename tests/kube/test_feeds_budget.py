@@ -9,7 +9,8 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, connection, errors, watch
-from berth_operator.engine import drift, ledger, waiting_pod_memory
+from berth_operator.engine import drift, waiting_pod_memory
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, explain
 from berth_operator.scheduling.decisions import Reason
@@ -33,7 +34,7 @@ class Scene:
     """A ledger with a sink for pods."""
 
     def __init__(self) -> None:
-        self.book = ledger.Ledger(clock.Clock())
+        self.book = Ledger(clock.Clock())
         self.sink = feeds.PodSink(self.book, auditor.Nobody())
 
     def faults(self, uid: str) -> list[Reason]:
@@ -124,7 +125,7 @@ def following(monkeypatch: pytest.MonkeyPatch) -> feeds.Feeds:
     monkeypatch.setattr(waiting_pod_memory, "OF_A_NAMESPACE", 100 << 10)
     session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
     nothing: Any = None
-    made = feeds.Feeds(session, ledger.Ledger(clock.Clock()), nothing, auditor.Nobody())
+    made = feeds.Feeds(session, Ledger(clock.Clock()), nothing, auditor.Nobody())
     informer: Any = Informer()
     made._all = (informer,)
     return made

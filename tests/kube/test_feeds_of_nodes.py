@@ -5,7 +5,9 @@ import pytest
 
 from berth_crds import logs, wire
 from berth_crds.client import watch
-from berth_operator.engine import ledger, summaries, watchdog
+from berth_operator.engine import summaries
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import feeds
 from berth_operator.translate import raw
 from support import builders, clock
@@ -18,7 +20,7 @@ def node(labels: int) -> raw.Node:
 
 def test_a_node_that_says_too_much_takes_no_pod(caplog: pytest.LogCaptureFixture) -> None:
     """It is told once in the log, and read again as soon as it says less."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     sink = feeds.NodeSink(book)
     known = []
 
@@ -33,8 +35,8 @@ def test_a_node_that_says_too_much_takes_no_pod(caplog: pytest.LogCaptureFixture
 
 def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixture) -> None:
     """It is told once in the log, in the summary while it lasts, and read again as soon as it says less."""
-    book = ledger.Ledger(clock.Clock())
-    sink = feeds.DeviceSink(book, watchdog.Watchdog(book, clock=clock.Clock()))
+    book = Ledger(clock.Clock())
+    sink = feeds.DeviceSink(book, Watchdog(book, clock=clock.Clock()))
     known = []
 
     for labels in (5, 5000, 6000, 5):
@@ -51,8 +53,8 @@ def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixtur
 
 def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture) -> None:
     """It is measured as it comes; the log tells of it once, and the summary while it lasts."""
-    book = ledger.Ledger(clock.Clock())
-    sink = feeds.DeviceSink(book, watchdog.Watchdog(book, clock=clock.Clock()))
+    book = Ledger(clock.Clock())
+    sink = feeds.DeviceSink(book, Watchdog(book, clock=clock.Clock()))
     codec = watch.Codec(raw.Device)
     known = []
 
@@ -73,8 +75,8 @@ def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture
 
 def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
     """What is to be recorded of it is no more than its status takes, or the server would refuse all of it."""
-    book = ledger.Ledger(clock.Clock())
-    sink = feeds.DeviceSink(book, watchdog.Watchdog(book, clock=clock.Clock()))
+    book = Ledger(clock.Clock())
+    sink = feeds.DeviceSink(book, Watchdog(book, clock=clock.Clock()))
     lists = [
         [{"uuid": f"M{at}-{one}", "profile": "1g.5gb", "memory": 1} for one in range(64)] for at in range(64)
     ]
@@ -89,7 +91,7 @@ def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
 
 def test_objects_that_change_their_faults_have_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     """Written a hundred times, each time wrong in another way, each of them has a few lines a minute."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     nodes_, gpupods = feeds.NodeSink(book), feeds.GpuPodSink(book)
     limiter = logs.Limiter(clock.Clock())
 

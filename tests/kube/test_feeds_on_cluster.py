@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from berth_crds.client import api, informer, resources, watch
-from berth_operator.engine import ledger, rate_limiter, watchdog
+from berth_operator.engine import rate_limiter
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import events, feeds, pod_status
 from kube import churn
 from kube.conftest import Wired
@@ -25,8 +27,8 @@ class Follower:
     """A ledger, and the feeds that keep it."""
 
     def __init__(self, session: api.Api) -> None:
-        self.book = ledger.Ledger(time.monotonic)
-        dog = watchdog.Watchdog(self.book, clock=time.monotonic)
+        self.book = Ledger(time.monotonic)
+        dog = Watchdog(self.book, clock=time.monotonic)
         wall = clock.Clock().wall
         status_writer = pod_status.PodStatusWriter(
             session,

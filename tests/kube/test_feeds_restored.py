@@ -8,7 +8,8 @@ from aiohttp import web
 
 from berth_crds import names
 from berth_crds.client import api, resources
-from berth_operator.engine import ledger, watchdog
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from kube import churn
 from support import pods, stub, timeless
@@ -58,8 +59,8 @@ def holder(version: str) -> dict[str, Any]:
 
 async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() -> None:
     """Who waits to be sure waits for all lists, begun after the restore was found out."""
-    book = ledger.Ledger(time.monotonic)
-    dog = watchdog.Watchdog(book, clock=time.monotonic)
+    book = Ledger(time.monotonic)
+    dog = Watchdog(book, clock=time.monotonic)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Server(server)
         following = feeds.Feeds(session, book, dog, auditor.Nobody())
@@ -85,8 +86,8 @@ async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() 
 
 async def test_one_informer_that_finds_it_out_is_enough() -> None:
     """Its list is of a lower revision; all others list anew as well, and until then nothing is sure."""
-    book = ledger.Ledger(time.monotonic)
-    dog = watchdog.Watchdog(book, clock=time.monotonic)
+    book = Ledger(time.monotonic)
+    dog = Watchdog(book, clock=time.monotonic)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Server(server)
         following = feeds.Feeds(session, book, dog, auditor.Nobody())

@@ -5,9 +5,10 @@ import time
 from typing import Any, cast
 
 from berth_crds.client import api
-from berth_operator.engine import declaration, ledger
+from berth_operator.engine import declaration
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_touches
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from support import clock, timeless
 
 MIB = 1 << 20
@@ -38,9 +39,9 @@ class Server:
 async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> None:
     """However large the pods of a crowd are, little of them is under way at once, and others do not wait."""
     sizes = {f"large-{at}": MIB for at in range(40)} | {"huge": 8 * MIB} | {f"p-{at}": 0 for at in range(64)}
-    server, book = Server(sizes), ledger.Ledger(time.monotonic)
+    server, book = Server(sizes), Ledger(time.monotonic)
     for name in sizes:
-        book.pod_waiting(backlog.Candidate(uid=name, namespace="ml", name=name), gated=False, version="5")
+        book.pod_waiting(queued_pods.Candidate(uid=name, namespace="ml", name=name), gated=False, version="5")
     touching = pod_touches.Touches(
         cast(api.Api, server), book, shown=lambda _: None, size=sizes.__getitem__, wall=clock.Clock().wall
     )

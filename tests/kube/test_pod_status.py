@@ -8,7 +8,7 @@ import pytest
 from berth_crds.client import api, resources
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import pod_status
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.conftest import Noted
@@ -62,14 +62,14 @@ class Desk:
 
 
 @pytest.fixture
-async def candidate(admin: api.Api, namespace: str) -> backlog.Candidate:
+async def candidate(admin: api.Api, namespace: str) -> queued_pods.Candidate:
     """Lend a pod that waits."""
     return await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
 
 
 @pytest.fixture
 async def desk(
-    session: Noted, admin: api.Api, candidate: backlog.Candidate, monkeypatch: pytest.MonkeyPatch
+    session: Noted, admin: api.Api, candidate: queued_pods.Candidate, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Desk]:
     """Lend a status writer that runs and has seen the pod."""
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.05)
@@ -82,7 +82,7 @@ async def desk(
 # ---------------------------------------------------------------- when a verdict is written
 
 
-async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """The condition has the word that autoscalers wait for, and a sentence; the event has the same."""
     desk.status_writer.refused(candidate, waits(Reason.FULL))
 
@@ -94,7 +94,7 @@ async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: back
     assert desk.notes.told == [("FailedScheduling", said)]
 
 
-async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """What no further node could cure is not Unschedulable, or an autoscaler would add nodes for ever."""
     desk.status_writer.refused(candidate, "asks for 150", fault=Reason.INVALID_REQUEST)
 
@@ -102,7 +102,7 @@ async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: backlog.Can
     assert ("PodScheduled", "False", "InvalidRequest") in pods.conditions(pod)
 
 
-async def test_the_same_again_is_silence(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_the_same_again_is_silence(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """The same verdict is written once: before its write, after it, and after the pod showed it."""
     for _ in range(3):
         desk.status_writer.refused(candidate, waits(Reason.FULL))
@@ -116,7 +116,7 @@ async def test_the_same_again_is_silence(desk: Desk, candidate: backlog.Candidat
     assert len(desk.notes.told) == 1
 
 
-async def test_a_change_is_written(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_change_is_written(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """Another sentence is another write; the moment of the transition stays, as the truth has not changed."""
     desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
@@ -133,7 +133,7 @@ async def test_a_change_is_written(desk: Desk, candidate: backlog.Candidate) -> 
 
 
 async def test_a_restarted_operator_repeats_nothing(
-    desk: Desk, session: Noted, candidate: backlog.Candidate
+    desk: Desk, session: Noted, candidate: queued_pods.Candidate
 ) -> None:
     """What the pod shows already, from whoever wrote it, is neither written nor posted again."""
     desk.status_writer.refused(candidate, waits(Reason.FULL))
@@ -149,7 +149,7 @@ async def test_a_restarted_operator_repeats_nothing(
     assert other.notes.told == []
 
 
-async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """A condition that was edited by hand, times and words left null, is written again at the next try."""
     desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)
@@ -163,7 +163,7 @@ async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: backlo
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(pod)
 
 
-async def test_a_sentence_without_end_is_cut_once(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_sentence_without_end_is_cut_once(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """What is longer than a condition should be is cut, and the cut one counts as shown."""
     desk.status_writer.refused(candidate, "x" * 100_000)
     await desk.until_written(1)
@@ -178,7 +178,7 @@ async def test_a_sentence_without_end_is_cut_once(desk: Desk, candidate: backlog
 # ---------------------------------------------------------------- when it is not
 
 
-async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """A verdict on a revision that is no more is refused by the server, and dropped once that is known."""
     await desk.yard.bind("p", "somewhere")
 
@@ -192,7 +192,7 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: backlog.
     assert desk.writes <= tries + 1
 
 
-async def test_a_newer_revision_is_judged_anew(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_newer_revision_is_judged_anew(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """A pod that somebody touched meanwhile gets its verdict once its newer revision was seen."""
     await desk.yard.patch("p", {"metadata": {"labels": {"touched": "yes"}}})
     desk.status_writer.refused(candidate, waits(Reason.FULL))
@@ -204,7 +204,9 @@ async def test_a_newer_revision_is_judged_anew(desk: Desk, candidate: backlog.Ca
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(await desk.yard.read("p"))
 
 
-async def test_a_verdict_that_was_overtaken_is_not_written(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_verdict_that_was_overtaken_is_not_written(
+    desk: Desk, candidate: queued_pods.Candidate
+) -> None:
     """Of several verdicts in a hurry the last one stands."""
     desk.status_writer.refused(candidate, waits(Reason.FULL))
     desk.status_writer.refused(candidate, waits(Reason.UNHEALTHY))
@@ -216,7 +218,9 @@ async def test_a_verdict_that_was_overtaken_is_not_written(desk: Desk, candidate
     assert desk.writes == 1
 
 
-async def test_a_pod_that_is_placed_is_not_told_otherwise(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_pod_that_is_placed_is_not_told_otherwise(
+    desk: Desk, candidate: queued_pods.Candidate
+) -> None:
     """A verdict that waits to be written is dropped the moment the pod has its place."""
     desk.status_writer.refused(candidate, waits(Reason.FULL))
     desk.status_writer.placed(candidate, pods.placement("n1", pods.CARD, pods.OTHER_CARD))
@@ -269,7 +273,7 @@ PARTS: dict[str, tuple[tuple[decisions.Share, ...], str]] = {
 
 @pytest.mark.parametrize(("shares", "said"), PARTS.values(), ids=PARTS.keys())
 def test_where_a_pod_went_tells_how_much_of_each_card(
-    shares: tuple[decisions.Share, ...], said: str, candidate: backlog.Candidate
+    shares: tuple[decisions.Share, ...], said: str, candidate: queued_pods.Candidate
 ) -> None:
     """A part is not called a card."""
     placement = decisions.Placement("n1", (decisions.Grant("main", shares),))
@@ -279,7 +283,7 @@ def test_where_a_pod_went_tells_how_much_of_each_card(
     assert found == f"{candidate.title} to n1{said}"
 
 
-async def test_a_bind_that_fails_is_a_condition_too(desk: Desk, candidate: backlog.Candidate) -> None:
+async def test_a_bind_that_fails_is_a_condition_too(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """Whoever looks at the pod sees why it waits; the word is not the one for which nodes are added."""
     desk.status_writer.refused(candidate, waits(Reason.FULL))
     await desk.until_written(1)

@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 
 from berth_crds.client import api, resources
-from berth_operator.engine import declaration, ledger, ports
+from berth_operator.engine import declaration, ports
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_status, pod_touches, writer
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import refusals
 from kube.conftest import Noted
@@ -35,7 +36,7 @@ class Lead(hands.Lead):
 
 
 def touching(
-    session: api.Api, book: ledger.Ledger, shown: pod_status.Verdict | None = None, *, at: int = 0
+    session: api.Api, book: Ledger, shown: pod_status.Verdict | None = None, *, at: int = 0
 ) -> pod_touches.Touches:
     """Make what changes the pods of a ledger, all of which show this, at a moment."""
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=at)
@@ -50,7 +51,7 @@ async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, names
     yard = pods.Yard(admin, namespace)
     await yard.create(pods.manifest("p", cards=1))
     pod = await yard.read("p")
-    candidate, old, new = reading.candidate(pod), ledger.Ledger(time.monotonic), ledger.Ledger(time.monotonic)
+    candidate, old, new = reading.candidate(pod), Ledger(time.monotonic), Ledger(time.monotonic)
     for book in (old, new):
         book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
     late = writer.Writer(session, old, Lead(), term="old_x/1", clock=time.monotonic)
@@ -72,7 +73,7 @@ class Toucher(Lead):
     def __init__(self, by: pod_touches.Touches) -> None:
         self._by = by
 
-    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
         """Change a pod."""
         await self._by.touch(candidate, version)
 
@@ -84,7 +85,7 @@ async def test_a_bind_that_is_given_up_is_void(
     """If the pod is still unbound after the change, no bind that was sent before can be carried out."""
     yard = pods.Yard(admin, namespace)
     await yard.create(pods.manifest("p", cards=1))
-    pod, book = await yard.read("p"), ledger.Ledger(time.monotonic)
+    pod, book = await yard.read("p"), Ledger(time.monotonic)
     candidate = reading.candidate(pod)
     book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
     sender = writer.Writer(
@@ -117,7 +118,7 @@ async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: 
     await admin.send("PATCH", path, body=body, content=api.STRATEGIC_PATCH)
     seen = []
     for _ in range(3):
-        pod, book = await yard.read("p"), ledger.Ledger(time.monotonic)
+        pod, book = await yard.read("p"), Ledger(time.monotonic)
         book.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
 
         # At the very same moment: what would change nothing is not written, and that is noticed.
@@ -133,7 +134,7 @@ async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, n
     """The pod is left as it is bound, and its revision tells the new leader what it has to know first."""
     yard = pods.Yard(admin, namespace)
     await yard.create(pods.manifest("p", cards=1))
-    pod, book = await yard.read("p"), ledger.Ledger(time.monotonic)
+    pod, book = await yard.read("p"), Ledger(time.monotonic)
     book.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
     await yard.bind("p", NODE)
 
@@ -151,9 +152,9 @@ PATH = resources.PODS.path("p", namespace="ml", sub="status")
 POD = resources.PODS.path("p", namespace="ml")
 
 
-def waiting(**versions: str) -> ledger.Ledger:
+def waiting(**versions: str) -> Ledger:
     """Make a ledger in which these pods wait."""
-    book = ledger.Ledger(time.monotonic)
+    book = Ledger(time.monotonic)
     for name, version in versions.items():
         book.pod_waiting(builders.candidate(name), gated=False, version=version)
     return book
@@ -191,7 +192,7 @@ async def test_only_what_was_declared_is_changed() -> None:
 
 async def test_a_gated_pod_needs_no_change() -> None:
     """Nobody has ever sent a bind of it."""
-    book = ledger.Ledger(time.monotonic)
+    book = Ledger(time.monotonic)
     book.pod_waiting(builders.candidate("p"), gated=True, version="5")
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
@@ -319,7 +320,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
 
 async def test_a_pod_with_a_fault_needs_no_change() -> None:
     """No bind of it was ever sent."""
-    book = ledger.Ledger(time.monotonic)
+    book = Ledger(time.monotonic)
     fault = refusals.unsupported("too long")
     one = dataclasses.replace(builders.candidate("p"), faults=(fault,))
     book.pod_waiting(one, gated=False, version="5")
@@ -331,7 +332,7 @@ async def test_a_pod_with_a_fault_needs_no_change() -> None:
 
 def test_the_patch_is_good_for_one_revision() -> None:
     """A pod that was bound meanwhile must not be told that it is not."""
-    candidate: backlog.Candidate = builders.candidate("p")
+    candidate: queued_pods.Candidate = builders.candidate("p")
 
     made: dict[str, Any] = pod_touches.touch(candidate, None, before="5", moment="now")
 

@@ -13,7 +13,8 @@ import yaml
 from berth_crds import flags, names
 from berth_crds.client import api
 from berth_operator import settings
-from berth_operator.engine import ledger, watchdog
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from berth_operator.translate import pods, raw
 from kube import auditing
@@ -53,7 +54,7 @@ def test_pods_of_named_schedulers_wait_for_berth(
     scheduler: str, answering: frozenset[str], *, waits: bool
 ) -> None:
     """A pod whose schedulerName is in the list is in the backlog, and no other is."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     sink = feeds.PodSink(book, auditor.Nobody(), schedulers=answering)
 
     sink.upserted(read(pod(scheduler)))
@@ -75,8 +76,8 @@ def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
 async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting pod of a named scheduler is no drift: the second ledger has it, too."""
     monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
-    book = ledger.Ledger(time.monotonic)
-    dog = watchdog.Watchdog(book, clock=time.monotonic)
+    book = Ledger(time.monotonic)
+    dog = Watchdog(book, clock=time.monotonic)
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         Cluster(server).pods[:] = [pod(OTHER)]

@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from berth_operator.engine import ledger, summaries
+from berth_operator.engine import summaries
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_news, summary_reporter
 from engine import books
 from support import clock, timeless
@@ -72,7 +73,7 @@ def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureF
     assert len(scene.names) == 2 * nodes
 
 
-def silence(book: ledger.Ledger) -> None:
+def silence(book: Ledger) -> None:
     """Have all agents fall silent."""
     for row in book.picture.each():
         book.agent_silent(row.name, silent=True)

@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import watch
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
 from engine import books
 from support import builders, pictures
@@ -16,7 +16,7 @@ POD = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", nodeSelect
 
 
 @pytest.fixture
-def book() -> ledger.Ledger:
+def book() -> Ledger:
     """Lend a ledger that knows a node without labels, whose device plugin serves four cards."""
     lent = books.of()
     lent.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
@@ -24,7 +24,7 @@ def book() -> ledger.Ledger:
 
 
 @pytest.fixture
-def sink(book: ledger.Ledger) -> feeds.PodSink:
+def sink(book: Ledger) -> feeds.PodSink:
     """Lend what tells that ledger of pods."""
     return feeds.PodSink(book, auditor.Nobody())
 
@@ -36,7 +36,7 @@ def unreadable(spec: Mapping[str, object]) -> watch.Unreadable:
 
 
 def test_it_withholds_nothing_and_nobody_is_told(
-    book: ledger.Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
+    book: Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once it was admitted all the same it withholds what it asks for, and the log says so."""
     sink.upserted(POD)
@@ -49,9 +49,7 @@ def test_it_withholds_nothing_and_nobody_is_told(
     assert "ml/p withholds cards of its node" in caplog.text
 
 
-def test_if_it_cannot_be_read_any_more_it_withholds_everything(
-    book: ledger.Ledger, sink: feeds.PodSink
-) -> None:
+def test_if_it_cannot_be_read_any_more_it_withholds_everything(book: Ledger, sink: feeds.PodSink) -> None:
     """It may have been admitted meanwhile."""
     sink.upserted(POD)
 
@@ -61,7 +59,7 @@ def test_if_it_cannot_be_read_any_more_it_withholds_everything(
 
 
 def test_of_a_node_that_offers_no_card_nobody_is_told(
-    book: ledger.Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
+    book: Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pod there cannot have been given one, and the log does not say that it keeps any from others."""
     book.node_seen(builders.node("n1"))

@@ -6,7 +6,7 @@ from berth_crds import wire
 from berth_crds.client import api
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import pod_status, verdict_budget
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
 from kube.telling import Notes
 from support import clock, timeless
@@ -40,9 +40,9 @@ class Server:
         )
 
 
-def candidate(name: str, namespace: str) -> backlog.Candidate:
+def candidate(name: str, namespace: str) -> queued_pods.Candidate:
     """Make a pod that waits."""
-    return backlog.Candidate(uid=name, namespace=namespace, name=name)
+    return queued_pods.Candidate(uid=name, namespace=namespace, name=name)
 
 
 def seen(status_writer: pod_status.PodStatusWriter, *names: str) -> None:

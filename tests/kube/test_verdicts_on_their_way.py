@@ -12,7 +12,7 @@ from berth_crds import wire
 from berth_crds.client import api, resources
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import pod_status
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.telling import Notes, waits
@@ -24,7 +24,7 @@ from testbed import waiting
 
 async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back() -> None:
     """What was shown before the write under way is no reason to leave that one standing."""
-    candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+    candidate = queued_pods.Candidate(uid="u-1", namespace="ml", name="p")
     path = resources.PODS.path("p", namespace="ml", sub="status")
     gate = asyncio.Event()
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
@@ -56,7 +56,7 @@ async def test_what_is_said_again_while_its_write_fails_is_written(
 ) -> None:
     """A verdict that is on its way is not shown yet: it stays due until the server has taken it."""
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.02)
-    candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+    candidate = queued_pods.Candidate(uid="u-1", namespace="ml", name="p")
     path = resources.PODS.path("p", namespace="ml", sub="status")
     gate = asyncio.Event()
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
@@ -80,7 +80,7 @@ async def test_a_verdict_that_makes_a_pod_too_large_is_not_written_for_ever(
 ) -> None:
     """Etcd will not take it the next time either; what is said of others is written."""
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.01)
-    large, small = (backlog.Candidate(uid=f"u-{name}", namespace="ml", name=name) for name in ("l", "s"))
+    large, small = (queued_pods.Candidate(uid=f"u-{name}", namespace="ml", name=name) for name in ("l", "s"))
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for one, answer in (
             (large, stub.status(500, "etcdserver: request is too large")),
@@ -106,7 +106,7 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
         server.on("PATCH", resources.PODS.path("new", namespace="ml", sub="status"), stub.thing({}))
         slow = rate_limiter.Pace(time.monotonic, rate_limiter.steady(500.0))
         status_writer = pod_status.PodStatusWriter(session, Notes(session), slow, wall=clock.Clock().wall)
-        crowd = [backlog.Candidate(uid=f"u-{at}", namespace="ml", name=f"p{at}") for at in range(200)]
+        crowd = [queued_pods.Candidate(uid=f"u-{at}", namespace="ml", name=f"p{at}") for at in range(200)]
         for one in crowd:
             path = resources.PODS.path(one.name, namespace="ml", sub="status")
             server.on("PATCH", path, stub.thing({}))
@@ -116,7 +116,7 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
             status = raw.PodStatus(conditions=(condition,))
             status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
             status_writer.refused(one, "B")
-        newcomer = backlog.Candidate(uid="u-new", namespace="ml", name="new")
+        newcomer = queued_pods.Candidate(uid="u-new", namespace="ml", name="new")
         async with timeless.beside(status_writer.run()):
             began = time.monotonic()
             await until_sent(server, 1)
@@ -135,8 +135,8 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
     """Whoever makes pods faster than verdicts are written does not freeze what all others show."""
     monkeypatch.setattr(pod_status, "BATCH", 4)
     monkeypatch.setattr(pod_status, "KEPT_FOR_KNOWN", 1)
-    old = backlog.Candidate(uid="u-old", namespace="ml", name="old")
-    stream = (backlog.Candidate(uid=f"u-{at}", namespace="x", name=f"p{at}") for at in itertools.count())
+    old = queued_pods.Candidate(uid="u-old", namespace="ml", name="old")
+    stream = (queued_pods.Candidate(uid=f"u-{at}", namespace="x", name=f"p{at}") for at in itertools.count())
 
     def come(count: int) -> None:
         for one in itertools.islice(stream, count):
@@ -177,7 +177,7 @@ async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch, shows: boo
         )
         for namespace, count in {"a": 6, "b": 6, "c": 6, "ml": 1}.items():
             for at in range(count):
-                one = backlog.Candidate(uid=f"{namespace}-{at}", namespace=namespace, name=f"p{at}")
+                one = queued_pods.Candidate(uid=f"{namespace}-{at}", namespace=namespace, name=f"p{at}")
                 path = resources.PODS.path(one.name, namespace=namespace, sub="status")
                 server.on("PATCH", path, stub.thing({}))
                 status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
@@ -192,7 +192,7 @@ async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch, shows: boo
 async def test_who_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowd that goes while its first verdict is written is not remembered until others wait."""
     monkeypatch.setattr(pod_status, "BATCH", 1)
-    crowd = [backlog.Candidate(uid=f"u-{at}", namespace=f"n{at}", name="p") for at in range(3)]
+    crowd = [queued_pods.Candidate(uid=f"u-{at}", namespace=f"n{at}", name="p") for at in range(3)]
 
     async def all_go(request: web.Request) -> web.StreamResponse:
         for one in crowd:
@@ -252,7 +252,7 @@ async def until_sent(server: stub.Stub, count: int) -> None:
 async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What may pass is tried again; what will not is dropped, and nothing else waits behind it."""
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.02)
-    candidate = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+    candidate = queued_pods.Candidate(uid="u-1", namespace="ml", name="p")
     path = resources.PODS.path("p", namespace="ml", sub="status")
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", path, trouble, trouble, stub.thing({}))
@@ -284,7 +284,7 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
             status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            candidate = backlog.Candidate(uid=name, namespace="ml", name=name)
+            candidate = queued_pods.Candidate(uid=name, namespace="ml", name=name)
             status_writer.refused(candidate, waits(Reason.FULL))
         async with timeless.beside(status_writer.run()):
             await asyncio.sleep(0.1)
@@ -311,7 +311,9 @@ async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: p
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, stub.thing({}))
             status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            status_writer.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+            status_writer.refused(
+                queued_pods.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL)
+            )
 
         judge("early")
         async with timeless.beside(status_writer.run()):
@@ -340,7 +342,9 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, *answers)
             status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            status_writer.refused(backlog.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL))
+            status_writer.refused(
+                queued_pods.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL)
+            )
 
         async def told(*names: str) -> None:
             async def settled() -> bool:

@@ -9,7 +9,7 @@ from berth_crds import allocation, names
 from berth_crds.client import api, connection, resources, watch
 from berth_operator.engine import ports
 from berth_operator.kube import writer
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
 from kube.conftest import Noted, Wired
 from kube.writers import NODE, TERM, Lead, bound_by, hand
@@ -148,7 +148,7 @@ async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obst
 
 async def test_a_pod_that_is_not_there(session: Noted, namespace: str) -> None:
     """Binding and looking for a pod that does not exist is Gone."""
-    nobody = backlog.Candidate(uid="none", namespace=namespace, name="nobody")
+    nobody = queued_pods.Candidate(uid="none", namespace=namespace, name="nobody")
 
     assert isinstance(await bound_by(session, nobody, pods.CARD), ports.Unknown)
     assert await hand(session).look(nobody) == ports.Gone()

@@ -8,14 +8,15 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from berth_operator.engine import ledger, ports
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import writer
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 from kube.writers import TERM, Lead, bound_by, hand
 from support import clock, pods, stub
 from testbed import ports as sockets
 
-CANDIDATE = backlog.Candidate(uid="u-1", namespace="ml", name="p")
+CANDIDATE = queued_pods.Candidate(uid="u-1", namespace="ml", name="p")
 PATH = resources.PODS.path("p", namespace="ml")
 
 
@@ -127,7 +128,7 @@ async def test_a_fence_that_is_out_of_date_is_told_once(
     now = clock.Clock()
 
     async with api.Api(made_up.link, agent="test") as session:
-        bound = writer.Writer(session, ledger.Ledger(now), Lead(), term=TERM, clock=now)
+        bound = writer.Writer(session, Ledger(now), Lead(), term=TERM, clock=now)
         for _ in range(3):
             await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
         assert "berth-fence" not in caplog.text
@@ -152,7 +153,7 @@ async def test_a_webhook_that_judges_no_dry_run_forbids_no_bind(
     made_up.on("POST", f"{PATH}/binding", stub.status(400, message))
 
     async with api.Api(made_up.link, agent="test") as session:
-        sender = writer.Writer(session, ledger.Ledger(clock.Clock()), Lead(), term=TERM, clock=clock.Clock())
+        sender = writer.Writer(session, Ledger(clock.Clock()), Lead(), term=TERM, clock=clock.Clock())
         answer = await sender.dry_run(CANDIDATE, pods.placement("n", pods.CARD))
 
     assert answer == expected
@@ -241,7 +242,7 @@ async def test_an_answer_that_only_the_pod_explains_tells_its_revision(made_up: 
     """A look that finds the same revision shows that it was not refused for that."""
     made_up.on("POST", f"{PATH}/binding", stub.status(409, "no"))
     made_up.on("GET", PATH, stub.thing(pod_as(metadata={"resourceVersion": "7"})))
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     book.pod_waiting(CANDIDATE, gated=False, version="7")
 
     async with api.Api(made_up.link, agent="test") as session:

@@ -6,8 +6,9 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api
-from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import raw
 from kube.conftest import Noted
@@ -21,9 +22,9 @@ def yard(admin: api.Api, namespace: str) -> pods.Yard:
     return pods.Yard(admin, namespace)
 
 
-def expecting(pod: raw.Pod) -> tuple[backlog.Candidate, ledger.Ledger]:
+def expecting(pod: raw.Pod) -> tuple[queued_pods.Candidate, Ledger]:
     """Make a ledger in which this pod waits, and give the pod as it is decided on."""
-    book, candidate = ledger.Ledger(time.monotonic), reading.candidate(pod)
+    book, candidate = Ledger(time.monotonic), reading.candidate(pod)
     book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
     return candidate, book
 

@@ -4,9 +4,9 @@ import time
 from typing import Any
 
 from berth_crds.client import api
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import writer
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 from support import hands, pods
 
 TERM = "op-1_abcd/7"
@@ -29,12 +29,12 @@ class Lead(hands.Lead):
         self.doubts += 1
 
 
-def hand(session: api.Api, lead: Lead | None = None, book: ledger.Ledger | None = None) -> writer.Writer:
+def hand(session: api.Api, lead: Lead | None = None, book: Ledger | None = None) -> writer.Writer:
     """Make a writer of a term."""
-    book = book or ledger.Ledger(time.monotonic)
+    book = book or Ledger(time.monotonic)
     return writer.Writer(session, book, lead or Lead(), term=TERM, clock=time.monotonic)
 
 
-def bound_by(session: api.Api, candidate: backlog.Candidate, *cards: decisions.Share) -> Any:
+def bound_by(session: api.Api, candidate: queued_pods.Candidate, *cards: decisions.Share) -> Any:
     """Bind a pod to the node with these cards."""
     return hand(session).bind(candidate, pods.placement(NODE, *cards))

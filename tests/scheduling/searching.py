@@ -4,21 +4,24 @@ from typing import Final
 
 import hypothesis
 
-from berth_operator.scheduling import backlog, decisions, inventory, policy, search
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from support import worlds
 
-RULES: Final = policy.Policy()
+RULES: Final = Policy()
 HALF: Final = requests.Gpus(1, core=50, ratio=50)
 TENTH: Final = requests.Gpus(1, core=10, ratio=10)
 THOROUGH: Final = hypothesis.settings(worlds.PROPERTY, max_examples=100)
 
 
 def place(
-    picture: inventory.Inventory, candidate: backlog.Candidate, rules: policy.Policy = RULES
+    picture: Inventory, candidate: queued_pods.Candidate, rules: Policy = RULES
 ) -> decisions.Placement | None:
     """Look for a place."""
-    return search.Search(picture).place(candidate.request, candidate.demand, rules=rules)
+    return Search(picture).place(candidate.request, candidate.demand, rules=rules)
 
 
 def minors(placement: decisions.Placement | None) -> list[int] | None:

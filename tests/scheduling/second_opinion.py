@@ -12,11 +12,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from berth_operator.scheduling import backlog, decisions, policy, search
+from berth_operator.scheduling import decisions, questions, queued_pods, search
 from berth_operator.scheduling.devices import allocator, device_view
 from berth_operator.scheduling.devices import facts as cards
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
 from support import worlds
 
 # ---------------------------------------------------------------- the place
@@ -154,7 +155,7 @@ def sound(world: worlds.World, node: str) -> set[str]:
     return {uuid for card in well for uuid in (card.uuid, *(one.uuid for one in card.instances))}
 
 
-def able(world: worlds.World, candidate: backlog.Candidate) -> list[str]:
+def able(world: worlds.World, candidate: queued_pods.Candidate) -> list[str]:
     """Name the nodes that could take a pod: by their place, their resources and their devices."""
     return [
         name
@@ -169,18 +170,16 @@ def able(world: worlds.World, candidate: backlog.Candidate) -> list[str]:
 
 
 def look(
-    world: worlds.World, name: str, candidate: backlog.Candidate, rules: policy.Policy
+    world: worlds.World, name: str, candidate: queued_pods.Candidate, rules: Policy
 ) -> tuple[float, int | None]:
     """Ask a picture made for this question alone how good one node is, and which card it would give."""
     picture = world.paint()
-    question = search.ask(candidate.request, candidate.demand)
+    question = questions.ask(candidate.request, candidate.demand)
     ranking, _ = search.rank(picture, np.array([picture.index[name]]), question, rules)
     return float(ranking.score[0]), None if ranking.slot is None else int(ranking.slot[0])
 
 
-def best(
-    world: worlds.World, candidate: backlog.Candidate, rules: policy.Policy
-) -> decisions.Placement | None:
+def best(world: worlds.World, candidate: queued_pods.Candidate, rules: Policy) -> decisions.Placement | None:
     """Choose the best of all nodes that are able, equal ones by name; a preference is a condition first."""
     manner = candidate.request.manner
     if manner.scope is not None and not manner.required:
@@ -192,9 +191,7 @@ def best(
     return _best(world, candidate, rules)
 
 
-def _best(
-    world: worlds.World, candidate: backlog.Candidate, rules: policy.Policy
-) -> decisions.Placement | None:
+def _best(world: worlds.World, candidate: queued_pods.Candidate, rules: Policy) -> decisions.Placement | None:
     looks = {name: look(world, name, candidate, rules) for name in able(world, candidate)}
     if not looks:
         return None

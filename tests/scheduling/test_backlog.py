@@ -8,20 +8,21 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import backlog, queued_pods, queues, wakeups
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Help, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from support import builders
 
 
-def of(*candidates: backlog.Candidate) -> backlog.Backlog:
+def of(*candidates: queued_pods.Candidate) -> Backlog:
     """Return a backlog of these."""
-    made = backlog.Backlog()
+    made = Backlog()
     for candidate in candidates:
         made.push(candidate)
     return made
 
 
-def ready(queue: backlog.Backlog, now: float = 0.0) -> list[str]:
+def ready(queue: Backlog, now: float = 0.0) -> list[str]:
     """Name the pods whose turn it is."""
     return [candidate.name for candidate in queue.ready(now)]
 
@@ -46,7 +47,7 @@ def test_order() -> None:
 @hypothesis.given(
     st.permutations([builders.candidate(name, priority=at % 2) for at, name in enumerate("abcd")])
 )
-def test_order_of_arrival_does_not_matter(pods: list[backlog.Candidate]) -> None:
+def test_order_of_arrival_does_not_matter(pods: list[queued_pods.Candidate]) -> None:
     """Whoever was heard of first, the order is the same (I11)."""
     queue = of(*pods)
 
@@ -87,7 +88,7 @@ def test_help_comes_at_once() -> None:
     assert ready(queue, now=0.01) == ["p"]
 
 
-def crowd(*sizes: int) -> backlog.Backlog:
+def crowd(*sizes: int) -> Backlog:
     """Have crowds wait for room, each of another kind: the first asks for one card, the second for two."""
     pods = [
         builders.candidate(f"{cards}-{at:04}", cards=cards)
@@ -125,7 +126,7 @@ def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:
     assert len(ready(queue, now=0.01)) == wakeups.TRIED_OF_A_KIND
 
 
-def other(queue: backlog.Backlog, count: int = 1) -> list[str]:
+def other(queue: Backlog, count: int = 1) -> list[str]:
     """Have pods of another namespace wait for room, which come last and ask for one card."""
     names = [f"other{at:02}" for at in range(count)]
     for name in names:
@@ -134,7 +135,7 @@ def other(queue: backlog.Backlog, count: int = 1) -> list[str]:
     return names
 
 
-def tried(queue: backlog.Backlog, held_up: str) -> list[str]:
+def tried(queue: Backlog, held_up: str) -> list[str]:
     """Name the pods whose turn it is in a round that finds a namespace held up."""
     found = []
     for candidate in queue.ready(0.01):
@@ -274,7 +275,7 @@ def test_edited_pod_starts_anew() -> None:
 
 def test_restored_pod_remembers_its_attempts() -> None:
     """A pod whose bind failed waits as long as its attempts deserve, and counts this one."""
-    queue = backlog.Backlog()
+    queue = Backlog()
 
     queue.restore(builders.candidate(), attempts=2, now=1.0)
 
@@ -284,7 +285,7 @@ def test_restored_pod_remembers_its_attempts() -> None:
 
 def test_pod_that_is_given_back_is_tried_at_once() -> None:
     """What was decided for it was not carried out, and that is no failure of its own."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.give_back(builders.candidate("p"), attempts=3)
 
     assert [one.name for one in waiting.ready(0.0)] == ["p"]
@@ -293,7 +294,7 @@ def test_pod_that_is_given_back_is_tried_at_once() -> None:
 
 def test_who_only_watches_does_not_grow() -> None:
     """Pods that come and go while nobody decides leave nothing behind, and who stays keeps its place."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(builders.candidate("stays"))
     for at in range(3 * queues.SPARE_PLACES):
         waiting.push(builders.candidate(f"p{at}"))
@@ -319,7 +320,7 @@ def test_removed_pod_is_gone() -> None:
 
 def test_putting_off_a_stranger_changes_nothing() -> None:
     """A pod that left meanwhile is not brought back by being put off."""
-    queue = backlog.Backlog()
+    queue = Backlog()
 
     queue.put_off("uid-p", now=0.0, wants=None)
 
@@ -349,7 +350,7 @@ def test_backlog_tells_its_state() -> None:
 # ---------------------------------------------------------------- who needs a search
 
 
-def hard(name: str, **fields: Any) -> backlog.Candidate:
+def hard(name: str, **fields: Any) -> queued_pods.Candidate:
     """Make a pod of which only a search tells where it fits."""
     part = requests.Gpus(1, core=40, memory=builders.GIB)
     return builders.candidate(name, request=builders.request(part, part), **fields)

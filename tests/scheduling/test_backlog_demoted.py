@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from berth_operator.scheduling import backlog, queued_pods, wakeups
+from berth_operator.scheduling import queued_pods, wakeups
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Help
 from scheduling.test_backlog import of, ready
 from support import builders
@@ -64,7 +65,7 @@ def test_of_the_woken_the_demoted_are_tried_last() -> None:
 
 def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
     """It comes after all others until then, whatever its priority, and does not wait for its pause to end."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     for name, priority in [("vip", 9), ("other", 0)]:
         waiting.push(builders.candidate(name, priority=priority))
     waiting.demote("uid-vip")
@@ -80,7 +81,7 @@ def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
 
 def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
     """Its turn comes by priority then."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     for name, priority in [("vip", 9), ("other", 0)]:
         waiting.push(builders.candidate(name, priority=priority))
         waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
@@ -96,7 +97,7 @@ def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
 
 def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     """Of many that were woken some are tried; each that does not take its place makes room for one more."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     names = [f"p{number:02}" for number in range(wakeups.TRIED_OF_A_KIND + 2)]
     for name in names:
         waiting.push(builders.candidate(name))

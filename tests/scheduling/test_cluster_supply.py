@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
 from engine import books
@@ -14,7 +14,7 @@ from support import builders, clock
 
 LARGE = [builders.card(minor, at="n9", memory=1 << 40) for minor in range(64)]
 ILL = [dataclasses.replace(one, trouble=Reason.UNHEALTHY) for one in LARGE]
-Change = Callable[[ledger.Ledger], None]
+Change = Callable[[Ledger], None]
 
 
 def joins(
@@ -22,7 +22,7 @@ def joins(
 ) -> Change:
     """Have a node with many cards and few cpus join."""
 
-    def join(book: ledger.Ledger) -> None:
+    def join(book: Ledger) -> None:
         book.node_seen(builders.node("n9", cpu=1000, **node))
         book.device_seen(builders.device("n9", cards, failed=failed))
         book.agent_silent("n9", silent=silent)
@@ -30,7 +30,7 @@ def joins(
     return join
 
 
-def leaves_its_device(book: ledger.Ledger) -> None:
+def leaves_its_device(book: Ledger) -> None:
     """Have a node join and go, and its Device stay."""
     joins()(book)
     book.node_gone("n9")

@@ -8,27 +8,39 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, cycle, decisions, inventory, node_info, policy, search, tally
+from berth_operator.scheduling import (
+    cycle,
+    decisions,
+    node_info,
+    questions,
+    queued_pods,
+    search,
+    tally,
+)
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices import facts as cards_
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from scheduling import second_opinion
 from support import builders, clock, pictures, worlds
 
-USUAL = policy.Policy()
+USUAL = Policy()
 
 
 def decide(
-    picture: inventory.Inventory,
-    *waiting: backlog.Candidate,
-    rules: policy.Policy = USUAL,
+    picture: Inventory,
+    *waiting: queued_pods.Candidate,
+    rules: Policy = USUAL,
     limit: int = 256,
 ) -> list[decisions.Decision]:
     """Make one round for these pods."""
-    queue = backlog.Backlog()
+    queue = Backlog()
     for candidate in waiting:
         queue.push(candidate)
-    return cycle.decide(search.Search(picture), queue, 0.0, rules, limit=limit)
+    return cycle.decide(Search(picture), queue, 0.0, rules, limit=limit)
 
 
 def test_each_sees_what_the_ones_before_got() -> None:
@@ -136,10 +148,10 @@ PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pods=PODS, strategy=st.sampled_from(list(Strategy)))
 def test_second_opinion_agrees_pod_by_pod(
-    world: worlds.World, pods: tuple[backlog.Candidate, ...], strategy: Strategy
+    world: worlds.World, pods: tuple[queued_pods.Candidate, ...], strategy: Strategy
 ) -> None:
     """A round equals brute force for each pod in turn, with all that was given charged (I1)."""
-    picture, rules = world.paint(), policy.Policy(strategy=strategy)
+    picture, rules = world.paint(), Policy(strategy=strategy)
 
     answers = decide(picture, *pods, rules=rules)
 
@@ -155,7 +167,7 @@ def test_second_opinion_agrees_pod_by_pod(
 
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pods=PODS)
-def test_rounds_promise_nothing_twice(world: worlds.World, pods: tuple[backlog.Candidate, ...]) -> None:
+def test_rounds_promise_nothing_twice(world: worlds.World, pods: tuple[queued_pods.Candidate, ...]) -> None:
     """Over many rounds, each charged for good, no device is given beyond what it has (I1)."""
     picture = world.paint()
     before = {row.name: dict(row.used) for row in picture.each()}
@@ -192,7 +204,7 @@ def unit(row: node_info.Row, uuid: str) -> tuple[cards_.Card, int]:
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pods=PODS, data=st.data())
 def test_equal_inputs_give_equal_decisions(
-    world: worlds.World, pods: tuple[backlog.Candidate, ...], data: st.DataObject
+    world: worlds.World, pods: tuple[queued_pods.Candidate, ...], data: st.DataObject
 ) -> None:
     """Neither the order in which nodes came nor that in which pods came changes a decision (I11)."""
     expected = decide(world.paint(), *pods)
@@ -205,7 +217,7 @@ def test_equal_inputs_give_equal_decisions(
 
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pods=PODS)
-def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[backlog.Candidate, ...]) -> None:
+def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[queued_pods.Candidate, ...]) -> None:
     """Whatever a round decides, the inventory is as it was."""
     picture = world.paint()
     before = pictures.told(picture)
@@ -269,7 +281,7 @@ def test_hard_pods_do_not_hold_a_round_up() -> None:
 
 def test_search_for_which_others_left_too_little_is_made_again() -> None:
     """A node is not given up for a search that ended early because of others: with time, the pod fits."""
-    places = search.Search(builders.picture(*builders.nodes(1, cards=8)))
+    places = Search(builders.picture(*builders.nodes(1, cards=8)))
     candidate = dataclasses.replace(builders.candidate(), request=crowd(16))
 
     def place(steps: int) -> object:
@@ -283,8 +295,8 @@ def test_search_for_which_others_left_too_little_is_made_again() -> None:
 def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     """A pod whose search was cut short is told so, waits for nothing but time, and ends where it fits."""
     picture = builders.picture(*builders.nodes(30, cards=8))
-    places = search.Search(picture)
-    queue = backlog.Backlog()
+    places = Search(picture)
+    queue = Backlog()
     queue.push(dataclasses.replace(builders.candidate(), request=builders.request(*[TWO_FIFTHS] * 17)))
 
     with mock.patch.object(search, "STEPS_A_NODE", 20), mock.patch.object(cycle, "STEPS_A_ROUND", 100):
@@ -294,7 +306,7 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     assert isinstance(first, Wait)
     assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
     (waiting,) = queue.ready(0.0)
-    looked_at = places.closer(search.ask(waiting.request, waiting.demand), USUAL)
+    looked_at = places.closer(questions.ask(waiting.request, waiting.demand), USUAL)
     assert len(looked_at) == 30
     assert isinstance(later[-1], Wait)
 
@@ -303,22 +315,22 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
 
 
 def timed(
-    waiting: list[backlog.Candidate], now: clock.Ticking, *, ends: float, search_: float, nodes: int = 30
+    waiting: list[queued_pods.Candidate], now: clock.Ticking, *, ends: float, search_: float, nodes: int = 30
 ) -> list[decisions.Decision]:
     """Make one round that has so much time, and charge nothing."""
-    queue = backlog.Backlog()
+    queue = Backlog()
     for candidate in waiting:
         queue.push(candidate)
     picture = builders.picture(*builders.nodes(nodes, cards=8))
     for at in range(1, nodes + 1):  # No two of them are alike.
         share = builders.share(0, at=f"n{at}", core=0, memory=at)
         picture.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
-    places = search.Search(picture)
+    places = Search(picture)
     time = cycle.Time(now, ends, search_)
     return list(cycle.each(places, queue, 0.0, USUAL, cycle.Limits(time=time)))
 
 
-def tight(name: str) -> backlog.Candidate:
+def tight(name: str) -> queued_pods.Candidate:
     """Make a pod that fits on no node, which only long searches would tell."""
     return dataclasses.replace(builders.candidate(name), request=builders.request(*[TWO_FIFTHS] * 17))
 
@@ -363,12 +375,12 @@ def test_pods_of_one_kind_share_that_they_were_cut_short() -> None:
 
 def test_node_that_takes_all_the_time_is_given_up() -> None:
     """Or the next search would begin with it again, and no other node would ever be asked."""
-    places = search.Search(builders.picture(*builders.nodes(3, cards=8)))
+    places = Search(builders.picture(*builders.nodes(3, cards=8)))
     pod = tight("p")
 
     for _ in range(3):
         effort = allocator.Effort(expired=lambda: True)
         assert places.place(pod.request, pod.demand, rules=USUAL, effort=effort) is None
 
-    closer = places.closer(search.ask(pod.request, pod.demand), USUAL)
+    closer = places.closer(questions.ask(pod.request, pod.demand), USUAL)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3

@@ -6,18 +6,19 @@ import hypothesis
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import (
-    backlog,
     cycle,
     decisions,
-    inventory,
     node_table,
-    policy,
-    search,
+    queued_pods,
     workload,
 )
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from support import pictures, worlds
 
 Step = tuple[str, object]
@@ -42,7 +43,7 @@ def steps(draw: st.DrawFn) -> Step:
     return kind, draw(kinds[kind])
 
 
-def take(picture: inventory.Inventory, world: worlds.World, step: Step) -> None:
+def take(picture: Inventory, world: worlds.World, step: Step) -> None:
     """Do one step both to the picture and to the truth."""
     match step:
         case (("put node" | "drop node" | "put device" | "drop device" | "hear"), _):
@@ -58,11 +59,11 @@ def take(picture: inventory.Inventory, world: worlds.World, step: Step) -> None:
             world.samples.pop(uid, None)
             if sample is not None:
                 world.samples[uid] = sample
-        case "ask", backlog.Candidate() as candidate:
+        case "ask", queued_pods.Candidate() as candidate:
             assert decide(picture, candidate) == decide(world.paint(), candidate)
 
 
-def take_node(picture: inventory.Inventory, world: worlds.World, step: Step) -> None:
+def take_node(picture: Inventory, world: worlds.World, step: Step) -> None:
     """Do a step that is about a node or its cards."""
     match step:
         case "put node", facts.Node() as node:
@@ -83,11 +84,11 @@ def take_node(picture: inventory.Inventory, world: worlds.World, step: Step) -> 
             (world.heard.add if heard else world.heard.discard)(name)
 
 
-def decide(picture: inventory.Inventory, candidate: backlog.Candidate) -> list[decisions.Decision]:
+def decide(picture: Inventory, candidate: queued_pods.Candidate) -> list[decisions.Decision]:
     """Ask an inventory about one pod."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(candidate)
-    return cycle.decide(search.Search(picture), waiting, 0.0, policy.Policy())
+    return cycle.decide(Search(picture), waiting, 0.0, Policy())
 
 
 @worlds.PROPERTY
@@ -96,7 +97,7 @@ def test_only_the_present_matters(story: list[Step], rows: int, slots: int) -> N
     """After any arrivals and departures the picture equals one made afresh of what is true now (I8)."""
     world = worlds.World()
     with mock.patch.multiple(node_table, ROWS=rows, SLOTS=slots):
-        picture = inventory.Inventory()
+        picture = Inventory()
 
         for step in story:
             take(picture, world, step)
@@ -123,7 +124,7 @@ def test_what_if_leaves_no_trace(world: worlds.World, holders: list[Hold]) -> No
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), order=st.permutations(worlds.NODES), pod=worlds.candidates())
 def test_order_of_arrival_decides_nothing(
-    world: worlds.World, order: list[str], pod: backlog.Candidate
+    world: worlds.World, order: list[str], pod: queued_pods.Candidate
 ) -> None:
     """Equal clusters give equal decisions, whichever node came first (I11)."""
     one, other = world.paint(), world.paint(order)

@@ -5,26 +5,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import inventory, resources, search
+from berth_operator.scheduling import resources, search
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from support import builders, pictures
 
 
-def free(picture: inventory.Inventory, node: str = "n1") -> list[object]:
+def free(picture: Inventory, node: str = "n1") -> list[object]:
     """List the free cards of a node."""
     found: list[object] = pictures.told(picture)[node]["free"]
     return found
 
 
-def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
+def room(picture: Inventory, demand: facts.Demand) -> list[bool]:
     """Return which rows have the resources left."""
     found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
     return found
 
 
-def matching(picture: inventory.Inventory, models: set[str]) -> list[int]:
+def matching(picture: Inventory, models: set[str]) -> list[int]:
     """List the slots of n1 whose cards are of one of these models."""
     asked = requests.Conditions(models=frozenset(models))
     found = search.matching_cards(picture, np.arange(picture.size), asked)
@@ -157,7 +158,7 @@ def test_no_card_of_a_failed_source_is_free() -> None:
 
 def test_device_is_silent_until_its_agent_is_heard() -> None:
     """A Device alone is no sign of life, the first time or after it was gone."""
-    picture = inventory.Inventory()
+    picture = Inventory()
     picture.put_node(builders.node())
     picture.put_device(builders.device())
     first = free(picture)

@@ -7,29 +7,30 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, label_order, wakeups
+from berth_operator.scheduling import label_order, queued_pods, wakeups
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Help
 from support import builders
 
 FREED: Final = frozenset({Help.CAPACITY_FREED})
 
 
-def pod(name: str, namespace: str, label: int = 0, *, priority: int = 0) -> backlog.Candidate:
+def pod(name: str, namespace: str, label: int = 0, *, priority: int = 0) -> queued_pods.Candidate:
     """Return a waiting pod."""
     found = builders.candidate(name, priority=priority, label=label)
     return dataclasses.replace(found, namespace=namespace)
 
 
-def line(*pods: backlog.Candidate, allowed: int = 0) -> backlog.Backlog:
+def line(*pods: queued_pods.Candidate, allowed: int = 0) -> Backlog:
     """Return a backlog of these pods, in the order of their creation."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     for at, one in enumerate(pods):
         waiting.push(dataclasses.replace(one, created=f"{at:04}"))
     waiting.allow(allowed)
     return waiting
 
 
-def ready(waiting: backlog.Backlog, limit: int | None = None) -> str:
+def ready(waiting: Backlog, limit: int | None = None) -> str:
     """Name the pods in the order of their turns."""
     return " ".join(one.name for one in waiting.ready(1000.0, limit))
 
@@ -61,7 +62,7 @@ CASES: Final = {
 
 
 @pytest.mark.parametrize(("waiting", "expected"), CASES.values(), ids=CASES.keys())
-def test_whose_turn_it_is(waiting: backlog.Backlog, expected: str) -> None:
+def test_whose_turn_it_is(waiting: Backlog, expected: str) -> None:
     """Between namespaces the PriorityClass counts and who came first; within one the label, too."""
     assert ready(waiting) == expected
     assert " ".join(one.candidate.name for one in waiting.each()) == expected

@@ -6,8 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.engine import ledger
-from berth_operator.scheduling import backlog, cycle, decisions, node_offers
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from engine import books
@@ -19,7 +19,7 @@ CARD = builders.card()
 
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
-def test_a_no_is_certain(world: worlds.World, pod: backlog.Candidate) -> None:
+def test_a_no_is_certain(world: worlds.World, pod: queued_pods.Candidate) -> None:
     """Wherever the search places a pod, the offer of that node was large enough."""
     picture = world.paint()
 
@@ -74,7 +74,7 @@ def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
     assert books.awake(book) == ["plain"]
 
 
-def happen(book: ledger.Ledger, data: st.DataObject) -> None:
+def happen(book: Ledger, data: st.DataObject) -> None:
     """Have one thing happen to a node, its cards, its agent or a pod on it."""
     at = data.draw(st.sampled_from(worlds.NODES))
     match data.draw(st.sampled_from(["hold", "end", "end", "node", "cards", "no node", "no cards", "agent"])):
@@ -96,7 +96,7 @@ def happen(book: ledger.Ledger, data: st.DataObject) -> None:
             book.agent_silent(at, silent=data.draw(st.booleans()))
 
 
-def decide(book: ledger.Ledger) -> None:
+def decide(book: Ledger) -> None:
     """Try whoever may be tried, and let it wait for what it wants."""
     for answer in cycle.decide(book.places, book.waiting, 1e9, book.rules):
         if isinstance(answer, decisions.Wait):
@@ -105,9 +105,9 @@ def decide(book: ledger.Ledger) -> None:
 
 @worlds.PROPERTY
 @hypothesis.given(data=st.data(), pod=worlds.candidates())
-def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: backlog.Candidate) -> None:
+def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: queued_pods.Candidate) -> None:
     """Whatever happens to nodes, cards and pods: who waits for a change has no place (I5)."""
-    book = ledger.Ledger(clock.Clock())
+    book = Ledger(clock.Clock())
     for at in worlds.NODES:
         book.node_seen(data.draw(worlds.nodes(at)))
         book.device_seen(data.draw(worlds.devices(at)))

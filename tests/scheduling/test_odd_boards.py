@@ -7,17 +7,26 @@ from typing import Final
 import pytest
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import backlog, cycle, explain, inventory, policy, search, search_memory
+from berth_operator.scheduling import (
+    cycle,
+    explain,
+    questions,
+    queued_pods,
+    search_memory,
+)
 from berth_operator.scheduling.devices import allocator, device_view, requests
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices
 from support import builders, odd_boards
 
-RULES: Final = policy.Policy()
+RULES: Final = Policy()
 BAD, GOOD = "n1", "n2"  # Of equal nodes the first by name is asked first.
 _salts = itertools.count(1)
 
 
-def change(picture: inventory.Inventory, sort: str) -> None:
+def change(picture: Inventory, sort: str) -> None:
     """Have the bad node publish a board that nobody has seen before."""
     size = 63 if "three" in sort else odd_boards.CARDS
     published = odd_boards.published(BAD, odd_boards.SORTS[sort](), size=size, salt=next(_salts))
@@ -25,7 +34,7 @@ def change(picture: inventory.Inventory, sort: str) -> None:
     picture.set_silent(BAD, silent=False)
 
 
-def cluster(sort: str) -> inventory.Inventory:
+def cluster(sort: str) -> Inventory:
     """Make a node with an odd board, and one where all cards are joined."""
     picture = builders.picture(builders.node(BAD), builders.node(GOOD))
     joined = odd_boards.published(GOOD, odd_boards.apart(1, odd_boards.CARDS))
@@ -35,7 +44,7 @@ def cluster(sort: str) -> inventory.Inventory:
     return picture
 
 
-def linked(count: int, *, required: bool) -> backlog.Candidate:
+def linked(count: int, *, required: bool) -> queued_pods.Candidate:
     """Make a pod of so many linked cards."""
     manner = requests.Manner(scope=Scope.NVLINK, required=required)
     return builders.candidate(request=builders.request(count, manner=manner))
@@ -45,7 +54,7 @@ def linked(count: int, *, required: bool) -> backlog.Candidate:
 @pytest.mark.parametrize("sort", odd_boards.SORTS)
 def test_a_pod_of_linked_cards_is_placed_beside_an_odd_board(sort: str, required: bool) -> None:  # noqa: FBT001  a column of the table
     """What one pod is given suffices to ask the odd node and to go to another."""
-    places = search.Search(cluster(sort))
+    places = Search(cluster(sort))
 
     for count in range(1, 9):
         pod, effort = linked(count, required=required), allocator.Effort(cycle.STEPS_A_POD)
@@ -60,7 +69,7 @@ def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
     picture.charge(builders.hold("h", GOOD, range(60)))
     pod, effort = linked(40, required=True), explain.work(whole=False)
 
-    told = explain.explain(search.Search(picture), pod, rules=RULES, effort=effort)
+    told = explain.explain(Search(picture), pod, rules=RULES, effort=effort)
 
     assert told.total == 2
     assert effort.left > 0
@@ -69,7 +78,7 @@ def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
 # ---------------------------------------------------------------- a node that takes all the time
 
 
-def hard() -> backlog.Candidate:
+def hard() -> queued_pods.Candidate:
     """Make a pod that only long searches place."""
     shares = [requests.Gpus(1, core=40, ratio=40)] * 3
     return dataclasses.replace(builders.candidate(), request=builders.request(*shares))
@@ -102,7 +111,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_node_that_takes_all_the_time_is_asked_last(clock: Clock) -> None:
     """However often it changes meanwhile, it costs a pod one turn, and then another node is asked first."""
     picture = cluster("all joined but for two pairs")
-    places, pod = search.Search(picture), hard()
+    places, pod = Search(picture), hard()
 
     def place() -> str | None:
         clock.asked.clear()
@@ -116,7 +125,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(clock: Clock) -> None:
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
-    slow, question = search_memory.Slow(), search.ask(hard().request, hard().demand)
+    slow, question = search_memory.Slow(), questions.ask(hard().request, hard().demand)
 
     slow.note(question, BAD, slow=True)
     before = list(slow.of(question))
@@ -128,7 +137,9 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
 def test_slow_nodes_are_remembered_within_bounds() -> None:
     """However many nodes and questions there are."""
     slow = search_memory.Slow()
-    asked = [search.ask(hard().request, builders.demand(cpu)) for cpu in range(search_memory.MOST_HARD + 9)]
+    asked = [
+        questions.ask(hard().request, builders.demand(cpu)) for cpu in range(search_memory.MOST_HARD + 9)
+    ]
 
     for question in asked:
         for at in range(search_memory.MOST_SLOW + 1):

@@ -4,7 +4,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, queues, rotation, wakeups
+from berth_operator.scheduling import queues, rotation, wakeups
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Help
 from support import builders
 
@@ -12,7 +13,7 @@ FREED = frozenset({Help.CAPACITY_FREED})
 MANY = 20 * queues.SPARE_PLACES
 
 
-def places(waiting: backlog.Backlog) -> int:
+def places(waiting: Backlog) -> int:
     """Count all places in all lines, void ones included."""
     all_of = vars(waiting).values()
     own = [value for value in all_of if isinstance(value, queues.Line)]
@@ -26,7 +27,7 @@ def places(waiting: backlog.Backlog) -> int:
 @pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
 def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool) -> None:  # noqa: FBT001  a column of the table
     """Each edit gives the pod a new place, and the void ones are dropped."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
 
     for at in range(MANY):
         waiting.push(builders.candidate(label=at + 1))
@@ -38,7 +39,7 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
 
 def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
     """A pod that was woken but pauses behind its kind has one place there, not one for each wake."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     crowd = [builders.candidate(f"p{at:02}") for at in range(3 * wakeups.TRIED_OF_A_KIND)]
     for pod in crowd:
         waiting.push(pod)
@@ -53,7 +54,7 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
 
 def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
     """A pod that has its turn in each round, and is kept back each time, has one place."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(builders.candidate())
 
     for _ in range(MANY):
@@ -64,7 +65,7 @@ def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
 
 def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
     """A namespace in which nobody waits any more needs no line."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
 
     for at in range(MANY):
         waiting.push(builders.candidate(priority=at, label=1))
@@ -74,7 +75,7 @@ def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
 
 def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     """Each pod asks for something that nobody else asks for; one that stays keeps its kind."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(builders.candidate("stays"))
     waiting.put_off("uid-stays", now=0.0, wants=FREED)
     kind = next(iter(waiting.entries())).kind

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog, cycle, decisions, rotation
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import packing
 from berth_operator.scheduling.nodes import facts
@@ -18,7 +19,7 @@ CROWD = 60  # Of which a round tries some twenty.
 FREED = 0, 1, 2  # Cards of n1 that are held and freed again.
 
 
-def stage(*, free: bool) -> tuple[ledger.Ledger, clock.Clock]:
+def stage(*, free: bool) -> tuple[Ledger, clock.Clock]:
     """Return three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
     now = clock.Clock()
     book = books.of(2, 3, now=now)
@@ -32,7 +33,7 @@ def stage(*, free: bool) -> tuple[ledger.Ledger, clock.Clock]:
     return book, now
 
 
-def wait(book: ledger.Ledger, name: str, created: str, *, of: str = "other", **fields: Any) -> None:
+def wait(book: Ledger, name: str, created: str, *, of: str = "other", **fields: Any) -> None:
     """Have a pod of some namespace wait."""
     pod = builders.candidate(name, created=created, **fields)
     book.pod_waiting(dataclasses.replace(pod, namespace=of), gated=False)
@@ -44,7 +45,7 @@ def pinned(at: int) -> facts.Demand:
     return facts.Demand(amounts=((facts.CPU, at + 1),), where=where)
 
 
-def crowd(book: ledger.Ledger, now: clock.Clock) -> None:
+def crowd(book: Ledger, now: clock.Clock) -> None:
     """Have a crowd wait for n3, where each asks for something else, and be refused once."""
     for at in range(CROWD):
         wait(book, f"c{at:02}", "2026-01-01", of="crowd", demand=pinned(at))
@@ -53,7 +54,7 @@ def crowd(book: ledger.Ledger, now: clock.Clock) -> None:
         now.advance(1.0)
 
 
-def play(book: ledger.Ledger, now: clock.Clock) -> list[str]:
+def play(book: Ledger, now: clock.Clock) -> list[str]:
     """Make a round of 20 ms, in which each decision takes a while, and name the pods that were bound."""
     time = cycle.Time(now, now() + 0.02, 0.01, turns=now() + 0.01)
     answers = []
@@ -68,12 +69,12 @@ def play(book: ledger.Ledger, now: clock.Clock) -> list[str]:
     return [answer.uid.removeprefix("uid-") for answer in answers if isinstance(answer, decisions.Bind)]
 
 
-def free(book: ledger.Ledger, minor: int) -> None:
+def free(book: Ledger, minor: int) -> None:
     """Have a card of n1 become free."""
     book.pod_over(f"uid-h{minor}")
 
 
-def free_and_take(book: ledger.Ledger, minor: int) -> None:
+def free_and_take(book: Ledger, minor: int) -> None:
     """Have a card of n1 become free, and be taken by a pod of somebody else before anybody can use it."""
     free(book, minor)
     book.pod_bound(builders.hold(f"h{minor}", "n1", (minor,)))
@@ -169,7 +170,7 @@ def test_namespaces_take_turns() -> None:
 
 def test_the_demoted_have_no_turns() -> None:
     """They come after all others."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     for name in ("a", "b"):
         waiting.push(builders.candidate(name))
     waiting.demote("uid-a")
@@ -181,7 +182,7 @@ def test_the_demoted_have_no_turns() -> None:
 
 def test_turns_leave_everybody_in_line() -> None:
     """Whoever had a turn and was not tried in it is in line as before."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     for name in ("a", "b", "c"):
         waiting.push(builders.candidate(name))
 
@@ -206,7 +207,7 @@ def test_claims_end_with_those_who_made_them() -> None:
 
 def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     """A kind that claims all nodes has nothing to add, however many more become better."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(builders.candidate("a"))
     waiting.put_off("uid-a", now=0.0, wants=backlog.ANYTHING)
 
@@ -218,7 +219,7 @@ def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
 
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     for name in ("a", "b", "c"):
         waiting.push(builders.candidate(name))
         waiting.put_off(f"uid-{name}", now=0.0, wants=backlog.ANYTHING)
@@ -236,7 +237,7 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
 
 def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     for name, namespace in (("a", "slow"), ("b", "quick")):
         waiting.push(dataclasses.replace(builders.candidate(name), namespace=namespace))
         waiting.put_off(f"uid-{name}", now=0.0, wants=backlog.ANYTHING)
@@ -252,7 +253,7 @@ def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
 
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(builders.candidate("first", priority=1))
     waiting.put_off("uid-first", now=0.0, wants=backlog.ANYTHING)
     waiting.helped([Help.POLICY_CHANGED])

@@ -6,11 +6,13 @@ from unittest import mock
 import pytest
 
 from berth_crds.vocabulary import Scope, Strategy
-from berth_operator.scheduling import decisions, policy, search
+from berth_operator.scheduling import decisions, questions
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, node_topology, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from scheduling.searching import HALF, TENTH, minors, place
 from support import builders, worlds
 
@@ -62,7 +64,7 @@ def test_equal_nodes_go_by_name() -> None:
     """Between equal nodes the name decides, whichever came first."""
     picture = builders.picture(*reversed(builders.nodes(3)))
 
-    found = [place(picture, builders.candidate(), policy.Policy(strategy)) for strategy in Strategy]
+    found = [place(picture, builders.candidate(), Policy(strategy)) for strategy in Strategy]
 
     assert [one and one.node for one in found] == ["n1"] * len(Strategy)
 
@@ -71,7 +73,7 @@ def test_pod_chooses_its_own_strategy() -> None:
     """What a pod says of the strategy goes before the policy."""
     picture = builders.picture(*builders.nodes(2), builders.hold("a", "n1", (0,)))
     spread = builders.request(1, manner=requests.Manner(strategy=Strategy.SPREAD))
-    binpack = policy.Policy(Strategy.BINPACK)
+    binpack = Policy(Strategy.BINPACK)
 
     plain = place(picture, builders.candidate(), binpack)
     own = place(picture, builders.candidate(request=spread), binpack)
@@ -259,23 +261,23 @@ def test_nodes_that_are_alike_are_looked_at_once() -> None:
     """A search on one node tells what all say that have the same cards and as much left of them."""
     picture = builders.picture(*builders.nodes(100, cards=8))
     picture.charge(builders.hold("a", "n7", (0,)))
-    places = search.Search(picture)
+    places = Search(picture)
     tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17)
 
     with mock.patch.object(allocator, "place", wraps=allocator.place) as looked:
-        assert places.place(tight, builders.demand(), rules=policy.Policy()) is None
+        assert places.place(tight, builders.demand(), rules=Policy()) is None
 
     assert looked.call_count == 2
-    assert len(places.closer(search.ask(tight, builders.demand()), policy.Policy())) == 100
+    assert len(places.closer(questions.ask(tight, builders.demand()), Policy())) == 100
 
 
 def test_nodes_are_alike_in_nothing_to_who_names_cards() -> None:
     """Where single cards are wanted or avoided, every node is another."""
-    places = search.Search(builders.picture(*builders.nodes(5, cards=8)))
+    places = Search(builders.picture(*builders.nodes(5, cards=8)))
     named = requests.Conditions(avoid_uuids=frozenset({"GPU-n1-0"}))
     tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17, conditions=named)
 
     with mock.patch.object(allocator, "place", wraps=allocator.place) as looked:
-        assert places.place(tight, builders.demand(), rules=policy.Policy()) is None
+        assert places.place(tight, builders.demand(), rules=Policy()) is None
 
     assert looked.call_count == 5

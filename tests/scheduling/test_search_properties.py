@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import (
-    backlog,
     cycle,
     decisions,
-    inventory,
     node_table,
-    policy,
+    queued_pods,
     search,
     search_memory,
 )
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from scheduling import second_opinion
 from scheduling.searching import RULES, THOROUGH, place
 from support import builders, worlds
@@ -29,9 +31,9 @@ from support import builders, worlds
 
 @THOROUGH
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), strategy=st.sampled_from(list(Strategy)))
-def test_second_opinion_agrees(world: worlds.World, pod: backlog.Candidate, strategy: Strategy) -> None:
+def test_second_opinion_agrees(world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy) -> None:
     """Brute force finds the same node and the same devices, or none as well."""
-    rules = policy.Policy(strategy)
+    rules = Policy(strategy)
     expected = second_opinion.best(world, pod, rules)
 
     found = place(world.paint(), pod, rules)
@@ -41,7 +43,7 @@ def test_second_opinion_agrees(world: worlds.World, pod: backlog.Candidate, stra
 
 @THOROUGH
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
-def test_second_opinion_agrees_on_every_node(world: worlds.World, pod: backlog.Candidate) -> None:
+def test_second_opinion_agrees_on_every_node(world: worlds.World, pod: queued_pods.Candidate) -> None:
     """Not only the best node: alone, each one takes the pod exactly when brute force says so."""
     expected = second_opinion.able(world, pod)
 
@@ -56,7 +58,7 @@ def test_second_opinion_agrees_on_every_node(world: worlds.World, pod: backlog.C
 
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
-def test_only_sound_devices_are_given(world: worlds.World, pod: backlog.Candidate) -> None:
+def test_only_sound_devices_are_given(world: worlds.World, pod: queued_pods.Candidate) -> None:
     """Whatever is given is well, there, and of a node whose agent is heard (I6)."""
     found = place(world.paint(), pod)
 
@@ -66,7 +68,7 @@ def test_only_sound_devices_are_given(world: worlds.World, pod: backlog.Candidat
 
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
-def test_grants_are_what_was_asked(world: worlds.World, pod: backlog.Candidate) -> None:
+def test_grants_are_what_was_asked(world: worlds.World, pod: queued_pods.Candidate) -> None:
     """Each container gets as many whole cards and shares of cards as it asks for, all of one node (I2)."""
     found = place(world.paint(), pod)
 
@@ -88,7 +90,7 @@ CHANGES = (
 )
 
 
-def change(world: worlds.World, picture: inventory.Inventory, data: st.DataObject) -> None:
+def change(world: worlds.World, picture: Inventory, data: st.DataObject) -> None:
     """Change the truth and the picture of it alike."""
     at = data.draw(st.sampled_from(worlds.NODES))
     match data.draw(st.sampled_from(CHANGES)):
@@ -109,9 +111,7 @@ def change(world: worlds.World, picture: inventory.Inventory, data: st.DataObjec
             change_node(world, picture, data, what, at)
 
 
-def change_node(
-    world: worlds.World, picture: inventory.Inventory, data: st.DataObject, what: str, at: str
-) -> None:
+def change_node(world: worlds.World, picture: Inventory, data: st.DataObject, what: str, at: str) -> None:
     """Change a node, its devices or its agent."""
     match what:
         case "put node":
@@ -134,9 +134,9 @@ def change_node(
             picture.set_silent(at, not heard)
 
 
-def decide(places: search.Search, pod: backlog.Candidate, rules: policy.Policy) -> decisions.Decision:
+def decide(places: Search, pod: queued_pods.Candidate, rules: Policy) -> decisions.Decision:
     """Decide for one pod."""
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(pod)
     (answer,) = cycle.decide(places, waiting, 0.0, rules)
     return answer
@@ -150,15 +150,15 @@ def decide(places: search.Search, pod: backlog.Candidate, rules: policy.Policy) 
     data=st.data(),
 )
 def test_remembered_answers_are_true(
-    world: worlds.World, pods: list[backlog.Candidate], strategy: Strategy, data: st.DataObject
+    world: worlds.World, pods: list[queued_pods.Candidate], strategy: Strategy, data: st.DataObject
 ) -> None:
     """After any changes a search that remembers answers as one that has just begun."""
-    rules = policy.Policy(strategy)
-    places = search.Search(world.paint())
+    rules = Policy(strategy)
+    places = Search(world.paint())
 
     for _ in range(data.draw(st.integers(1, 12))):
         for pod in pods:
-            fresh = decide(search.Search(world.paint()), pod, rules)
+            fresh = decide(Search(world.paint()), pod, rules)
             assert decide(places, pod, rules) == fresh
         for _ in range(data.draw(st.integers(0, 3))):
             change(world, places.picture, data)
@@ -167,7 +167,7 @@ def test_remembered_answers_are_true(
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods with a thousand different requests do not fill the memory."""
     monkeypatch.setattr(search, "MOST_REMEMBERED", 4)
-    places = search.Search(builders.picture(*builders.nodes(1)))
+    places = Search(builders.picture(*builders.nodes(1)))
 
     for cpu in range(1, 20):
         places.place(builders.request(1), builders.demand(cpu), rules=RULES)
@@ -178,7 +178,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not known any more what has changed, all nodes are asked again."""
     picture = builders.picture(*builders.nodes(3, cards=1))
-    places = search.Search(picture)
+    places = Search(picture)
     before = places.place(builders.request(1), builders.demand(), rules=RULES)
 
     monkeypatch.setattr(node_table, "LOG_KEPT", 1)
@@ -192,7 +192,7 @@ def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_change_asks_one_node_anew() -> None:
     """A pod with a question that was asked before looks only at the nodes that changed."""
     picture = builders.picture(*builders.nodes(9))
-    places = search.Search(picture)
+    places = Search(picture)
     places.place(builders.request(1), builders.demand(), rules=RULES)
     picture.charge(builders.hold("a", "n4", (0,)))
 
@@ -207,7 +207,7 @@ def test_one_change_asks_one_node_anew() -> None:
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), order=st.permutations(worlds.NODES))
 def test_order_of_arrival_finds_the_same(
-    world: worlds.World, pod: backlog.Candidate, order: list[str]
+    world: worlds.World, pod: queued_pods.Candidate, order: list[str]
 ) -> None:
     """Equal clusters give equal places, whichever node came first (I11)."""
     expected = place(world.paint(), pod)
@@ -229,7 +229,7 @@ def test_node_without_room_takes_nothing() -> None:
 def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
     monkeypatch.setattr(search, "REMEMBERED_BYTES", 100_000)
-    places = search.Search(builders.picture(*builders.nodes(1)))
+    places = Search(builders.picture(*builders.nodes(1)))
     long = [frozenset(f"GPU-{at}-{each}" for each in range(200)) for at in range(20)]
 
     for uuids in long:
@@ -246,7 +246,7 @@ def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_closer_looks_showed_is_weighed() -> None:
     """What is remembered of single nodes counts, until they change."""
-    places = search.Search(builders.picture(*builders.nodes(3, cards=1)))
+    places = Search(builders.picture(*builders.nodes(3, cards=1)))
     two = builders.request(
         requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     )

@@ -10,13 +10,23 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import backlog, decisions, inventory, policy, search, strategies, workload
+from berth_operator.scheduling import (
+    decisions,
+    questions,
+    queued_pods,
+    search,
+    strategies,
+    workload,
+)
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.strategies import score_inputs
 from support import builders, worlds
 
-ALIKE = policy.Weights()
+ALIKE = Weights()
 TENTH = requests.Gpus(1, core=10, ratio=10)
 CARD = requests.cards(1)
 SAMPLE = workload.Sample(1000, 0, ((100, 1),))
@@ -24,31 +34,31 @@ EVERY = pytest.mark.parametrize("strategy", list(Strategy))
 
 
 def ranking(
-    picture: inventory.Inventory,
-    pod: backlog.Candidate,
+    picture: Inventory,
+    pod: queued_pods.Candidate,
     strategy: Strategy,
     rows: Iterable[int] | None = None,
 ) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
     asked = np.array(list(range(picture.size) if rows is None else rows), dtype=np.int64)
-    question = search.ask(pod.request, pod.demand)
+    question = questions.ask(pod.request, pod.demand)
     matching = search.matching_cards(picture, asked, question.conditions)
     fit = search.share_fits(picture, asked, question.need, matching)
-    return strategies.STRATEGIES[strategy](search.look_at(picture, asked, question, fit, policy.Weights()))
+    return strategies.STRATEGIES[strategy](search.look_at(picture, asked, question, fit, Weights()))
 
 
 def place(
-    picture: inventory.Inventory,
+    picture: Inventory,
     strategy: Strategy,
     ask: requests.Ask | None,
     *,
     cpu: int = 0,
-    weights: policy.Weights = ALIKE,
+    weights: Weights = ALIKE,
 ) -> tuple[str, list[int]]:
     """Name the node and the cards that a pod gets."""
     request = builders.request(ask) if ask is not None else requests.NO_DEVICES
-    rules = policy.Policy(strategy, weights)
-    found = search.Search(picture).place(request, builders.demand(cpu), rules=rules)
+    rules = Policy(strategy, weights)
+    found = Search(picture).place(request, builders.demand(cpu), rules=rules)
     assert found is not None
     return found.node, [share.minor for share in worlds.given(found)]
 
@@ -75,7 +85,9 @@ def test_every_strategy_of_the_contract_is_served(strategy: Strategy) -> None:
 
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), strategy=st.sampled_from(list(Strategy)))
-def test_scores_are_within_bounds(world: worlds.World, pod: backlog.Candidate, strategy: Strategy) -> None:
+def test_scores_are_within_bounds(
+    world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy
+) -> None:
     """Whatever there is and whatever is asked, each node gets a number from 0 to 100."""
     found = ranking(world.paint(), pod, strategy)
 
@@ -86,7 +98,7 @@ def test_scores_are_within_bounds(world: worlds.World, pod: backlog.Candidate, s
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), strategy=st.sampled_from(list(Strategy)))
 def test_each_node_is_judged_by_itself(
-    world: worlds.World, pod: backlog.Candidate, strategy: Strategy
+    world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy
 ) -> None:
     """A node's score and card are the same whichever other nodes are asked beside it."""
     picture = world.paint()
@@ -208,13 +220,13 @@ def test_weighted_looks_at_hardware_and_at_what_is_left_of_it(held: Iterable[int
 @pytest.mark.parametrize(
     ("strategy", "weights", "node"),
     [
-        pytest.param(Strategy.BINPACK, policy.Weights(1, 0), "n1", id="the node whose compute is used"),
-        pytest.param(Strategy.BINPACK, policy.Weights(0, 1), "n2", id="the node whose memory is used"),
-        pytest.param(Strategy.SPREAD, policy.Weights(1, 0), "n2", id="away from used compute"),
-        pytest.param(Strategy.WEIGHTED, policy.Weights(0, 1), "n1", id="to the memory that is left"),
+        pytest.param(Strategy.BINPACK, Weights(1, 0), "n1", id="the node whose compute is used"),
+        pytest.param(Strategy.BINPACK, Weights(0, 1), "n2", id="the node whose memory is used"),
+        pytest.param(Strategy.SPREAD, Weights(1, 0), "n2", id="away from used compute"),
+        pytest.param(Strategy.WEIGHTED, Weights(0, 1), "n1", id="to the memory that is left"),
     ],
 )
-def test_policy_says_what_counts(strategy: Strategy, weights: policy.Weights, node: str) -> None:
+def test_policy_says_what_counts(strategy: Strategy, weights: Weights, node: str) -> None:
     """Compute and memory count as much as the policy says; with weight 0 one is not looked at."""
     by_core = dataclasses.replace(part("a", "n1"), shares=(builders.share(0, at="n1", core=60, memory=1),))
     by_memory = builders.share(0, at="n2", core=1, memory=builders.MEMORY * 6 // 10)

@@ -9,17 +9,18 @@ import pytest
 from berth_operator.scheduling import inventory, node_table, resources
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from support import builders, pictures, worlds
 
 
-def room(picture: inventory.Inventory, demand: facts.Demand) -> list[bool]:
+def room(picture: Inventory, demand: facts.Demand) -> list[bool]:
     """Return which rows have the resources left."""
     found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
     return found
 
 
-def places(picture: inventory.Inventory, where: facts.Where) -> list[bool]:
+def places(picture: Inventory, where: facts.Where) -> list[bool]:
     """Return which rows a pod may be placed on."""
     found: list[bool] = (picture.places(where).code == 0).tolist()
     return found
@@ -240,7 +241,7 @@ def test_inventory_tells_its_state() -> None:
 
 def test_rank_follows_names_through_growth() -> None:
     """The order of names is right however nodes came, went and took the place of others."""
-    picture = inventory.Inventory()
+    picture = Inventory()
     for name in reversed(MANY):
         picture.put_node(builders.node(name))
         picture.rank()

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from berth_operator.scheduling import backlog, wakeups
+from berth_operator.scheduling import queued_pods, wakeups
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Help
 from support import builders
 
 
-def waiting(*pods: backlog.Candidate) -> backlog.Backlog:
+def waiting(*pods: queued_pods.Candidate) -> Backlog:
     """Have pods wait for room, all of which a change may help now."""
-    queue = backlog.Backlog()
+    queue = Backlog()
     for pod in pods:
         queue.push(pod)
         queue.put_off(pod.uid, now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
@@ -21,14 +22,14 @@ def waiting(*pods: backlog.Candidate) -> backlog.Backlog:
     return queue
 
 
-def pod(namespace: str, at: int, *, kind: int = 0) -> backlog.Candidate:
+def pod(namespace: str, at: int, *, kind: int = 0) -> queued_pods.Candidate:
     """Make a pod that asks for what others of its kind ask; those of earlier namespaces are older."""
     name = f"{namespace}{at:04}"
     made = builders.candidate(name, created=namespace, demand=builders.demand(kind + 1))
     return dataclasses.replace(made, namespace=namespace)
 
 
-def tried(queue: backlog.Backlog) -> dict[str, int]:
+def tried(queue: Backlog) -> dict[str, int]:
     """Count the pods of each namespace that are tried at once."""
     found: dict[str, int] = {}
     for one in queue.ready(0.01):

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from berth_operator.scheduling import decisions, holds, inventory, uuid_records, withheld_cards
+from berth_operator.scheduling import decisions, holds, uuid_records, withheld_cards
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.inventory import Inventory
 from support import builders, pictures
 
 A = builders.card(0, at="n1")
@@ -21,7 +22,7 @@ def holding(
     return holds.Hold(f"uid-{name}", f"ml/{name}", "n1", (), shares, withheld, frozenset(marked))
 
 
-def free(picture: inventory.Inventory, node: str = "n1") -> list[int]:
+def free(picture: Inventory, node: str = "n1") -> list[int]:
     """List the minors of the cards that may be given out, and none where all are kept back."""
     row = picture.row(node)
     assert row is not None
@@ -112,7 +113,7 @@ def test_an_instance_that_is_marked_keeps_its_card() -> None:
 # ---------------------------------------------------------------- one uuid on two nodes
 
 
-def twins() -> tuple[inventory.Inventory, set[str]]:
+def twins() -> tuple[Inventory, set[str]]:
     """Return two nodes, the second of which publishes a card of the first; and for which that was news."""
     picture = builders.picture(*builders.nodes(2, cards=2))
     picture.claims.ordered = True

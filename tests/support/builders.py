@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from berth_crds import allocation, names, wire
-from berth_operator.scheduling import backlog, decisions, holds, inventory
+from berth_operator.scheduling import decisions, holds, queued_pods
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
 
@@ -102,18 +103,16 @@ def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> 
 
 def candidate(
     name: str = "p", cards: int | requests.Ask = 1, *, models: Iterable[str] = (), **fields: Any
-) -> backlog.Candidate:
+) -> queued_pods.Candidate:
     """Return a pod that waits for so many cards."""
     asked = request(cards, models=models) if cards else requests.NO_DEVICES
     whole: dict[str, Any] = {"request": asked, "demand": demand()} | fields
-    return backlog.Candidate(f"uid-{name}", NAMESPACE, name, **whole)
+    return queued_pods.Candidate(f"uid-{name}", NAMESPACE, name, **whole)
 
 
-def picture(
-    *known: facts.Node | devices.Device | holds.Hold, silent: Iterable[str] = ()
-) -> inventory.Inventory:
+def picture(*known: facts.Node | devices.Device | holds.Hold, silent: Iterable[str] = ()) -> Inventory:
     """Return an inventory of these, their agents heard but for the silent ones."""
-    made = inventory.Inventory()
+    made = Inventory()
     for one in known:
         match one:
             case facts.Node():

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from berth_operator.engine import ports
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Lead:
     async def permit(self, uid: str) -> None:
         """Permit everything."""
 
-    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
         """Leave the pod as it is."""
 
 
@@ -69,7 +69,7 @@ class Writer(Lead):
         """Lay out what looks at a pod find."""
         self._replies["look", name] = list(replies)
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding."""
         self.binds.append(Call(candidate.name, self._clock()))
         self.placements[candidate.name] = placement
@@ -82,7 +82,7 @@ class Writer(Lead):
         finally:
             self.now_open -= 1
 
-    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Answer as a bind would be; one that would be accepted still will be."""
         del placement
         self.dry_runs.append(Call(candidate.name, self._clock()))
@@ -98,14 +98,14 @@ class Writer(Lead):
         assert not isinstance(answer, ports.Unbound), "only a look finds that"
         return answer
 
-    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Read the pod."""
         self.looks.append(Call(candidate.name, self._clock()))
         answer = await self._answer("look", candidate.name)
         assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
         return answer
 
-    async def void(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Change the pod and read it."""
         self.voided.append(Call(candidate.name, self._clock()))
         answer = await self._answer("look", candidate.name)
@@ -131,12 +131,12 @@ class PodStatusWriter:
         self.faults: list[tuple[str, decisions.Reason]] = []
         self.shows: dict[str, str] = {}  # What pods showed before anybody told anything, by uid.
 
-    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
         self.told.append((candidate.name, f"placed on {placement.node}"))
 
     def refused(
-        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report that a pod does not fit, and why."""
         self.told.append((candidate.name, message))
@@ -147,7 +147,7 @@ class PodStatusWriter:
         """Return what a pod showed at first."""
         return self.shows.get(uid, "")
 
-    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that the server refused a bind."""
         self.told.append((candidate.name, f"failed: {message}"))
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth_operator.scheduling import demand_model, holds, inventory, node_info, node_table
+from berth_operator.scheduling import demand_model, holds, node_info, node_table
+from berth_operator.scheduling.inventory import Inventory
 
 # What each table says of a row that belongs to no node.
 EMPTY: Final = {
@@ -25,12 +26,12 @@ EMPTY: Final = {
 }
 
 
-def told(picture: inventory.Inventory) -> dict[str, dict[str, Any]]:
+def told(picture: Inventory) -> dict[str, dict[str, Any]]:
     """Return all that an inventory knows, node by node."""
     return {row.name: _node(picture, row) for row in picture.each()}
 
 
-def _node(picture: inventory.Inventory, row: node_info.Row) -> dict[str, Any]:
+def _node(picture: Inventory, row: node_info.Row) -> dict[str, Any]:
     at, table = picture.index[row.name], picture.columns
     cards = row.device.cards if row.device is not None else ()
     whole = table.whole[at]
@@ -68,7 +69,7 @@ def _card(table: node_table.Columns, at: int, slot: int) -> dict[str, Any]:
     return numbers | {"model": models[int(table.model[at, slot])]}
 
 
-def learned(picture: inventory.Inventory) -> dict[str, Any]:
+def learned(picture: Inventory) -> dict[str, Any]:
     """Return what is known of the workload and what it teaches once placement sees what the nodes have."""
     known, supplies = picture.workload, picture._supplies
     return {
@@ -80,13 +81,13 @@ def learned(picture: inventory.Inventory) -> dict[str, Any]:
     }
 
 
-def free_cards(picture: inventory.Inventory, at: str = "n1") -> int:
+def free_cards(picture: Inventory, at: str = "n1") -> int:
     """Count the cards of a node of which nobody holds anything."""
     found: int = told(picture)[at]["free cards"]
     return found
 
 
-def well(picture: inventory.Inventory, at: str = "n1") -> list[str]:
+def well(picture: Inventory, at: str = "n1") -> list[str]:
     """List the cards of a node that get new pods and that nobody holds; none while it gives nothing."""
     row = picture.row(at)
     if row is None or row.device is None or not row.open or row.withheld >= holds.ALL_CARDS:
@@ -94,7 +95,7 @@ def well(picture: inventory.Inventory, at: str = "n1") -> list[str]:
     return [one.uuid for one in row.device.cards if one.trouble is None and one.uuid not in row.used]
 
 
-def leftovers(picture: inventory.Inventory) -> list[str]:
+def leftovers(picture: Inventory) -> list[str]:
     """Name what is left in rows that belong to no node: it should be nothing."""
     table = picture.columns
     vacant = [at for at in range(len(table.known)) if at >= picture.size or picture.rows[at] is None]

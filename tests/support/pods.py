@@ -8,7 +8,7 @@ import msgspec
 
 from berth_crds import names
 from berth_crds.client import api, errors, resources
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.translate import raw
 
 CARD = decisions.Share("GPU-0001", 0, 100, 85198045184)
@@ -47,15 +47,15 @@ class Yard:
     admin: api.Api
     namespace: str
 
-    async def create(self, pod: Mapping[str, Any]) -> backlog.Candidate:
+    async def create(self, pod: Mapping[str, Any]) -> queued_pods.Candidate:
         """Create a pod, and give what the backlog would know of it."""
         body = await self.admin.create(resources.PODS, pod, namespace=self.namespace)
         return self.candidate(msgspec.json.decode(body, type=raw.Pod))
 
-    def candidate(self, pod: raw.Pod) -> backlog.Candidate:
+    def candidate(self, pod: raw.Pod) -> queued_pods.Candidate:
         """Name a pod as the backlog does."""
         meta = pod.metadata
-        return backlog.Candidate(uid=meta.uid, namespace=meta.namespace, name=meta.name)
+        return queued_pods.Candidate(uid=meta.uid, namespace=meta.namespace, name=meta.name)
 
     async def read(self, name: str) -> raw.Pod:
         """Read a pod."""

@@ -13,11 +13,12 @@ import hypothesis
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Scope, Strategy
-from berth_operator.scheduling import backlog, decisions, inventory, workload
+from berth_operator.scheduling import decisions, queued_pods, workload
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from support import builders
 
@@ -47,9 +48,9 @@ class World:
         """Give the holds of one node."""
         return [hold for hold in self.holds.values() if hold.node == node]
 
-    def paint(self, names: Iterable[str] = NODES) -> inventory.Inventory:
+    def paint(self, names: Iterable[str] = NODES) -> Inventory:
         """Make a fresh picture of it, nodes in this order."""
-        picture = inventory.Inventory()
+        picture = Inventory()
         for name in names:
             if name in self.nodes:
                 picture.put_node(self.nodes[name])
@@ -269,7 +270,7 @@ def asks(draw: st.DrawFn) -> requests.Request:
 
 @functools.cache
 @st.composite
-def candidates(draw: st.DrawFn, name: str = "p") -> backlog.Candidate:
+def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
     """Give a pod that waits."""
     request = draw(asks())
     extra = draw(st.sampled_from([{}, {}, {LICENCE: 1}]))

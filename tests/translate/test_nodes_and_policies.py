@@ -7,8 +7,8 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import policy
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.translate import nodes, policies, raw
 
 
@@ -82,7 +82,7 @@ def test_heartbeat_is_no_change() -> None:
     assert node(status=plain) == node(status=noisy)
 
 
-def rules(**spec: Any) -> policy.Policy | str:
+def rules(**spec: Any) -> Policy | str:
     """Read a policy."""
     body = {"metadata": {"name": "default"}, "spec": spec}
     return policies.rules(msgspec.convert(body, wire.PlacementPolicy))
@@ -91,16 +91,14 @@ def rules(**spec: Any) -> policy.Policy | str:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        pytest.param({}, policy.Policy(), id="nothing said"),
-        pytest.param({"strategy": "spread"}, policy.Policy(Strategy.SPREAD), id="a strategy"),
-        pytest.param({"agents": {"graceSeconds": 5}}, policy.Policy(grace_seconds=5.0), id="a grace period"),
+        pytest.param({}, Policy(), id="nothing said"),
+        pytest.param({"strategy": "spread"}, Policy(Strategy.SPREAD), id="a strategy"),
+        pytest.param({"agents": {"graceSeconds": 5}}, Policy(grace_seconds=5.0), id="a grace period"),
+        pytest.param({"weights": {"core": 3, "memory": 0}}, Policy(weights=Weights(3, 0)), id="weights"),
         pytest.param(
-            {"weights": {"core": 3, "memory": 0}}, policy.Policy(weights=policy.Weights(3, 0)), id="weights"
+            {"sharing": {"minMemoryMiB": 512}}, Policy(min_memory=512 * 2**20), id="the least memory"
         ),
-        pytest.param(
-            {"sharing": {"minMemoryMiB": 512}}, policy.Policy(min_memory=512 * 2**20), id="the least memory"
-        ),
-        pytest.param({"sharing": {"minMemoryMiB": 0}}, policy.Policy(min_memory=0), id="any memory"),
+        pytest.param({"sharing": {"minMemoryMiB": 0}}, Policy(min_memory=0), id="any memory"),
         pytest.param(
             {"sharing": {"minMemoryMiB": 65537}},
             "spec.sharing.minMemoryMiB must be from 0 to 65536, not 65537",
@@ -119,7 +117,7 @@ def rules(**spec: Any) -> policy.Policy | str:
         ),
         pytest.param(
             {"models": {"big": "Tesla T4", "BIG ": "T4"}},
-            policy.Policy(models=(("big", "T4"), ("big", "Tesla T4"))),
+            Policy(models=(("big", "T4"), ("big", "Tesla T4"))),
             id="one name twice of one model",
         ),
         pytest.param(
@@ -134,7 +132,7 @@ def rules(**spec: Any) -> policy.Policy | str:
         ),
         pytest.param(
             {"models": {"c": "d", "d": "c"}},
-            policy.Policy(models=(("c", "d"), ("d", "c"))),
+            Policy(models=(("c", "d"), ("d", "c"))),
             id="two names that each stand for the other",
         ),
         pytest.param(
@@ -162,7 +160,7 @@ def rules(**spec: Any) -> policy.Policy | str:
         ),
     ],
 )
-def test_policy(spec: dict[str, Any], expected: policy.Policy | str) -> None:
+def test_policy(spec: dict[str, Any], expected: Policy | str) -> None:
     """A policy is taken, or comes back with the reason why it cannot be in force."""
     assert rules(**spec) == expected
 
@@ -175,7 +173,7 @@ def test_built_in_policy_is_that_of_an_empty_one() -> None:
 @pytest.mark.parametrize(("seconds", "words"), [(1, "graceSeconds 1 nodes may close"), (15, "15"), (40, "")])
 def test_a_grace_period_that_agents_cannot_keep_is_remarked(seconds: int, words: str) -> None:
     """Such a policy is in force as it was written, and says what comes of it."""
-    said = policies.caution(policy.Policy(grace_seconds=seconds))
+    said = policies.caution(Policy(grace_seconds=seconds))
 
     assert words in said
     assert bool(said) is bool(words)

@@ -4,20 +4,23 @@ import hypothesis
 from hypothesis import strategies as st
 
 from berth_crds import wire
-from berth_operator.scheduling import backlog, cycle, decisions, explain, policy, search
+from berth_operator.scheduling import cycle, decisions, explain, queued_pods
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices, nodes, pods, policies, raw
 from support import builders, pictures, shapes, worlds
 
 
 def reason_of(
-    places: search.Search, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject
+    places: Search, candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject
 ) -> str:
     """Say why a pod does not fit, looked at closely."""
     if isinstance(answer, decisions.Reject):
         return explain.sentence(answer, candidate)
     assert explain.brief(answer.counts, candidate)
-    return explain.sentence(explain.explain(places, candidate, rules=policy.Policy()), candidate)
+    return explain.sentence(explain.explain(places, candidate, rules=Policy()), candidate)
 
 
 CLUSTER = (*builders.nodes(2), builders.hold("x", minors=(0,)))
@@ -37,12 +40,12 @@ def test_every_pod_is_viewed(pod: raw.Pod) -> None:
 def test_every_candidate_is_decided(pod: raw.Pod) -> None:
     """A waiting pod of any shape gets an answer, and a refusal has words."""
     candidate = pods.candidate(pod)
-    waiting = backlog.Backlog()
+    waiting = Backlog()
     waiting.push(candidate)
     picture = builders.picture(*CLUSTER)
-    before, places = pictures.told(picture), search.Search(picture)
+    before, places = pictures.told(picture), Search(picture)
 
-    (answer,) = cycle.decide(places, waiting, 0.0, policy.Policy())
+    (answer,) = cycle.decide(places, waiting, 0.0, Policy())
 
     assert answer.uid == candidate.uid
     assert isinstance(answer, decisions.Bind) or reason_of(places, candidate, answer)
@@ -98,4 +101,4 @@ def test_every_policy_is_judged(thing: wire.PlacementPolicy) -> None:
     """A policy of any shape is in force or refused with a reason."""
     found = policies.rules(thing)
 
-    assert isinstance(found, policy.Policy) or found.startswith("spec.")
+    assert isinstance(found, Policy) or found.startswith("spec.")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from berth_operator.engine import ports
-from berth_operator.scheduling import backlog, decisions, holds
+from berth_operator.scheduling import decisions, holds, queued_pods
 
 # A bind that is lost is followed until its end is certain, which a server that works tells soon.
 OPEN_SECONDS: Final = 60.0
@@ -18,7 +18,7 @@ class Assumed:
     It is stale once something has changed that was decided on: if it is not sent yet, it must not be.
     """
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     attempts: int
     placement: decisions.Placement
     since: float
@@ -32,7 +32,7 @@ class UnderWay(dict[str, Assumed]):
         super().__init__()
         self._clock = clock
 
-    def add(self, candidate: backlog.Candidate, attempts: int, placement: decisions.Placement) -> None:
+    def add(self, candidate: queued_pods.Candidate, attempts: int, placement: decisions.Placement) -> None:
         """Record a bind that is about to be sent."""
         self[candidate.uid] = Assumed(candidate, attempts, placement, self._clock())
 
@@ -41,7 +41,7 @@ class UnderWay(dict[str, Assumed]):
         assumed = self.get(uid)
         return assumed is not None and not assumed.stale
 
-    def asks(self, candidate: backlog.Candidate) -> None:
+    def asks(self, candidate: queued_pods.Candidate) -> None:
         """A pod was read again; it may ask for something else now."""
         known = self[candidate.uid]
         stale = known.stale or known.candidate != candidate

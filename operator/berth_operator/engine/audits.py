@@ -8,9 +8,10 @@ people are told: at the start in the log, and for as long as it lasts on the Dev
 import dataclasses
 from collections.abc import Iterator
 
-from berth_operator.scheduling import inventory, node_info
+from berth_operator.scheduling import node_info
 from berth_operator.scheduling.devices import device_view, facts
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Finding:
         return f"{self.device} of {self.node} {self.what}, by {' and '.join(self.holders)}"
 
 
-def look(picture: inventory.Inventory) -> tuple[Finding, ...]:
+def look(picture: Inventory) -> tuple[Finding, ...]:
     """Look at all nodes, by name."""
     return tuple(finding for row in picture.each() for finding in findings(row))
 

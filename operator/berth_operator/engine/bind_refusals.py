@@ -25,7 +25,8 @@ import dataclasses
 import math
 from typing import Final
 
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
+from berth_operator.scheduling.backlog import Backlog
 
 SEVERAL: Final = 3
 RECENT_SECONDS: Final = 30.0
@@ -44,7 +45,7 @@ MOST_EDITED: Final = 1024  # Namespaces that are remembered.
 class RefusedBind:
     """A bind that was refused, to be sent again as a dry run."""
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     placement: decisions.Placement
     resting: bool = True  # Until another pod of its namespace is accepted.
 
@@ -75,7 +76,7 @@ class Refusals:
 
     # ------------------------------------------------------------ what the server said
 
-    def refused(self, candidate: backlog.Candidate, placement: decisions.Placement, now: float) -> None:
+    def refused(self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float) -> None:
         """Remember a dry run that the server refused, or a bind."""
         if not self._refused:
             self._retried = now
@@ -95,7 +96,7 @@ class Refusals:
         recent.append(now)
         self._recent[namespace] = recent  # The last that something happened to comes last.
 
-    def edited(self, candidate: backlog.Candidate, now: float) -> bool:
+    def edited(self, candidate: queued_pods.Candidate, now: float) -> bool:
         """Note a pod that was edited while its bind was under way; return whether that is a habit."""
         before = self._edits.pop(candidate.namespace, None)
         self._edits[candidate.namespace] = now
@@ -103,7 +104,9 @@ class Refusals:
             del self._edits[next(iter(self._edits))]
         return before is not None and now - before < RECENT_SECONDS
 
-    def bind_refused(self, candidate: backlog.Candidate, placement: decisions.Placement, now: float) -> None:
+    def bind_refused(
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float
+    ) -> None:
         """Remember a bind that the server refused, perhaps after it had accepted a dry run."""
         uid = candidate.uid
         known = self._on_trial.pop(uid, None)
@@ -120,7 +123,7 @@ class Refusals:
     def _first_on_trial(self) -> Trial:
         return next(iter(self._on_trial.values()))
 
-    def accepted(self, candidate: backlog.Candidate, now: float) -> list[str]:
+    def accepted(self, candidate: queued_pods.Candidate, now: float) -> list[str]:
         """Return the pods to reinstate after an accepted dry run: the namespace, if it was refused before."""
         if candidate.uid in self._on_trial:
             return []  # It was asked before that was known.
@@ -144,7 +147,7 @@ class Refusals:
 
     # ------------------------------------------------------------ what follows
 
-    def needs_dry_run(self, candidate: backlog.Candidate, now: float) -> bool:
+    def needs_dry_run(self, candidate: queued_pods.Candidate, now: float) -> bool:
         """Whether the server must accept a dry run before this pod is bound; on trial it must be due."""
         if (trial := self._on_trial.get(candidate.uid)) is not None:
             return now < trial.due
@@ -156,7 +159,7 @@ class Refusals:
         recent = self._recent.get(namespace)
         return recent is not None and len(recent) == SEVERAL and now - recent[0] < RECENT_SECONDS
 
-    def rests(self, candidate: backlog.Candidate, placement: decisions.Placement) -> bool:
+    def rests(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> bool:
         """Whether nothing is asked about a pod now.
 
         One of a crowd waits for its turn, and that will be for this placement; one on trial is never asked
@@ -174,7 +177,7 @@ class Refusals:
         """Return when some of the refused are due for another dry run."""
         return self._retried + RETRY_SECONDS if self._refused else None
 
-    def due(self, waiting: backlog.Backlog, now: float) -> list[RefusedBind]:
+    def due(self, waiting: Backlog, now: float) -> list[RefusedBind]:
         """Return the binds to send as dry runs now: of each namespace those asked about longest ago."""
         if not self._refused or now < self._retried + RETRY_SECONDS:
             return []
@@ -190,7 +193,7 @@ class Refusals:
             self._refused[one.candidate.uid] = self._refused.pop(one.candidate.uid)
         return found
 
-    def _tidy(self, waiting: backlog.Backlog, now: float) -> None:
+    def _tidy(self, waiting: Backlog, now: float) -> None:
         """Forget pods that no longer wait, and namespaces without recent refusals."""
         self._refused = {uid: one for uid, one in self._refused.items() if uid in waiting}
         kept = now - REMEMBERED_SECONDS

@@ -16,8 +16,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from berth_crds import logs
-from berth_operator.engine import bind_slots, decision_records, ledger, ports, rate_limiter
-from berth_operator.scheduling import backlog, cycle, decisions
+from berth_operator.engine import bind_slots, decision_records, ports, rate_limiter
+from berth_operator.engine.ledger import Ledger, State
+from berth_operator.scheduling import cycle, decisions, queued_pods
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
 SENT_AGAIN: Final = 1  # So often, then the pod is changed.
 TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
-Candidate = backlog.Candidate
+Candidate = queued_pods.Candidate
 Placement = decisions.Placement
 
 
@@ -52,7 +53,7 @@ class Binds:
 
     def __init__(
         self,
-        book: ledger.Ledger,
+        book: Ledger,
         writer: ports.Writer,
         clock: ports.Clock,
         limits: Limits,
@@ -288,9 +289,9 @@ class Binds:
     ) -> ports.Bound | ports.Refused | ports.Gone | None:
         """Return what the watch has shown of a pod's bind; None as long as that is nothing."""
         state, hold = self._book.state(candidate.uid), self._book.picture.hold(candidate.uid)
-        if state is ledger.State.ASSUMED:
+        if state is State.ASSUMED:
             return None
-        if state is ledger.State.FREE or hold is None:
+        if state is State.FREE or hold is None:
             waits = self._book.asked(candidate.uid) is not None
             return ports.Refused("the pod has lost its place again") if waits else ports.Gone()
         ours = cycle.hold_for(candidate, placement)

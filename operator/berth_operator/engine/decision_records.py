@@ -15,8 +15,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, assert_never
 
 from berth_operator import metrics
-from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog, decisions, demand_model
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, demand_model, queued_pods
 
 MOST_KEPT: Final = 1000
 MOST_THINGS: Final = 1 << 16  # That the kept requests name, together.
@@ -37,7 +38,7 @@ class Decided:
     """One decision, when it was made and on what; `version` is the inventory's."""
 
     moment: dt.datetime
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     answer: decisions.Decision
     version: int
     lesson: demand_model.Lesson
@@ -76,7 +77,7 @@ class Records:
         self.decisions: collections.deque[Decided] = collections.deque()
         self._things = 0
 
-    def round_made(self, book: ledger.Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
+    def round_made(self, book: Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
         """Record a round once its binds are assumed, and before anybody is put off."""
         if not made:
             return
@@ -95,7 +96,7 @@ class Records:
         while len(self.decisions) > MOST_KEPT or (self._things > MOST_THINGS and len(self.decisions) > 1):
             self._things -= _size(self.decisions.popleft().candidate)
 
-    def _count(self, book: ledger.Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
+    def _count(self, book: Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
         since = book.since(answer.uid)
         if since is not None and not attempts:
             self._counts.waited(now - since)
@@ -128,7 +129,7 @@ class Records:
         self._counts.ended(metrics.Result.ERROR)
 
 
-def _size(candidate: backlog.Candidate) -> int:
+def _size(candidate: queued_pods.Candidate) -> int:
     return candidate.request.size + candidate.demand.size
 
 

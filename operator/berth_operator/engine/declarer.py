@@ -15,7 +15,8 @@ import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from berth_operator.engine import declaration, ledger, pod_revisions, ports
+from berth_operator.engine import declaration, pod_revisions, ports
+from berth_operator.engine.ledger import Ledger
 
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
 IDLE_AHEAD: Final = 64  # Of the pods of which no bind is sent for now, which all the same may be next.
@@ -35,7 +36,7 @@ class Declarer:
 
     def __init__(
         self,
-        book: ledger.Ledger,
+        book: Ledger,
         write: Callable[[str], Awaitable[None]],
         size: Callable[[str], int] = lambda _uid: 0,
         *,

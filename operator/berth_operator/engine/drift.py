@@ -14,8 +14,9 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog, holds
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
@@ -78,14 +79,12 @@ def ghosts(found: Iterable[Difference]) -> set[str]:
     return {one.name for one in found if one.gone and one.what in OF_PODS}
 
 
-def drift(book: ledger.Ledger, fresh: ledger.Ledger) -> tuple[Difference, ...]:
+def drift(book: Ledger, fresh: Ledger) -> tuple[Difference, ...]:
     """Name what the ledger knows otherwise than one that was just rebuilt."""
     return tuple(itertools.chain.from_iterable(portions(book, fresh)))
 
 
-def portions(
-    book: ledger.Ledger, fresh: ledger.Ledger, clock: ports.Clock = float
-) -> Iterator[tuple[Difference, ...]]:
+def portions(book: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Iterator[tuple[Difference, ...]]:
     """Name the same, after some things at a time what differs of these.
 
     A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
@@ -110,7 +109,7 @@ def _portion(compared: Iterator[Difference | None], clock: ports.Clock) -> Itera
             return
 
 
-def _difference(what: str, name: str, book: ledger.Ledger, fresh: ledger.Ledger) -> Difference | None:
+def _difference(what: str, name: str, book: Ledger, fresh: Ledger) -> Difference | None:
     mine, theirs = KNOWN[what].value(book, name), KNOWN[what].value(fresh, name)
     if mine == theirs or any(name in one.assumed or _put_off(one, name) for one in (book, fresh)):
         return None
@@ -118,7 +117,7 @@ def _difference(what: str, name: str, book: ledger.Ledger, fresh: ledger.Ledger)
     return dataclasses.replace(one, sources=_sources(one, book, fresh))
 
 
-def _sources(one: Difference, book: ledger.Ledger, fresh: ledger.Ledger) -> frozenset[Source]:
+def _sources(one: Difference, book: Ledger, fresh: Ledger) -> frozenset[Source]:
     """Name the objects that tell of it."""
     if one.what not in OF_PODS:
         return frozenset({(one.what, one.name)})
@@ -136,11 +135,11 @@ def _beside(hold: holds.Hold) -> set[Source]:
     return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}
 
 
-def _waiting(book: ledger.Ledger, uid: str) -> backlog.Candidate | None:
+def _waiting(book: Ledger, uid: str) -> queued_pods.Candidate | None:
     return book.gated.get(uid) or book.waiting.get(uid)
 
 
-def _put_off(book: ledger.Ledger, uid: str) -> bool:
+def _put_off(book: Ledger, uid: str) -> bool:
     """Return whether there was no room for what a pod says: of which pods that is so is chance."""
     candidate = _waiting(book, uid)
     if candidate is None:
@@ -151,8 +150,8 @@ def _put_off(book: ledger.Ledger, uid: str) -> bool:
 class _Known(NamedTuple):
     """One kind of what a ledger knows: the names of all, and the value of one, if there is any."""
 
-    names: Callable[[ledger.Ledger], Iterable[str]]
-    value: Callable[[ledger.Ledger, str], Any]
+    names: Callable[[Ledger], Iterable[str]]
+    value: Callable[[Ledger, str], Any]
 
 
 KNOWN: Final[Mapping[str, _Known]] = {

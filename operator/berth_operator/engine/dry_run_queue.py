@@ -9,7 +9,7 @@ to get the same answer: so each kind has its turn, and of a kind the first and t
 import collections
 import dataclasses
 
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 
 Kind = tuple[object, int, int]
 
@@ -18,7 +18,7 @@ Kind = tuple[object, int, int]
 class Question:
     """A pod and the place of which the server is asked whether it would bind it there."""
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     placement: decisions.Placement
 
 

@@ -18,10 +18,10 @@ from berth_operator.engine import (
     bind_slots,
     decision_records,
     dry_run_queue,
-    ledger,
     ports,
 )
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, queued_pods
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ AT_ONCE: Final = 16  # Few, so that the server is quick to answer the binds of o
 MOST: Final = 1024  # Those that wait for their turn included; more come when their pause is over.
 MOST_OF_ONE: Final = 512  # Of one namespace.
 
-Failed = Callable[[backlog.Candidate, str], None]
+Failed = Callable[[queued_pods.Candidate, str], None]
 
 
 class DryRuns:
@@ -37,7 +37,7 @@ class DryRuns:
 
     def __init__(
         self,
-        book: ledger.Ledger,
+        book: Ledger,
         writer: ports.Writer,
         notes: decision_records.Records,
         sent: bind_sender.Binds,
@@ -64,15 +64,15 @@ class DryRuns:
 
     # ------------------------------------------------------------ what became of binds
 
-    def refused(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def refused(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Remember a bind that was refused."""
         self._refusals.bind_refused(candidate, placement, self._clock())
 
-    def in_vain(self, candidate: backlog.Candidate) -> None:
+    def in_vain(self, candidate: queued_pods.Candidate) -> None:
         """Remember a pod that was gone before it was bound."""
         self._refusals.in_vain(candidate.namespace, self._clock())
 
-    def edited_often(self, candidate: backlog.Candidate) -> bool:
+    def edited_often(self, candidate: queued_pods.Candidate) -> bool:
         """Note a pod that was edited while it was bound; return whether that is a habit of its namespace."""
         return self._refusals.edited(candidate, self._clock())
 
@@ -82,7 +82,7 @@ class DryRuns:
 
     # ------------------------------------------------------------ what is asked
 
-    def needed(self, candidate: backlog.Candidate) -> bool:
+    def needed(self, candidate: queued_pods.Candidate) -> bool:
         """Whether a pod may not be bound before the server has accepted a dry run."""
         return self._refusals.needs_dry_run(candidate, self._clock())
 
@@ -95,12 +95,12 @@ class DryRuns:
         for one in self._refusals.due(self._book.waiting, self._clock()):
             self._start(one.candidate, one.placement)
 
-    def ask(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def ask(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Ask whether the server would accept a bind, unless that has its own turn."""
         if not self._refusals.rests(candidate, placement):
             self._start(candidate, placement)
 
-    def _start(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def _start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         width = self._slots.width(candidate.namespace)
         most = MOST_OF_ONE if width is None else width
         room = len(self._tasks) < MOST and self._open.of(candidate.namespace) < most
@@ -156,7 +156,7 @@ class DryRuns:
             self._slots.give_back(slot)
 
     def _conclude(
-        self, candidate: backlog.Candidate, placement: decisions.Placement, outcome: ports.Outcome
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
     ) -> None:
         if candidate.uid not in self._book.waiting:
             return
@@ -173,7 +173,7 @@ class DryRuns:
             case _:
                 log.debug("%s: no clear answer to the dry run: %s", candidate.title, outcome)
 
-    def _accepted(self, candidate: backlog.Candidate) -> None:
+    def _accepted(self, candidate: queued_pods.Candidate) -> None:
         for uid in self._refusals.accepted(candidate, self._clock()):
             self._book.waiting.reinstate(uid)
         self._book.wake.set()

@@ -3,11 +3,11 @@
 import numpy as np
 
 from berth_operator import metrics
-from berth_operator.engine import ledger
-from berth_operator.scheduling import backlog, node_table
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import node_table, queued_pods
 
 
-def told(book: ledger.Ledger) -> str:
+def told(book: Ledger) -> str:
     """Return how much is known and how it stands, in a few words."""
     binding = len(book.assumed)
     holds = sum(len(row.holds) for row in book.picture.rows if row) - binding
@@ -17,7 +17,7 @@ def told(book: ledger.Ledger) -> str:
     return f"{nodes}, {placed} placed, {binds} under way, {pods} waiting"
 
 
-def take(book: ledger.Ledger, now: float) -> metrics.Stock:
+def take(book: Ledger, now: float) -> metrics.Stock:
     """Count nodes, cards, and pods that are not placed."""
     picture = book.picture
     table, rows = picture.columns, picture.everything
@@ -28,5 +28,5 @@ def take(book: ledger.Ledger, now: float) -> metrics.Stock:
         cards=sum(len(row.device.cards) for row in picture.rows if row and row.device),
         free=int(free.sum()),
         backlog=book.waiting.standings(now)
-        | {backlog.Standing.GATED: len(book.gated), backlog.Standing.BINDING: len(book.assumed)},
+        | {queued_pods.Standing.GATED: len(book.gated), queued_pods.Standing.BINDING: len(book.assumed)},
     )

@@ -24,20 +24,21 @@ from typing import Final
 from berth_operator.engine import assumed_pods, pod_revisions, ports, unadmitted_pods, unreadable_pods
 from berth_operator.scheduling import (
     allocation_recovery,
-    backlog,
     cycle,
     decisions,
     holds,
-    inventory,
     node_offers,
-    policy,
-    search,
+    queued_pods,
     uuid_records,
     workload,
 )
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 
 
 class State(enum.Enum):
@@ -78,16 +79,16 @@ class Ledger:
     def __init__(
         self, clock: ports.Clock, voice: logging.Logger = unreadable_pods.log, *, day: ports.Clock = float
     ) -> None:
-        self.picture = inventory.Inventory(clock, day)
-        self.places = search.Search(self.picture)
-        self.waiting = backlog.Backlog()
-        self.rules = policy.Policy()
+        self.picture = Inventory(clock, day)
+        self.places = Search(self.picture)
+        self.waiting = Backlog()
+        self.rules = Policy()
         self.wake = asyncio.Event()
         self.touched: set[str] = set()  # Nodes whose summary may have changed.
         self._clock = clock
         self._states: dict[str, State] = {}
         self.assumed = assumed_pods.UnderWay(clock)
-        self.gated: dict[str, backlog.Candidate] = {}  # Pods that are not to be tried yet.
+        self.gated: dict[str, queued_pods.Candidate] = {}  # Pods that are not to be tried yet.
         self.revisions = pod_revisions.Known()  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
         self.nameless = self._register = unreadable_pods.Register(voice)  # Whose own record cannot be read.
@@ -106,7 +107,7 @@ class Ledger:
         """Return since when a pod asks for what it asks now and may be tried; None once it is placed."""
         return self._since.get(uid)
 
-    def asked(self, uid: str) -> tuple[backlog.Candidate, int] | None:
+    def asked(self, uid: str) -> tuple[queued_pods.Candidate, int] | None:
         """Return a pod that waits or whose bind is under way, and how often it had been tried."""
         if (assumed := self.assumed.get(uid)) is not None:
             return assumed.candidate, assumed.attempts
@@ -115,7 +116,7 @@ class Ledger:
 
     # ------------------------------------------------------------ the life of a hold
 
-    def assume(self, decision: decisions.Bind) -> backlog.Candidate:
+    def assume(self, decision: decisions.Bind) -> queued_pods.Candidate:
         """Charge a placement before its Binding is sent."""
         self._step(decision.uid, Step.ASSUME)
         attempts = self.waiting.attempts(decision.uid)
@@ -181,7 +182,7 @@ class Ledger:
 
     # ------------------------------------------------------------ what events say of pods
 
-    def pod_waiting(self, candidate: backlog.Candidate, *, gated: bool, version: str = "") -> None:
+    def pod_waiting(self, candidate: queued_pods.Candidate, *, gated: bool, version: str = "") -> None:
         """A pod of ours asks to be placed; while our bind of it is under way this is old news."""
         uid = candidate.uid
         if self.state(uid) is State.CONFIRMED:
@@ -390,7 +391,7 @@ class Ledger:
         if not silent:
             self._offer(node, Help.DEVICE_CHANGED)
 
-    def policy_seen(self, rules: policy.Policy) -> None:
+    def policy_seen(self, rules: Policy) -> None:
         """A policy is in force."""
         if rules != self.rules:
             self.rules = rules

@@ -13,12 +13,12 @@ from berth_operator.engine import (
     bind_sender,
     decision_records,
     dry_runs,
-    ledger,
     ports,
     slow_namespaces,
     waiting_reasons,
 )
-from berth_operator.scheduling import backlog, cycle, decisions
+from berth_operator.engine.ledger import Ledger, State
+from berth_operator.scheduling import cycle, decisions, queued_pods
 
 QUIET_SECONDS: Final = 0.001
 LONGEST_SECONDS: Final = 0.01
@@ -37,7 +37,7 @@ class Loop:
 
     def __init__(
         self,
-        book: ledger.Ledger,
+        book: Ledger,
         writer: ports.Writer,
         status_writer: ports.PodStatusWriter,
         *,
@@ -168,16 +168,16 @@ class Loop:
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
             self._status_writer.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
 
-    def _held_up(self, candidate: backlog.Candidate, message: str) -> None:
+    def _held_up(self, candidate: queued_pods.Candidate, message: str) -> None:
         if not self._status_writer.shown(candidate.uid):
             self._fail(candidate, message)
 
-    def _fail(self, candidate: backlog.Candidate, message: str) -> None:
+    def _fail(self, candidate: queued_pods.Candidate, message: str) -> None:
         self.reasons.failed(candidate.uid, message)
         self._status_writer.failed(candidate, message)
 
     def _conclude(
-        self, candidate: backlog.Candidate, placement: decisions.Placement, outcome: ports.Outcome
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
     ) -> None:
         match outcome:
             case ports.Bound():
@@ -195,21 +195,21 @@ class Loop:
 
     def _take_back(
         self,
-        candidate: backlog.Candidate,
+        candidate: queued_pods.Candidate,
         placement: decisions.Placement,
         outcome: ports.Refused | ports.Throttled | ports.Unsent,
     ) -> None:
         if isinstance(outcome, ports.Throttled):
             self._binds.rest(outcome)
         # The watch may have been faster than the answer, and then it is right.
-        if self._book.state(candidate.uid) is ledger.State.ASSUMED:
+        if self._book.state(candidate.uid) is State.ASSUMED:
             why = self._fault(candidate, outcome)
             self._book.forget(candidate.uid, refused=bool(why))
             if why:
                 self._dry_runs.refused(candidate, placement)
                 self._fail(candidate, why)
 
-    def _fault(self, candidate: backlog.Candidate, outcome: ports.Outcome) -> str:
+    def _fault(self, candidate: queued_pods.Candidate, outcome: ports.Outcome) -> str:
         """Return why a bind failed where that is the pod's own fault, so that it keeps no card any more.
 
         A pod may be edited while it is bound; who does that all the time would keep a card from all others.

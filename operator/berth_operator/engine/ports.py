@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Protocol
 
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 
 Clock = Callable[[], float]  # Monotonic seconds.
 
@@ -78,32 +78,32 @@ class Writer(Protocol):
     async def permit(self, uid: str) -> None:
         """Wait until a bind of this pod may be sent."""
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Answer:
+    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> Answer:
         """Send one Binding."""
 
-    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> Answer:
+    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> Answer:
         """Ask what would become of a Binding, which is Bound if it would be accepted; nothing is written."""
 
-    async def look(self, candidate: backlog.Candidate) -> Seen:
+    async def look(self, candidate: queued_pods.Candidate) -> Seen:
         """Read the pod by quorum read; it is Refused to us if somebody else bound it."""
 
-    async def void(self, candidate: backlog.Candidate) -> Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> Seen:
         """Change the pod and read it: if it is Unbound, no bind sent before can be carried out any more."""
 
 
 class PodStatusWriter(Protocol):
     """Who tells people."""
 
-    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
 
     def refused(
-        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
 
     def shown(self, uid: str) -> str:
         """Return what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
 
-    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report why the bind of a pod that has a place does not come about."""

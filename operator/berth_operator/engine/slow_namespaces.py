@@ -9,8 +9,9 @@ told if it takes long.
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import bind_sender, ledger
-from berth_operator.scheduling import backlog
+from berth_operator.engine import bind_sender
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import queued_pods
 
 TOLD_SECONDS: Final = 5.0  # Most slow spells are over before.
 MOST_TOLD: Final = 256  # Pods of one namespace; they come first in order.
@@ -24,7 +25,7 @@ class SlowNamespaces:
     """Holds slow namespaces up and has them go on; `tell` is told of pods that wait for long."""
 
     def __init__(
-        self, book: ledger.Ledger, sent: bind_sender.Binds, tell: Callable[[backlog.Candidate, str], None]
+        self, book: Ledger, sent: bind_sender.Binds, tell: Callable[[queued_pods.Candidate, str], None]
     ) -> None:
         self._waiting = book.waiting
         self._binds = sent

@@ -10,10 +10,11 @@ from typing import Final
 
 from berth_crds import text
 from berth_operator.engine import audits, ports
-from berth_operator.scheduling import inventory, node_info, uuid_ownership
+from berth_operator.scheduling import node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.uuid_records import Origin
 
 PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long again.
@@ -156,7 +157,7 @@ def _cards(count: int) -> str:
     return "1 card" if count == 1 else f"{count} cards"
 
 
-def take(picture: inventory.Inventory, nodes: set[str]) -> list[Summary]:
+def take(picture: Inventory, nodes: set[str]) -> list[Summary]:
     """Sum up these nodes, in the order of their names."""
     found = []
     for name in sorted(nodes):
@@ -167,7 +168,7 @@ def take(picture: inventory.Inventory, nodes: set[str]) -> list[Summary]:
     return found
 
 
-def portions(picture: inventory.Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[Summary]]:
+def portions(picture: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[Summary]]:
     """Sum up these nodes, too, as many at a time as take a moment, each as it is when its turn comes."""
     found: list[Summary] = []
     began = clock()

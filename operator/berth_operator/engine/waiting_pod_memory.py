@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -45,7 +45,7 @@ class Beyond:
         """Count them."""
         return len(self._namespaces)
 
-    def put(self, candidate: backlog.Candidate, weight: int) -> None:
+    def put(self, candidate: queued_pods.Candidate, weight: int) -> None:
         """Add a pod, the last of its namespace; one that is here keeps its place."""
         self._namespaces[candidate.uid] = candidate.namespace
         pods = self._of.setdefault(candidate.namespace, OrderedDict())
@@ -86,7 +86,7 @@ class Budget:
         """Return the state in words."""
         return f"<Budget: {self._total} bytes of {len(self._of)} pods, {len(self._beyond)} pods beyond it>"
 
-    def admitted(self, candidate: backlog.Candidate, weight: int) -> backlog.Candidate:
+    def admitted(self, candidate: queued_pods.Candidate, weight: int) -> queued_pods.Candidate:
         """Return a waiting pod with what is kept of it, given how many bytes that takes."""
         if weight <= FREE:
             self.release(candidate.uid)
@@ -152,7 +152,7 @@ def _sentence(who: str, most: int) -> str:
     )
 
 
-def _without(candidate: backlog.Candidate, detail: str) -> backlog.Candidate:
+def _without(candidate: queued_pods.Candidate, detail: str) -> queued_pods.Candidate:
     fault = decisions.Refusal(decisions.Reason.TOO_MUCH_TOGETHER, detail=detail)
     return dataclasses.replace(
         candidate, request=requests.NO_DEVICES, demand=facts.NO_DEMAND, faults=(fault,), small=()

@@ -17,8 +17,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog, decisions, explain, known_models, under_policy
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, explain, known_models, queued_pods, under_policy
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
 
@@ -43,7 +44,7 @@ class Matter:
     `again` is when the next one may be tried.
     """
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     number: int
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
@@ -79,7 +80,7 @@ class Reasons:
 
     def __init__(
         self,
-        book: ledger.Ledger,
+        book: Ledger,
         shown: Callable[[str], str] = _nothing,
         *,
         clock: ports.Clock | None = None,
@@ -101,7 +102,7 @@ class Reasons:
         if len(self._said) + len(self._failed) > 2 * len(self._book.waiting) + 64:
             self._forget()
 
-    def said(self, candidate: backlog.Candidate) -> str:
+    def said(self, candidate: queued_pods.Candidate) -> str:
         """Repeat what was last said of a pod; nothing if it was not decided for yet."""
         if faults := under_policy.under(self._book.rules, candidate).faults:
             return explain.sentence(decisions.Reject(candidate.uid, faults), candidate)
@@ -119,7 +120,7 @@ class Reasons:
         self._failed[uid] = message
         self._said.pop(uid, None)
 
-    def sentence(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
+    def sentence(self, candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
         """Return why a pod does not fit."""
         self._failed.pop(candidate.uid, None)
         if isinstance(answer, decisions.Reject):
@@ -146,7 +147,7 @@ class Reasons:
             self._next = now + LATER_SECONDS
         return self._next if self._said else None
 
-    def later(self, now: float, *, looks: int = CLOSE_LOOKS) -> list[tuple[backlog.Candidate, str]]:
+    def later(self, now: float, *, looks: int = CLOSE_LOOKS) -> list[tuple[queued_pods.Candidate, str]]:
         """Make up for some looks, and return what is new of which pods.
 
         What was looked at longest ago comes first, so that new pods keep none of the old ones waiting;
@@ -176,7 +177,7 @@ class Reasons:
         said = self._said[uid]
         return said.behind and self._good(said.matter) and uid in self._book.waiting
 
-    def _renewed(self, uid: str) -> tuple[backlog.Candidate, str]:
+    def _renewed(self, uid: str) -> tuple[queued_pods.Candidate, str]:
         candidate, said = self._book.waiting.get(uid), self._said[uid]
         message = said.matter.message(said.namespace)
         self._said[uid] = dataclasses.replace(said, message=message)
@@ -224,7 +225,7 @@ class Reasons:
         in_time = self._clock is None or self._clock() + LEAST_SECONDS <= self._until
         return self._looks > 0 and in_time
 
-    def _kept(self, candidate: backlog.Candidate, matter: Matter) -> str:
+    def _kept(self, candidate: queued_pods.Candidate, matter: Matter) -> str:
         """Keep what a pod shows while the counts say the same: it may well be right, and its look comes."""
         before = self._before(candidate.uid, matter)
         agrees = explain.agrees(before, matter.counts, candidate)

@@ -8,7 +8,8 @@ from the ledger's summaries by the reconciler.
 import asyncio
 from typing import Final
 
-from berth_operator.engine import ledger, ports
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import liveness
 
 INTERVAL_SECONDS: Final = 1.0
@@ -17,7 +18,7 @@ INTERVAL_SECONDS: Final = 1.0
 class Watchdog:
     """Judges the liveness of agents."""
 
-    def __init__(self, book: ledger.Ledger, *, clock: ports.Clock) -> None:
+    def __init__(self, book: Ledger, *, clock: ports.Clock) -> None:
         self._book = book
         self._clock = clock
         self._signs: dict[str, liveness.Sign] = {}

@@ -17,9 +17,10 @@ from aiohttp import web
 
 from berth_crds import http_server, text
 from berth_crds.client import errors
-from berth_operator.engine import decision_records, ledger
+from berth_operator.engine import decision_records
+from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import auth, long_answers, views
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 
 ABOUT: Final = {
     "/debug/backlog": "each pod without a node: why it waits, and for what",
@@ -47,7 +48,7 @@ class Mistake(Exception):
 class Sources:
     """What the pages are made of; `snapshot` lists the cluster anew, some objects at a time."""
 
-    book: ledger.Ledger
+    book: Ledger
     notes: decision_records.Records
     clock: Callable[[], float]
     ready: Callable[[], bool]
@@ -159,7 +160,7 @@ class Pages:
 
 
 def explained(
-    told: views.Why, candidate: backlog.Candidate, request: web.Request, form: str, *, gated: bool
+    told: views.Why, candidate: queued_pods.Candidate, request: web.Request, form: str, *, gated: bool
 ) -> web.Response:
     """Write down why a pod does not fit, or where it would, in the form that was asked for."""
     if form == "text":

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_operator.engine import assumed_pods, decision_records, ledger
-from berth_operator.scheduling import backlog, decisions, explain, node_info, under_policy
+from berth_operator.engine import assumed_pods, decision_records
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, explain, node_info, queued_pods, under_policy
 from berth_operator.scheduling.devices import allocator, device_view, facts
 
 # Up to so many nodes every card is looked at. No pod is bound meanwhile, so that there is an end to it,
@@ -25,24 +26,24 @@ EDIT: Final = "an edit of the pod"
 HELD: Final = "It is not tried as long as it has spec.schedulingGates. Without them: "
 
 Fields = dict[str, Any]
-Said = Callable[[backlog.Candidate], str]
+Said = Callable[[queued_pods.Candidate], str]
 Why = explain.Explanation | decisions.Reject
 
 
 # ---------------------------------------------------------------- who waits
 
 
-def waiting(book: ledger.Ledger, now: float, said: Said) -> Iterator[Fields]:
+def waiting(book: Ledger, now: float, said: Said) -> Iterator[Fields]:
     """Yield for each pod that is not placed why, how often it was tried and what it waits for, in order."""
     tried = list(book.waiting.each())
     binding = sorted(book.assumed.values(), key=lambda one: one.candidate.order())
     gated = sorted(book.gated.values(), key=lambda candidate: candidate.order())
     yield from (_tried(entry, now, said(entry.candidate)) for entry in tried)
     yield from (_binding(one, now, said(one.candidate)) for one in binding)
-    yield from (_pod(one, backlog.Standing.GATED) for one in gated)
+    yield from (_pod(one, queued_pods.Standing.GATED) for one in gated)
 
 
-def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
+def _tried(entry: queued_pods.Entry, now: float, reason: str) -> Fields:
     wants = sorted(map(str, entry.wants or ()))
     if entry.wants is not None and not wants:
         wants = [EDIT]
@@ -55,7 +56,7 @@ def _tried(entry: backlog.Entry, now: float, reason: str) -> Fields:
 
 
 def _binding(assumed: assumed_pods.Assumed, now: float, reason: str) -> Fields:
-    return _pod(assumed.candidate, backlog.Standing.BINDING) | {
+    return _pod(assumed.candidate, queued_pods.Standing.BINDING) | {
         "reason": reason or None,
         "attempts": assumed.attempts,
         "node": assumed.placement.node,
@@ -63,7 +64,7 @@ def _binding(assumed: assumed_pods.Assumed, now: float, reason: str) -> Fields:
     }
 
 
-def _pod(candidate: backlog.Candidate, standing: backlog.Standing) -> Fields:
+def _pod(candidate: queued_pods.Candidate, standing: queued_pods.Standing) -> Fields:
     return {
         "pod": candidate.title,
         "uid": candidate.uid,
@@ -74,13 +75,13 @@ def _pod(candidate: backlog.Candidate, standing: backlog.Standing) -> Fields:
     }
 
 
-def find(book: ledger.Ledger, title: str) -> backlog.Candidate | None:
+def find(book: Ledger, title: str) -> queued_pods.Candidate | None:
     """Look a pod up that is not placed."""
     everybody = (*(entry.candidate for entry in book.waiting.each()), *book.gated.values())
     return next((one for one in everybody if one.title == title), None)
 
 
-def whereabouts(book: ledger.Ledger, title: str) -> str:
+def whereabouts(book: Ledger, title: str) -> str:
     """Return where a pod is that does not wait, as far as that is known."""
     for assumed in book.assumed.values():
         if assumed.candidate.title == title:
@@ -94,12 +95,12 @@ def whereabouts(book: ledger.Ledger, title: str) -> str:
 # ---------------------------------------------------------------- who holds what
 
 
-def nodes(book: ledger.Ledger) -> Iterator[Fields]:
+def nodes(book: Ledger) -> Iterator[Fields]:
     """Return what each node has and who holds it."""
     yield from (node(book, row) for row in list(book.picture.each()))
 
 
-def node(book: ledger.Ledger, row: node_info.Row) -> Fields:
+def node(book: Ledger, row: node_info.Row) -> Fields:
     """Return what a node has and who holds it."""
     view, published = row.view(), row.device is not None
     return {
@@ -147,7 +148,7 @@ def decided(notes: decision_records.Records) -> Iterator[Fields]:
         }
 
 
-def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:
+def answer(given: decisions.Decision, candidate: queued_pods.Candidate) -> Fields:
     """Return what was decided for a pod."""
     match given:
         case decisions.Bind(_, placement):
@@ -162,7 +163,7 @@ def answer(given: decisions.Decision, candidate: backlog.Candidate) -> Fields:
 # ---------------------------------------------------------------- why not
 
 
-def why(book: ledger.Ledger, candidate: backlog.Candidate, clock: Callable[[], float]) -> Why:
+def why(book: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Why:
     """Explain on the picture as it is now why a pod does not fit, if it does not."""
     if faults := under_policy.under(book.rules, candidate).faults:
         return decisions.Reject(candidate.uid, faults)
@@ -171,13 +172,13 @@ def why(book: ledger.Ledger, candidate: backlog.Candidate, clock: Callable[[], f
     return explain.explain(book.places, candidate, rules=book.rules, whole=few, effort=effort)
 
 
-def why_in_text(told: Why, candidate: backlog.Candidate, *, gated: bool = False) -> str:
+def why_in_text(told: Why, candidate: queued_pods.Candidate, *, gated: bool = False) -> str:
     """Lay an explanation out for people."""
     said = f"{candidate.title}: {HELD if gated else ''}{explain.sentence(told, candidate)}\n"
     return said if isinstance(told, decisions.Reject) else f"{said}\n{explain.table(told)}"
 
 
-def why_in_fields(told: Why, candidate: backlog.Candidate, *, gated: bool = False) -> Fields:
+def why_in_fields(told: Why, candidate: queued_pods.Candidate, *, gated: bool = False) -> Fields:
     """Return an explanation for programs."""
     sentence = f"{HELD if gated else ''}{explain.sentence(told, candidate)}"
     said: Fields = {"pod": candidate.title, "sentence": sentence}

@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
 from berth_crds.client import api, errors
-from berth_operator.engine import drift, ledger, ports, watchdog
+from berth_operator.engine import drift, ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import feeds
 from berth_operator.translate import pods, raw
 
@@ -48,7 +50,7 @@ class Auditor:
     def __init__(
         self,
         session: api.Api,
-        book: ledger.Ledger,
+        book: Ledger,
         *,
         clock: ports.Clock,
         report: Callable[[int], None],
@@ -84,8 +86,8 @@ class Auditor:
         return found
 
     async def _look(self) -> tuple[drift.Difference, ...]:
-        fresh = ledger.Ledger(self._clock, SILENCE)
-        dog = watchdog.Watchdog(fresh, clock=self._clock)
+        fresh = Ledger(self._clock, SILENCE)
+        dog = Watchdog(fresh, clock=self._clock)
         options = feeds.Options(schedulers=self.schedulers, clock=self._clock, voice=SILENCE)
         reading = feeds.Feeds(self._session, fresh, dog, Nobody(), options)
         await reading.read()

@@ -15,7 +15,7 @@ from typing import Any, Final
 from berth_crds import json_lines, logs
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import ports
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import allocator
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class BindLog:
         self._since = clock()
         self._more: collections.Counter[str] = collections.Counter()  # Those without a line, by namespace.
 
-    def bound(self, candidate: backlog.Candidate, placement: decisions.Placement, where: str) -> None:
+    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement, where: str) -> None:
         """Write where a pod went, if it has a line."""
         level = logging.INFO
         if not self._has_line():
@@ -82,7 +82,7 @@ def _most_frequent(more: collections.Counter[str]) -> Iterator[str]:
         yield f"{others} of {len(more) - len(named)} other namespaces"
 
 
-def _fields(candidate: backlog.Candidate, placement: decisions.Placement) -> dict[str, Any]:
+def _fields(candidate: queued_pods.Candidate, placement: decisions.Placement) -> dict[str, Any]:
     held = allocator.held(placement.grants)
     cards = [_card(one) for one in held[: json_lines.MOST_ITEMS] if one.type == DeviceType.GPU]
     return logs.fields(

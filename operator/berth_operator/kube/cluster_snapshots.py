@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from berth_crds import names
 from berth_crds.client import api, resources, watch
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger, State
 from berth_operator.kube import feeds, writer
 from berth_operator.scheduling import decisions
 
@@ -37,7 +37,7 @@ OF_CONTAINERS: Final = frozenset({"name", "image", "resources", "restartPolicy",
 class Snapshots:
     """Lists the cluster."""
 
-    def __init__(self, session: api.Api, book: ledger.Ledger) -> None:
+    def __init__(self, session: api.Api, book: Ledger) -> None:
         self._session = session
         self._book = book
 
@@ -59,7 +59,7 @@ class Snapshots:
     ) -> decisions.Placement | None:
         """Return where a pod is about to be bound, or was since it was listed."""
         uid = str(one["metadata"].get("uid", ""))  # Whatever it is: an odd object has any.
-        return assumed.get(uid) if self._book.state(uid) is not ledger.State.FREE else None
+        return assumed.get(uid) if self._book.state(uid) is not State.FREE else None
 
     def _placements(self) -> dict[str, decisions.Placement]:
         return {uid: one.placement for uid, one in self._book.assumed.items()}

@@ -14,7 +14,9 @@ from typing import Any, Final, Protocol
 
 from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, errors, informer, lease, resources, watch
-from berth_operator.engine import bound_pod_memory, drift, ledger, ports, waiting_pod_memory, watchdog
+from berth_operator.engine import bound_pod_memory, drift, ports, waiting_pod_memory
+from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import foreign_gpupods, kopf_lag, policy_sink
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
@@ -45,7 +47,7 @@ class PodSink:
 
     def __init__(
         self,
-        book: ledger.Ledger,
+        book: Ledger,
         status_writer: Onlooker,
         voice: logging.Logger = log,
         schedulers: Collection[str] = pods.ANSWERING,
@@ -76,7 +78,7 @@ class PodSink:
         self._status_writer.done(hold.uid)
         if not self._allowance.takes(hold.uid, namespace, pod.weight):
             # What is known to be there is charged whatever is said of it now.
-            new = self._book.state(hold.uid) is ledger.State.FREE or hold.uid in self._book.unadmitted
+            new = self._book.state(hold.uid) is State.FREE or hold.uid in self._book.unadmitted
             nameless = bound_pod_memory.brief(nameless, admitted=where is None or not new)
             if where is not None and new:
                 hold, teaches, where = bound_pod_memory.bare(hold), None, facts.NOWHERE
@@ -93,7 +95,7 @@ class PodSink:
         """Fail closed on a pod that cannot be read: what it held it still holds, else all of its node."""
         uid = thing.metadata.uid
         hold = pods.remains(thing)
-        known = self._book.state(uid) is ledger.State.CONFIRMED and uid not in self._book.unadmitted
+        known = self._book.state(uid) is State.CONFIRMED and uid not in self._book.unadmitted
         self._allowance.release(uid)
         if hold is not None and not known:
             self.budget.release(uid)
@@ -119,7 +121,7 @@ class PodSink:
 class GpuPodSink:
     """GpuPods: who may speak for pods whose own record cannot be read."""
 
-    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
+    def __init__(self, book: Ledger, voice: logging.Logger = log) -> None:
         self._book = book
         self._voice = voice
         self._faulty: dict[str, str] = {}
@@ -159,7 +161,7 @@ class GpuPodSink:
 class NodeSink:
     """Nodes: what they can give and whom they take."""
 
-    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
+    def __init__(self, book: Ledger, voice: logging.Logger = log) -> None:
         self._book = book
         self._voice = voice
         self._faulty: dict[str, str] = {}
@@ -191,7 +193,7 @@ class NodeSink:
 class DeviceSink:
     """Devices: the cards, and whether their agent was found silent before."""
 
-    def __init__(self, book: ledger.Ledger, dog: watchdog.Watchdog, voice: logging.Logger = log) -> None:
+    def __init__(self, book: Ledger, dog: Watchdog, voice: logging.Logger = log) -> None:
         self._book = book
         self._dog = dog
         self._voice = voice
@@ -230,7 +232,7 @@ class DeviceSink:
 class LeaseSink:
     """Leases of the agents: their signs of life."""
 
-    def __init__(self, dog: watchdog.Watchdog) -> None:
+    def __init__(self, dog: Watchdog) -> None:
         self._dog = dog
 
     def restored(self) -> None:
@@ -274,8 +276,8 @@ class Feeds:
     def __init__(
         self,
         session: api.Api,
-        book: ledger.Ledger,
-        dog: watchdog.Watchdog,
+        book: Ledger,
+        dog: Watchdog,
         status_writer: Onlooker,
         options: Options = USUAL,
     ) -> None:

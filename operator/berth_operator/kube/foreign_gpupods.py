@@ -37,7 +37,7 @@ from typing import Final, Protocol, TypeVar
 from berth_crds import logs, wire
 from berth_crds.client import api, errors, resources, watch
 from berth_operator import metrics
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import suspect_gpupods
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class Cleaner:
     def __init__(
         self,
         session: api.Api,
-        book: ledger.Ledger,
+        book: Ledger,
         known: Known,
         lead: Lead,
         *,

@@ -26,7 +26,7 @@ from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import events, fair_queue, verdict_budget
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import words
 from berth_operator.translate import raw
@@ -43,7 +43,7 @@ KEPT_FOR_KNOWN: Final = 8  # Of a batch, for pods that show a verdict already.
 LONGEST_MESSAGE: Final = 4096
 LATER: Final = errors.Conflict | errors.Unavailable | errors.AmbiguousNotFound
 
-Bound = Callable[[backlog.Candidate, decisions.Placement, str], None]
+Bound = Callable[[queued_pods.Candidate, decisions.Placement, str], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class PodStatusWriter:
         self._rewrites = verdict_budget.Rewrites(lambda: asyncio.get_running_loop().time())
         self._wall = wall
         self._shown: dict[str, Shown] = {}
-        self._due: dict[str, tuple[backlog.Candidate, Verdict]] = {}
+        self._due: dict[str, tuple[queued_pods.Candidate, Verdict]] = {}
         self._new, self._known = fair_queue.InTurns[str](), fair_queue.InTurns[str]()  # Due, by namespace.
         self._sent: dict[str, Verdict] = {}  # Under way: what is shown soon.
         self._stuck: set[str] = set()  # Those of which only a newer revision, or time, helps the verdict on.
@@ -125,7 +125,7 @@ class PodStatusWriter:
 
     # ------------------------------------------------------------ what the engine tells
 
-    def placed(self, candidate: backlog.Candidate, placement: decisions.Placement) -> None:
+    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
         self._due.pop(candidate.uid, None)
         where = placed(candidate, placement)
@@ -133,7 +133,7 @@ class PodStatusWriter:
         self._bound(candidate, placement, where)
 
     def refused(
-        self, candidate: backlog.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
         # Cut here and not when it is written: what is shown later must equal what was meant.
@@ -147,13 +147,13 @@ class PodStatusWriter:
         verdict = due[1] if due is not None else shown.verdict if shown is not None else None
         return verdict.message if verdict is not None and verdict.reason == UNSCHEDULABLE else ""
 
-    def failed(self, candidate: backlog.Candidate, message: str) -> None:
+    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that a pod has its place, and why its bind does not come about, each time anew."""
         verdict = Verdict(FAILED, text.line(f"The bind failed: {message}", most=LONGEST_MESSAGE))
         self._show(candidate, verdict)
         self._note(candidate, "FailedBinding", verdict.message, warning=True)
 
-    def _show(self, candidate: backlog.Candidate, verdict: Verdict) -> bool:
+    def _show(self, candidate: queued_pods.Candidate, verdict: Verdict) -> bool:
         """Have a pod show a verdict, and tell whether that is news."""
         uid = candidate.uid
         sent, shown = self._sent.get(uid), self._shown.get(uid)
@@ -169,7 +169,7 @@ class PodStatusWriter:
         self._news.set()
         return True
 
-    def _note(self, candidate: backlog.Candidate, word: str, message: str, *, warning: bool) -> None:
+    def _note(self, candidate: queued_pods.Candidate, word: str, message: str, *, warning: bool) -> None:
         subject = events.Subject(candidate.namespace, candidate.name, candidate.uid)
         self._notes.tell(events.Note(subject, word, message, warning))
 
@@ -255,7 +255,7 @@ class PodStatusWriter:
             says = verdict if now == shown else now.verdict
             self._shown[uid] = Shown(now.version, says, len(answer))
 
-    async def _send(self, candidate: backlog.Candidate, verdict: Verdict, shown: Shown) -> bytes:
+    async def _send(self, candidate: queued_pods.Candidate, verdict: Verdict, shown: Shown) -> bytes:
         """Write a verdict, and have the namespace pay for it where it replaces another."""
         body = patch(candidate, verdict, shown, moment=lease.second(self._wall()))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
@@ -298,7 +298,7 @@ def shown_verdict(pod: raw.Pod) -> Verdict | None:
     return None
 
 
-def placed(candidate: backlog.Candidate, placement: decisions.Placement) -> str:
+def placed(candidate: queued_pods.Candidate, placement: decisions.Placement) -> str:
     """Return where a pod went, and which cards or parts of them it was given."""
     held = [one for one in allocator.held(placement.grants) if one.type == DeviceType.GPU]
     whole = sorted(one.minor for one in held if not _part(one))
@@ -317,7 +317,7 @@ def _part(share: decisions.Share) -> str:
     return share.profile or card_part.words(share.core, share.memory, share.card_memory)
 
 
-def patch(candidate: backlog.Candidate, verdict: Verdict, shown: Shown, *, moment: str) -> dict[str, Any]:
+def patch(candidate: queued_pods.Candidate, verdict: Verdict, shown: Shown, *, moment: str) -> dict[str, Any]:
     """Make the status patch of a verdict, good for exactly the revision that was judged."""
     condition = {
         "type": SCHEDULED,

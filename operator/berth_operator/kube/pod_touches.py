@@ -21,9 +21,10 @@ import msgspec
 
 from berth_crds import vocabulary
 from berth_crds.client import api, errors, history, lease, resources
-from berth_operator.engine import declaration, ledger
+from berth_operator.engine import declaration
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_status
-from berth_operator.scheduling import backlog
+from berth_operator.scheduling import queued_pods
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class Touches:
     def __init__(
         self,
         session: api.Api,
-        book: ledger.Ledger,
+        book: Ledger,
         shown: Callable[[str], pod_status.Verdict | None],
         *,
         size: Callable[[str], int] = lambda _uid: 0,
@@ -83,7 +84,7 @@ class Touches:
         )
         return max(versions, key=lambda one: history.revision(one) or 0, default="")
 
-    async def _touch_surely(self, candidate: backlog.Candidate, before: str, until: float) -> str:
+    async def _touch_surely(self, candidate: queued_pods.Candidate, before: str, until: float) -> str:
         """Change one pod, whatever it takes within reason; return its revision then, nothing without one."""
         for attempt in itertools.count():
             pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
@@ -104,11 +105,11 @@ class Touches:
             await asyncio.sleep(pause)
         raise AssertionError("counting does not end")
 
-    async def touch(self, candidate: backlog.Candidate, before: str) -> None:
+    async def touch(self, candidate: queued_pods.Candidate, before: str) -> None:
         """Try once to change a pod that has this revision."""
         await self._write(candidate, before, 0)
 
-    async def _changed(self, candidate: backlog.Candidate, before: str, attempt: int) -> str:
+    async def _changed(self, candidate: queued_pods.Candidate, before: str, attempt: int) -> str:
         """Change a pod unless that is another by now; return its revision, nothing if it is gone."""
         try:
             try:
@@ -120,14 +121,14 @@ class Touches:
         except errors.NotFound:
             return ""
 
-    async def _read(self, candidate: backlog.Candidate) -> str:
+    async def _read(self, candidate: queued_pods.Candidate) -> str:
         where = candidate.namespace
         found = await self._session.get(
             resources.PODS, candidate.name, into=pod_status.Written, namespace=where
         )
         return found.metadata.resource_version
 
-    async def _write(self, candidate: backlog.Candidate, before: str, attempt: int) -> str:
+    async def _write(self, candidate: queued_pods.Candidate, before: str, attempt: int) -> str:
         # Another second in each attempt: what changes nothing is not written at all.
         moment = lease.second(self._wall() + dt.timedelta(seconds=attempt))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
@@ -192,7 +193,7 @@ def _patience(error: errors.ClientError) -> float:
 
 
 def touch(
-    candidate: backlog.Candidate, shown: pod_status.Verdict | None, *, before: str, moment: str
+    candidate: queued_pods.Candidate, shown: pod_status.Verdict | None, *, before: str, moment: str
 ) -> dict[str, Any]:
     """Make the patch that changes a pod, good for one revision of it, without changing what it says."""
     condition = {"type": pod_status.SCHEDULED, "status": str(vocabulary.Truth.FALSE), "lastProbeTime": moment}

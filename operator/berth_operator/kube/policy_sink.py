@@ -3,7 +3,7 @@
 import logging
 
 from berth_crds import names, wire
-from berth_operator.engine import ledger
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import policy_news
 from berth_operator.translate import policies
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 class PolicySink:
     """Policies: the default one is in force, and its last good state stays so."""
 
-    def __init__(self, book: ledger.Ledger, voice: logging.Logger = log) -> None:
+    def __init__(self, book: Ledger, voice: logging.Logger = log) -> None:
         self._book = book
         self._voice = voice
         self._news = policy_news.PolicyNews(voice)

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from berth_operator.engine import ledger, ports, summaries
+from berth_operator.engine import ports, summaries
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_news
 
 PERIOD_SECONDS: Final = 0.5
@@ -19,7 +20,7 @@ class SummaryReporter:
 
     def __init__(
         self,
-        book: ledger.Ledger,
+        book: Ledger,
         show: Callable[[list[summaries.Summary]], None],
         news: node_news.NodeNews,
         *,

@@ -15,8 +15,9 @@ import msgspec
 
 from berth_crds import allocation, names
 from berth_crds.client import api, errors, resources
-from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.translate import long_pods, pods, raw
 
 log = logging.getLogger(__name__)
@@ -47,16 +48,14 @@ class Lead(Protocol):
     async def permit(self, uid: str) -> None:
         """Wait until the Lease declares that a bind of this pod may be under way."""
 
-    async def touch(self, candidate: backlog.Candidate, version: str) -> None:
+    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
         """Change a pod that has this revision, so that no bind arrives which names it or an earlier one."""
 
 
 class Writer:
     """Carries decisions out under one term, and only while that lasts."""
 
-    def __init__(
-        self, session: api.Api, book: ledger.Ledger, lead: Lead, *, term: str, clock: ports.Clock
-    ) -> None:
+    def __init__(self, session: api.Api, book: Ledger, lead: Lead, *, term: str, clock: ports.Clock) -> None:
         self._session = session
         self._book = book
         self._lead = lead
@@ -65,11 +64,11 @@ class Writer:
         self._fenced_since: float | None = None
         self.sure, self.permit = lead.sure, lead.permit
 
-    async def bind(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding and tell what became of it."""
         return await self._send(candidate, placement)
 
-    async def dry_run(self, candidate: backlog.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Have everybody judge a Binding whom the server asks, and write nothing.
 
         Where a webhook can judge no dry run, only the bind itself will tell.
@@ -80,7 +79,7 @@ class Writer:
         return answer
 
     async def _send(
-        self, candidate: backlog.Candidate, placement: decisions.Placement, **params: str
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, **params: str
     ) -> ports.Answer:
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
         known = self._book.revisions.get(candidate.uid)
@@ -114,7 +113,7 @@ class Writer:
                 self._term,
             )
 
-    async def look(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Read the pod as it is now."""
         try:
             pod = await self._session.get(
@@ -134,7 +133,7 @@ class Writer:
             return ports.Refused(f"somebody else bound the pod to {pod.spec.node_name}")
         return ports.Bound()
 
-    async def void(self, candidate: backlog.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
         """Change the pod, so that no bind of it arrives that was sent before, and read what it is like then.
 
         Whatever has changed it meanwhile is as good, unless that was a bind.
@@ -151,7 +150,7 @@ class Writer:
             return ports.Unknown("the pod cannot be changed, so that a bind may still arrive")
         return after
 
-    def _unbound(self, pod: raw.Pod, candidate: backlog.Candidate) -> ports.Seen:
+    def _unbound(self, pod: raw.Pod, candidate: queued_pods.Candidate) -> ports.Seen:
         """Return what a pod without a node is; the server binds none that is being deleted."""
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
@@ -200,7 +199,7 @@ def outcome(error: errors.ClientError) -> ports.Answer:
 
 
 def binding(
-    candidate: backlog.Candidate, placement: decisions.Placement, *, term: str, version: str = ""
+    candidate: queued_pods.Candidate, placement: decisions.Placement, *, term: str, version: str = ""
 ) -> dict[str, Any]:
     """Make the Binding that says everything at once; `version` is the pod's revision, if that is known."""
     return {

@@ -12,14 +12,24 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import backlog, decisions, holds, policy, search, tally, under_policy
+from berth_operator.scheduling import (
+    decisions,
+    holds,
+    questions,
+    queued_pods,
+    tally,
+    under_policy,
+)
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 
 # Of the search on single nodes, by all pods of a round together and by each: a fraction of a second.
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
 # What was said to the last pod of a kind: it holds for the next one until something is placed.
-Said = dict[search.Question, decisions.Wait]
+Said = dict[questions.Question, decisions.Wait]
 Spared = frozenset[str]
 NOBODY: Final[Spared] = frozenset()
 
@@ -70,10 +80,10 @@ USUAL: Final = Limits()
 
 
 def each(
-    places: search.Search,
-    waiting: backlog.Backlog,
+    places: Search,
+    waiting: Backlog,
     now: float,
-    rules: policy.Policy,
+    rules: Policy,
     limits: Limits = USUAL,
 ) -> Iterator[decisions.Decision]:
     """Decide for the pods whose turn it is, one after another.
@@ -109,8 +119,8 @@ def each(
 
 
 def _in_turn(
-    waiting: backlog.Backlog, now: float, limit: int, time: Time | None
-) -> Iterator[tuple[backlog.Candidate, Spared | None]]:
+    waiting: Backlog, now: float, limit: int, time: Time | None
+) -> Iterator[tuple[queued_pods.Candidate, Spared | None]]:
     """Yield the pods of a round, and for those that come out of order the nodes that they leave to others."""
     done: set[str] = set()
     ready = waiting.ready(now, limit)
@@ -143,7 +153,7 @@ class Purse:
         self._in_turns = False
         self._given = 0
 
-    def open(self, candidate: backlog.Candidate, *, in_turns: bool) -> allocator.Effort | None:
+    def open(self, candidate: queued_pods.Candidate, *, in_turns: bool) -> allocator.Effort | None:
         """Return what may be spent on a pod; None if that is less than each has a right to.
 
         The first that needs a search has it, and so has the first of those that come out of order.
@@ -165,10 +175,10 @@ class Purse:
 
 
 def decide(
-    places: search.Search,
-    waiting: backlog.Backlog,
+    places: Search,
+    waiting: Backlog,
     now: float,
-    rules: policy.Policy,
+    rules: Policy,
     *,
     limit: int = USUAL.most,
 ) -> list[decisions.Decision]:
@@ -189,16 +199,16 @@ def decide(
 
 
 def answer_for(
-    places: search.Search,
-    candidate: backlog.Candidate,
-    rules: policy.Policy,
+    places: Search,
+    candidate: queued_pods.Candidate,
+    rules: Policy,
     said: Said,
     effort: allocator.Effort,
 ) -> decisions.Decision:
     """Decide for one pod, which asks what it asks under the rules."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
-    question = search.ask(candidate.request, candidate.demand)
+    question = questions.ask(candidate.request, candidate.demand)
     if question not in said:
         placement = places.place(
             candidate.request, candidate.demand, rules=rules, effort=effort, question=question
@@ -211,9 +221,9 @@ def answer_for(
 
 
 def _answer_beside(
-    places: search.Search,
-    candidate: backlog.Candidate,
-    rules: policy.Policy,
+    places: Search,
+    candidate: queued_pods.Candidate,
+    rules: Policy,
     said: Said,
     effort: allocator.Effort,
     spared: Spared,
@@ -226,14 +236,14 @@ def _answer_beside(
         found = places.place(candidate.request, candidate.demand, rules=rules, effort=effort, spared=spared)
         if found is not None:
             return decisions.Bind(candidate.uid, found)
-        question = search.ask(candidate.request, candidate.demand)
+        question = questions.ask(candidate.request, candidate.demand)
         searched_all = question.need.simple or not effort.spent
         if searched_all and places.may_place(question, rules, spared):
             return None
     return answer_for(places, candidate, rules, said, effort)
 
 
-def hold_for(candidate: backlog.Candidate, placement: decisions.Placement) -> holds.Hold:
+def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -> holds.Hold:
     """Return what a pod will hold once it is placed: the same value that the bound pod will be read as."""
     demand = candidate.demand
     return holds.Hold(

@@ -19,7 +19,6 @@ from berth_operator.scheduling import (
     device_counts,
     node_info,
     node_table,
-    policy,
     uuid_ownership,
     uuid_records,
     withheld_cards,
@@ -28,6 +27,7 @@ from berth_operator.scheduling import (
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts, labels
+from berth_operator.scheduling.policy import Policy
 
 MOST_PLACES: Final = 1024  # Different wheres remembered at once, and how much of memory they may take.
 MOST_PLACES_BYTES: Final = 32 << 20
@@ -269,7 +269,7 @@ class Inventory:
             self._reckon(row)
             device_counts.recount(self.columns, row)
 
-    def obey(self, rules: policy.Policy) -> bool:
+    def obey(self, rules: Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
         self.workload.call(dict(rules.models))
         if self.alone is not rules.replicas:

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from berth_crds import catalog
-from berth_operator.scheduling import inventory, node_table
+from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.inventory import Inventory
 
 NAMED: Final = 4
 
@@ -37,9 +38,7 @@ OF_CARDS: Final = "GPU-"  # MIG instances and other devices have uuids, too, and
 OF_INSTANCES: Final = frozenset({Reason.PROFILE_MISMATCH, Reason.MIG_MODE})
 
 
-def instead(
-    counts: Iterable[Count], picture: inventory.Inventory, uuids: frozenset[str] = frozenset()
-) -> Models:
+def instead(counts: Iterable[Count], picture: Inventory, uuids: frozenset[str] = frozenset()) -> Models:
     """Return the models or MIG profiles that there are, if any node lacks the one that is asked for."""
     reasons = {count.reason for count in counts}
     known = UNTOLD
@@ -61,12 +60,12 @@ def _most_frequent(kinds: node_table.Names) -> tuple[list[str], int]:
     return first, len(nodes) - len(first)
 
 
-def _name(picture: inventory.Inventory, key: str) -> str:
+def _name(picture: Inventory, key: str) -> str:
     known = catalog.find(key)
     return known.normal_name if known else _published(picture, key)
 
 
-def _published(picture: inventory.Inventory, key: str) -> str:
+def _published(picture: Inventory, key: str) -> str:
     """Return how an agent spells a model that the catalog does not have."""
     number = picture.columns.models.get(key)
     for at, slot in np.argwhere(picture.columns.model == number)[:1].tolist():

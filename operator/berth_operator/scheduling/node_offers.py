@@ -11,9 +11,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling import backlog, inventory, node_info, node_table
+from berth_operator.scheduling import node_info, node_table, queued_pods
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 
 Left = Mapping[str, int]
@@ -32,7 +33,7 @@ class Offer:
     others: Left = dataclasses.field(default_factory=dict)
 
 
-def left(picture: inventory.Inventory, name: str) -> Left:
+def left(picture: Inventory, name: str) -> Left:
     """Return what a node has left of each resource that it advertises; nothing if it is not there."""
     row, table = picture.row(name), picture.columns
     if row is None or row.node is None:
@@ -41,7 +42,7 @@ def left(picture: inventory.Inventory, name: str) -> Left:
     return {resource: int(table.left[row.at, at]) for resource, at in found if at is not None}
 
 
-def offer(picture: inventory.Inventory, name: str) -> Offer | None:
+def offer(picture: Inventory, name: str) -> Offer | None:
     """Return what a node can give; None if no pod can be placed on it, because it is not there."""
     row, table = picture.row(name), picture.columns
     if row is None or row.node is None:
@@ -94,12 +95,12 @@ def _fitting(there: Offer, ask: requests.Gpus) -> int:
 
 
 def judge(
-    picture: inventory.Inventory, name: str, before: Left | None = None
-) -> Callable[[backlog.Candidate], bool]:
+    picture: Inventory, name: str, before: Left | None = None
+) -> Callable[[queued_pods.Candidate], bool]:
     """Return what tells whether a changed node might take a pod; with `before` only its resources have."""
     known = functools.cache(lambda: offer(picture, name))  # Read only if anybody waits, and once.
 
-    def able(candidate: backlog.Candidate) -> bool:
+    def able(candidate: queued_pods.Candidate) -> bool:
         there = known()
         if there is None or (before is not None and room(before, candidate.demand)):
             return False  # That much was there before, so it is something else that is missing.

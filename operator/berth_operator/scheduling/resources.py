@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from berth_operator.scheduling import inventory, node_table
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 
 
-def room(picture: inventory.Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
+def room(picture: Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
     """Return which nodes have the resources left."""
     table = picture.columns
     able: node_table.Mask = table.known[rows].copy()

@@ -19,9 +19,7 @@ import numpy as np
 from berth_operator.scheduling import (
     decisions,
     demand_model,
-    inventory,
     node_table,
-    policy,
     questions,
     resources,
     search_memory,
@@ -35,7 +33,9 @@ from berth_operator.scheduling.devices import (
     requests,
     scopes,
 )
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.scheduling.strategies import score_inputs
 
 # Most pods need no search on a node. For the others its steps are counted, some twenty thousand a second.
@@ -48,13 +48,13 @@ Why = search_memory.Why
 Question = questions.Question
 ask = questions.ask
 
-Key = tuple[Question, policy.Policy, demand_model.Lesson]
+Key = tuple[Question, Policy, demand_model.Lesson]
 
 
 class Search:
     """Finds places in one inventory, and remembers what it worked out."""
 
-    def __init__(self, picture: inventory.Inventory) -> None:
+    def __init__(self, picture: Inventory) -> None:
         self.picture = picture
         self._answers: collections.OrderedDict[Key, Answer] = collections.OrderedDict()
         self._slow = search_memory.Slow()
@@ -65,7 +65,7 @@ class Search:
         request: requests.Request,
         demand: facts.Demand,
         *,
-        rules: policy.Policy,
+        rules: Policy,
         effort: allocator.Effort | None = None,
         spared: Collection[str] = (),
         question: Question | None = None,
@@ -85,7 +85,7 @@ class Search:
                 return found
         return self._place(request, question or ask(request, demand), rules, effort, spared)
 
-    def may_place(self, question: Question, rules: policy.Policy, names: Collection[str]) -> bool:
+    def may_place(self, question: Question, rules: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may have a place, as far as is known without another look at it."""
         score = self._answer(question, rules).score
         return bool((score[self._places(names)] != search_memory.IMPOSSIBLE).any())
@@ -101,7 +101,7 @@ class Search:
         self,
         request: requests.Request,
         question: Question,
-        rules: policy.Policy,
+        rules: Policy,
         effort: allocator.Effort,
         spared: Collection[str],
     ) -> decisions.Placement | None:
@@ -161,19 +161,19 @@ class Search:
             answer.alike[kind] = why
             self._bytes += search_memory.BYTES_A_KIND
 
-    def closer(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
+    def closer(self, question: Question, rules: Policy) -> dict[int, Why]:
         """Return what a closer look showed of nodes that seemed able, by row."""
         answer = self._answers.get((question, rules, self.picture.lesson()))
         return dict(answer.closer) if answer is not None else {}
 
-    def learnt(self, question: Question, rules: policy.Policy) -> dict[int, Why]:
+    def learnt(self, question: Question, rules: Policy) -> dict[int, Why]:
         """Return what closer looks showed and still holds, by row, without looking at any node again."""
         self._answer(question, rules)
         return self.closer(question, rules)
 
     # ------------------------------------------------------------ remembering
 
-    def _answer(self, question: Question, rules: policy.Policy) -> Answer:
+    def _answer(self, question: Question, rules: Policy) -> Answer:
         picture, key = self.picture, (question, rules, self.picture.lesson())
         answer = self._answers.get(key)
         changed = None
@@ -199,14 +199,14 @@ class Search:
         if answer is not None:
             self._bytes -= answer.bytes(key[0])
 
-    def _whole(self, question: Question, rules: policy.Policy) -> Answer:
+    def _whole(self, question: Question, rules: Policy) -> Answer:
         size = self.picture.size
         answer = Answer(np.empty(size), np.zeros(size, dtype=np.int64), 0, self.picture.layout)
         if size:
             self._fill(answer, slice(0, size), question, rules)
         return answer
 
-    def _fill(self, answer: Answer, rows: node_table.Rows, question: Question, rules: policy.Policy) -> None:
+    def _fill(self, answer: Answer, rows: node_table.Rows, question: Question, rules: Policy) -> None:
         picture = self.picture
         places = picture.rank()[rows]
         ranking, able = rank(picture, rows, question, rules)
@@ -251,7 +251,7 @@ def _ask_node(
 
 
 def rank(
-    picture: inventory.Inventory, rows: node_table.Rows, question: Question, rules: policy.Policy
+    picture: Inventory, rows: node_table.Rows, question: Question, rules: Policy
 ) -> tuple[score_inputs.Ranking, node_table.Mask]:
     """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
     able = (picture.places(question.demand.where).code[rows] == 0) & resources.room(
@@ -265,7 +265,7 @@ def rank(
 
 
 def matching_cards(
-    picture: inventory.Inventory,
+    picture: Inventory,
     rows: node_table.Rows,
     asked: requests.Conditions,
     *,
@@ -293,9 +293,7 @@ def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> node_table
     return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
 
 
-def _named_cards(
-    picture: inventory.Inventory, rows: node_table.Rows, asked: requests.Conditions
-) -> node_table.Mask:
+def _named_cards(picture: Inventory, rows: node_table.Rows, asked: requests.Conditions) -> node_table.Mask:
     there: node_table.Mask = picture.columns.model[rows] != node_table.ABSENT
     if asked.uuids:
         there &= picture.named(asked.uuids)[rows]
@@ -303,7 +301,7 @@ def _named_cards(
 
 
 def share_fits(
-    picture: inventory.Inventory,
+    picture: Inventory,
     rows: node_table.Rows,
     need: requests.Need,
     matching: node_table.Mask | None,
@@ -336,7 +334,7 @@ def share_room(
 
 
 def enough_devices(
-    picture: inventory.Inventory,
+    picture: Inventory,
     rows: node_table.Rows,
     need: requests.Need,
     matching: node_table.Mask | None,
@@ -378,11 +376,11 @@ def room_together(
 
 
 def look_at(
-    picture: inventory.Inventory,
+    picture: Inventory,
     rows: node_table.Rows,
     question: Question,
     fit: node_table.Mask | None,
-    weights: policy.Weights,
+    weights: Weights,
 ) -> score_inputs.Look:
     """Gather the numbers that a strategy sees."""
     asked = dict(question.demand.amounts)

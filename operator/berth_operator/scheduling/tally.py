@@ -17,9 +17,10 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import inventory, node_table, resources, search
+from berth_operator.scheduling import node_table, questions, resources, search
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 
 Why = tuple[Reason, str]
@@ -80,9 +81,7 @@ def _importance(count: Count) -> tuple[bool, int, str, str]:
     return count.reason is Reason.NOT_PUBLISHED, -count.nodes, count.reason, count.detail
 
 
-def tally(
-    picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]
-) -> tuple[Count, ...]:
+def tally(picture: Inventory, question: questions.Question, closer: Mapping[int, Why]) -> tuple[Count, ...]:
     """Count why each known node refuses; `closer` has what a closer look showed, by row.
 
     Nothing was found, so a node that gives no reason was not looked at for want of time.
@@ -92,7 +91,7 @@ def tally(
     return reasons.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
-def judge(picture: inventory.Inventory, question: search.Question, closer: Mapping[int, Why]) -> NodeReasons:
+def judge(picture: Inventory, question: questions.Question, closer: Mapping[int, Why]) -> NodeReasons:
     """Write down the first reason of each known node."""
     reasons = NodeReasons(picture.size)
     rows = picture.everything
@@ -112,13 +111,13 @@ def judge(picture: inventory.Inventory, question: search.Question, closer: Mappi
     return reasons
 
 
-def _about_place(reasons: NodeReasons, picture: inventory.Inventory, question: search.Question) -> None:
+def _about_place(reasons: NodeReasons, picture: Inventory, question: questions.Question) -> None:
     places = picture.places(question.demand.where)
     for at, why in enumerate(places.reasons, start=1):
         reasons.mark(places.code == at, why)
 
 
-def _about_states(reasons: NodeReasons, picture: inventory.Inventory, rows: node_table.Rows) -> None:
+def _about_states(reasons: NodeReasons, picture: Inventory, rows: node_table.Rows) -> None:
     state = picture.columns.state[rows]
     for at, reason in enumerate(node_table.STATES):
         if reason is Reason.SOURCE_FAILED:
@@ -127,7 +126,7 @@ def _about_states(reasons: NodeReasons, picture: inventory.Inventory, rows: node
             reasons.mark(state == at, (reason, ""))
 
 
-def _about_sources(reasons: NodeReasons, picture: inventory.Inventory, failed: node_table.Mask) -> None:
+def _about_sources(reasons: NodeReasons, picture: Inventory, failed: node_table.Mask) -> None:
     """Record which source failed; these nodes are few."""
     for at in np.flatnonzero(failed).tolist():
         device = picture.device_at(at)
@@ -138,7 +137,7 @@ def _about_sources(reasons: NodeReasons, picture: inventory.Inventory, failed: n
 
 
 def _about_never(
-    reasons: NodeReasons, picture: inventory.Inventory, question: search.Question, fitting: Fitting
+    reasons: NodeReasons, picture: Inventory, question: questions.Question, fitting: Fitting
 ) -> None:
     """Record what a node has too little of even with nothing used and nothing wrong."""
     table, rows = picture.columns, picture.everything
@@ -195,7 +194,7 @@ def allocatable(table: node_table.Columns, at: node_table.Rows, name: str) -> no
 
 
 def _about_devices(
-    reasons: NodeReasons, picture: inventory.Inventory, question: search.Question, fitting: Fitting
+    reasons: NodeReasons, picture: Inventory, question: questions.Question, fitting: Fitting
 ) -> None:
     table, rows = picture.columns, picture.everything
     counted = list(piles(table, rows, question.need))
@@ -217,7 +216,7 @@ def _about_ill(reasons: NodeReasons, pile: Pile) -> None:
 
 
 def fitting_cards(
-    picture: inventory.Inventory, rows: node_table.Rows, asked: requests.Conditions
+    picture: Inventory, rows: node_table.Rows, asked: requests.Conditions
 ) -> Iterator[tuple[Reason, node_table.Mask]]:
     """Yield which cards are there, and which of them meet one condition after the other."""
     there = picture.columns.model[rows] != node_table.ABSENT
@@ -333,7 +332,7 @@ def _about_trouble(
 
 
 def _about_resources(
-    reasons: NodeReasons, picture: inventory.Inventory, rows: node_table.Rows, question: search.Question
+    reasons: NodeReasons, picture: Inventory, rows: node_table.Rows, question: questions.Question
 ) -> None:
     table = picture.columns
     for name, amount in question.demand.amounts:

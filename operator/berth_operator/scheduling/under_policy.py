@@ -10,6 +10,7 @@ from typing import Final
 from berth_operator.scheduling import policy, queued_pods
 from berth_operator.scheduling.decisions import Help, Reason, Refusal
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.policy import Policy
 
 OTHER_RULES: Final = frozenset({Help.POLICY_CHANGED})  # What helps a pod that the policy refuses.
 NO_SHARES: Final = (
@@ -17,7 +18,7 @@ NO_SHARES: Final = (
 )
 
 
-def under(rules: policy.Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def under(rules: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return what a pod asks under these rules."""
     if rules.fractions and not rules.models and not candidate.small:
         return candidate
@@ -28,7 +29,7 @@ def under(rules: policy.Policy, candidate: queued_pods.Candidate) -> queued_pods
     return dataclasses.replace(candidate, faults=(*candidate.faults, *faults)) if faults else candidate
 
 
-def _renamed(rules: policy.Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def _renamed(rules: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that asks for models by all names that the policy knows of them."""
     request = candidate.request
     conditions = dataclasses.replace(
@@ -41,7 +42,7 @@ def _renamed(rules: policy.Policy, candidate: queued_pods.Candidate) -> queued_p
     return dataclasses.replace(candidate, request=dataclasses.replace(request, conditions=conditions))
 
 
-def _known_as(rules: policy.Policy, models: frozenset[str]) -> frozenset[str]:
+def _known_as(rules: Policy, models: frozenset[str]) -> frozenset[str]:
     """Return models with what the policy calls each of them beside it."""
     found = {rules.known_as(name) for name in models}
     return models | (found - {""})
@@ -58,7 +59,7 @@ def _no_shares(container: str) -> Refusal:
     return Refusal(Reason.UNSUPPORTED_REQUEST, detail=f"container {container}: {NO_SHARES}")
 
 
-def _too_small(rules: policy.Policy, asked: requests.SmallAmount) -> Refusal:
+def _too_small(rules: Policy, asked: requests.SmallAmount) -> Refusal:
     least = f"less than {rules.min_memory // policy.MIB} MiB (spec.sharing.minMemoryMiB)"
     if asked.guessed < rules.min_memory:
         detail = f"{asked.text}, and the policy refuses {least}"

@@ -13,8 +13,12 @@ import datetime as dt
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import lease
 from berth_crds.vocabulary import Strategy
-from berth_operator.engine import ledger, ports
-from berth_operator.scheduling import allocation_recovery, cycle, decisions, inventory, policy, search
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import allocation_recovery, cycle, decisions
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from berth_operator.simulation import defaults, manifests, moments
 from berth_operator.translate import devices, gpupods, nodes, policies, raw
 
@@ -25,7 +29,7 @@ class Cluster:
     def __init__(self, strategy: Strategy | None = None, *, clock: ports.Clock = lambda: 0.0) -> None:
         self.now = 0.0
         self.clock = clock  # Of the real world, for what must not take too long.
-        self.book = ledger.Ledger(lambda: self.now, day=lambda: self.now)
+        self.book = Ledger(lambda: self.now, day=lambda: self.now)
         self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
         self._strategy = strategy
         self._renewals: dict[str, dt.datetime | None] = {}
@@ -34,12 +38,12 @@ class Cluster:
         self._take_rules(policies.BUILT_IN)
 
     @property
-    def places(self) -> search.Search:
+    def places(self) -> Search:
         """Who finds places on it."""
         return self.book.places
 
     @property
-    def picture(self) -> inventory.Inventory:
+    def picture(self) -> Inventory:
         """What decisions are made on."""
         return self.book.picture
 
@@ -64,7 +68,7 @@ class Cluster:
                 self._renewals[thing.name] = renewal(thing.value)
             case "PlacementPolicy" if thing.name == names.DEFAULT_POLICY:
                 rules = policies.rules(thing.value)
-                assert isinstance(rules, policy.Policy), "read when it was parsed"  # noqa: S101
+                assert isinstance(rules, Policy), "read when it was parsed"  # noqa: S101
                 self._take_rules(rules)
         self._judged = False
 
@@ -98,7 +102,7 @@ class Cluster:
         else:
             self.book.gpupod_gone(thing.title)
 
-    def _take_rules(self, rules: policy.Policy) -> None:
+    def _take_rules(self, rules: Policy) -> None:
         if self._strategy is not None:
             rules = dataclasses.replace(rules, strategy=self._strategy)
         self.book.policy_seen(rules)

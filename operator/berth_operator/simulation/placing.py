@@ -12,7 +12,7 @@ from typing import Final, assert_never
 import msgspec
 
 from berth_crds import names
-from berth_operator.scheduling import backlog, decisions, holds
+from berth_operator.scheduling import decisions, holds, queued_pods
 from berth_operator.simulation import cluster, manifests, records, scenario, usage, whys
 from berth_operator.translate import pods, raw
 
@@ -27,7 +27,7 @@ Adopt = Callable[[raw.Pod], raw.Pod]  # Makes a pod of another scheduler Berth's
 class Placed:
     """The pod got its node and devices."""
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     placement: decisions.Placement
 
     @property
@@ -40,7 +40,7 @@ class Placed:
 class Refused:
     """The pod did not fit, or its request cannot be served."""
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     why: whys.Why
 
     @property
@@ -65,7 +65,7 @@ Outcome = Placed | Refused | Aside
 class PutOff:
     """The pod was asked and has to wait; nobody has said why yet."""
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     answer: decisions.Wait | decisions.Reject
 
 

@@ -7,8 +7,9 @@ pod holds without a readable record count as given out, though nobody can name t
 
 import dataclasses
 
-from berth_operator.scheduling import inventory, node_info
+from berth_operator.scheduling import node_info
 from berth_operator.scheduling.devices import device_view, facts
+from berth_operator.scheduling.inventory import Inventory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def of_card(view: device_view.View, card: facts.Card) -> float:
     return min(1.0, max(usage.core / device_view.FULL_CORE, usage.memory / max(1, card.memory)))
 
 
-def of_all(picture: inventory.Inventory) -> Usage:
+def of_all(picture: Inventory) -> Usage:
     """Count a whole cluster's."""
     return sum((of_node(row) for row in picture.each()), NOTHING)
 
@@ -74,7 +75,7 @@ class Meter:
         self.given_seconds += self.total.given * (now - self._since)
         self._since = now
 
-    def look(self, picture: inventory.Inventory, nodes: set[str]) -> None:
+    def look(self, picture: Inventory, nodes: set[str]) -> None:
         """Count the nodes that changed anew."""
         for name in sorted(nodes):
             found = of_node(picture.row(name))

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from typing import Final
 
-from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import clauses
 from berth_operator.simulation import cluster
@@ -33,7 +33,7 @@ class Why:
     `late` tells that the explanation was cut short by time.
     """
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     faults: tuple[decisions.Refusal, ...] = ()
     told: explain.Explanation | None = None
     late: bool = False
@@ -105,7 +105,7 @@ class Explainer:
         self._version = 0
         self._used = 0.0  # Seconds, by all explanations.
 
-    def why(self, candidate: backlog.Candidate, answer: decisions.Wait | decisions.Reject) -> Why:
+    def why(self, candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject) -> Why:
         """Explain a refusal on the picture as it is now."""
         if isinstance(answer, decisions.Reject):
             return Why(candidate, answer.refusals)
@@ -118,7 +118,7 @@ class Explainer:
         told, late = self._known[asked]
         return Why(candidate, told=told, late=late)
 
-    def _explain(self, candidate: backlog.Candidate) -> tuple[explain.Explanation, bool]:
+    def _explain(self, candidate: queued_pods.Candidate) -> tuple[explain.Explanation, bool]:
         """Explain, and tell whether time has cut it short."""
         paper, clock = self._paper, self._paper.clock
         whole = len(paper.picture.index) <= self._whole

@@ -14,7 +14,7 @@ import msgspec
 from berth_crds import allocation, names
 from berth_crds.client import errors, reading, watch
 from berth_crds.vocabulary import PodPhase
-from berth_operator.scheduling import allocation_recovery, backlog, decisions, holds, workload
+from berth_operator.scheduling import allocation_recovery, decisions, holds, queued_pods, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
@@ -39,7 +39,7 @@ MIRROR = "kubernetes.io/config.mirror"  # A kubelet shows by it a pod that a fil
 class Waiting:
     """A pod of ours that is not bound; a gated one is not to be tried. What it asks weighs so many bytes."""
 
-    candidate: backlog.Candidate
+    candidate: queued_pods.Candidate
     gated: bool
     weight: int = 0
 
@@ -140,13 +140,13 @@ def read(pod: raw.Pod) -> Wanted:
     return _nothing(pod, too_long) if too_long else _wanted(pod, read_memory.of_waiting(pod))
 
 
-def candidate(pod: raw.Pod) -> backlog.Candidate:
+def candidate(pod: raw.Pod) -> queued_pods.Candidate:
     """Read a waiting pod."""
     return _candidate(pod, read(pod))
 
 
-def _candidate(pod: raw.Pod, wants: Wanted) -> backlog.Candidate:
-    return backlog.Candidate(
+def _candidate(pod: raw.Pod, wants: Wanted) -> queued_pods.Candidate:
+    return queued_pods.Candidate(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,

@@ -6,13 +6,14 @@ from typing import Final
 from berth_crds import catalog, vocabulary, wire
 from berth_crds.text import quoted
 from berth_operator.scheduling import policy
+from berth_operator.scheduling.policy import Policy, Weights
 
-BUILT_IN: Final = policy.Policy()
+BUILT_IN: Final = Policy()
 # Agents renew their Leases each 10 s unless told otherwise, and may look for 5 s before that.
 CALM_GRACE_SECONDS: Final = 15
 
 
-def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
+def rules(thing: wire.PlacementPolicy) -> Policy | str:
     """Read a policy; a sentence comes back when it makes no sense."""
     spec = thing.spec
     if spec.strategy not in set(vocabulary.Strategy):
@@ -20,7 +21,7 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
         return f"spec.strategy {quoted(spec.strategy)} is not known (known: {known})"
     if spec.agents.grace_seconds <= 0:
         return f"spec.agents.graceSeconds must be positive, not {spec.agents.grace_seconds}"
-    weights = policy.Weights(spec.weights.core, spec.weights.memory)
+    weights = Weights(spec.weights.core, spec.weights.memory)
     if weights.core < 0 or weights.memory < 0 or not weights.core + weights.memory:
         return "spec.weights must not be negative, and one of them must be above 0"
     min_memory = spec.sharing.min_memory * policy.MIB
@@ -30,7 +31,7 @@ def rules(thing: wire.PlacementPolicy) -> policy.Policy | str:
     odd = _odd_model(spec.models)
     if odd:
         return odd
-    return policy.Policy(
+    return Policy(
         strategy=vocabulary.Strategy(spec.strategy),
         weights=weights,
         grace_seconds=float(spec.agents.grace_seconds),
@@ -60,7 +61,7 @@ def _odd_model(models: Mapping[str, str]) -> str:
     return ""
 
 
-def caution(rules: policy.Policy) -> str:
+def caution(rules: Policy) -> str:
     """Return what to know of a policy that is in force, if anything."""
     if rules.grace_seconds > CALM_GRACE_SECONDS:
         return ""

@@ -4,17 +4,18 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from berth_operator.scheduling import backlog, explain, inventory
+from berth_operator.scheduling import explain, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.explain import findings
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters, spoken
 
 EDITS: Final = findings.Drop | findings.AskLess | findings.AskReplicas
 
 
-def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Change) -> bool:
+def helps(picture: Inventory, pod: queued_pods.Candidate, change: findings.Change) -> bool:
     """Return whether the pod fits after a change."""
     match change:
         case findings.Drop() | findings.AskLess() | findings.AskReplicas():
@@ -37,7 +38,7 @@ def helps(picture: inventory.Inventory, pod: backlog.Candidate, change: findings
     assert_never(change)
 
 
-def _both(picture: inventory.Inventory, pod: backlog.Candidate, change: findings.Pair) -> bool:
+def _both(picture: Inventory, pod: queued_pods.Candidate, change: findings.Pair) -> bool:
     """Return whether the pod fits after both changes."""
     edits = [one.edit for one in change.changes if isinstance(one, EDITS)]
     assert len(set(map(id, edits))) <= 1
@@ -47,7 +48,7 @@ def _both(picture: inventory.Inventory, pod: backlog.Candidate, change: findings
     return clusters.takes(done, edited(pod, edits[0]) if edits else pod)
 
 
-def _done(picture: inventory.Inventory, change: findings.Single) -> inventory.Inventory:
+def _done(picture: Inventory, change: findings.Single) -> Inventory:
     match change:
         case findings.MakeRoom():
             return _with_room(picture, change)
@@ -62,12 +63,12 @@ def _done(picture: inventory.Inventory, change: findings.Single) -> inventory.In
     assert_never(change)
 
 
-def edited(pod: backlog.Candidate, edit: findings.Edit) -> backlog.Candidate:
+def edited(pod: queued_pods.Candidate, edit: findings.Edit) -> queued_pods.Candidate:
     """Return the pod as it would be."""
     return dataclasses.replace(pod, request=edit.request, demand=edit.demand)
 
 
-def without(picture: inventory.Inventory, node: str, pods: Iterable[str]) -> inventory.Inventory:
+def without(picture: Inventory, node: str, pods: Iterable[str]) -> Inventory:
     """End pods."""
     made = clusters.alone(picture, node)
     for uid in pods:
@@ -75,12 +76,12 @@ def without(picture: inventory.Inventory, node: str, pods: Iterable[str]) -> inv
     return made
 
 
-def _put(made: inventory.Inventory, hold: Hold) -> None:
+def _put(made: Inventory, hold: Hold) -> None:
     made.release(hold.uid)
     made.charge(hold)
 
 
-def _with_room(picture: inventory.Inventory, change: findings.MakeRoom) -> inventory.Inventory:
+def _with_room(picture: Inventory, change: findings.MakeRoom) -> Inventory:
     """Return the node with the room made: it is taken from its holders, one after the other."""
     made = clusters.alone(picture, change.node)
     row = made.row(change.node)
@@ -104,7 +105,7 @@ def _with_room(picture: inventory.Inventory, change: findings.MakeRoom) -> inven
     return made
 
 
-def _with_resource(picture: inventory.Inventory, change: findings.FreeResource) -> inventory.Inventory:
+def _with_resource(picture: Inventory, change: findings.FreeResource) -> Inventory:
     made = clusters.alone(picture, change.node)
     row = made.row(change.node)
     assert row is not None
@@ -119,7 +120,7 @@ def _with_resource(picture: inventory.Inventory, change: findings.FreeResource) 
     return made
 
 
-def _mended(picture: inventory.Inventory, change: findings.Mend) -> inventory.Inventory:
+def _mended(picture: Inventory, change: findings.Mend) -> Inventory:
     made = clusters.alone(picture, change.node)
     row = made.row(change.node)
     assert row is not None

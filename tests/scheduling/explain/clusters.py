@@ -14,11 +14,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import backlog, cycle, decisions, inventory, policy, search
+from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts, node_topology, requests
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 
 PROPERTY: Final = hypothesis.settings(
     max_examples=100,
@@ -33,7 +36,7 @@ MEMORIES: Final = (0, 10, 10, 16, 16)
 FABRIC: Final = (("fabric", "a"),)
 SERVED: Final = "nvidia.com/gpu"
 LICENCE: Final = "example.com/licence"
-RULES: Final = policy.Policy()
+RULES: Final = Policy()
 TROUBLES: Final = (Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.DUPLICATE_UUID)
 TAINTS: Final = (
     nodes.Taint("gpu", "yes", "NoSchedule"),
@@ -158,16 +161,16 @@ def node(dice: Dice, name: str) -> nodes.Node:
 LABELS: Final = {"zone": "aab", "size": "55"}
 
 
-def picture(dice: Dice) -> inventory.Inventory:
+def picture(dice: Dice) -> Inventory:
     """Make a cluster in use: most pods sit where a search put them, some hold odd things."""
-    made = inventory.Inventory()
+    made = Inventory()
     for name in dice.sample(NAMES, dice.choice((0, 1, 2, 3, 4, 4))):
         if not dice.once_in(15):
             made.put_node(node(dice, name))
         if not dice.once_in(15):
             made.put_device(device(dice, name))
             made.set_silent(name, silent=dice.once_in(10))
-    places = search.Search(made)
+    places = Search(made)
     for number in range(dice.choice((0, 4, 8, 16))):
         pod = candidate(dice, f"old{number}", simple=True)
         found = places.place(pod.request, pod.demand, rules=RULES)
@@ -178,7 +181,7 @@ def picture(dice: Dice) -> inventory.Inventory:
     return made
 
 
-def odd_hold(dice: Dice, name: str, made: inventory.Inventory) -> Hold:
+def odd_hold(dice: Dice, name: str, made: Inventory) -> Hold:
     """Make a hold that no search would give: of any device, or of cards that nobody can name."""
     at = dice.choice(NAMES)
     row = made.row(at)
@@ -220,7 +223,7 @@ def ask(dice: Dice, *, simple: bool) -> requests.Ask:
     return requests.Gpus(dice.mostly(1, 2, 3), core, memory)
 
 
-def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> backlog.Candidate:
+def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> queued_pods.Candidate:
     """Make a pod."""
     request = pod(dice, simple=simple)
     cpu = dice.choice((0, 500) if simple else (0, 500, 500, 2000, 5000))
@@ -230,7 +233,7 @@ def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> backlog.C
     demand = nodes.Demand(
         tuple((key, count) for key, count in sorted(amounts.items()) if count), served, place
     )
-    return backlog.Candidate(f"uid-{name}", "ml", name, request, demand)
+    return queued_pods.Candidate(f"uid-{name}", "ml", name, request, demand)
 
 
 def pod(dice: Dice, *, simple: bool) -> requests.Request:
@@ -293,12 +296,12 @@ def where(dice: Dice) -> nodes.Where:
 SEEDS: Final = st.integers(0, 2**64 - 1)
 
 
-def pictures() -> st.SearchStrategy[inventory.Inventory]:
+def pictures() -> st.SearchStrategy[Inventory]:
     """Return a strategy of clusters."""
     return SEEDS.map(lambda seed: picture(Dice(seed)))
 
 
-def candidates() -> st.SearchStrategy[backlog.Candidate]:
+def candidates() -> st.SearchStrategy[queued_pods.Candidate]:
     """Return a strategy of pods."""
     return SEEDS.map(lambda seed: candidate(Dice(seed)))
 
@@ -306,9 +309,9 @@ def candidates() -> st.SearchStrategy[backlog.Candidate]:
 # ---------------------------------------------------------------- what is true
 
 
-def alone(picture: inventory.Inventory, name: str) -> inventory.Inventory:
+def alone(picture: Inventory, name: str) -> Inventory:
     """Make an inventory of one of the nodes."""
-    row, made = picture.row(name), inventory.Inventory()
+    row, made = picture.row(name), Inventory()
     assert row is not None
     if row.node is not None:
         made.put_node(row.node)
@@ -320,18 +323,18 @@ def alone(picture: inventory.Inventory, name: str) -> inventory.Inventory:
     return made
 
 
-def takes(picture: inventory.Inventory, pod: backlog.Candidate) -> bool:
+def takes(picture: Inventory, pod: queued_pods.Candidate) -> bool:
     """Return whether a search of its own finds a place."""
-    return search.Search(picture).place(pod.request, pod.demand, rules=RULES) is not None
+    return Search(picture).place(pod.request, pod.demand, rules=RULES) is not None
 
 
-def takers(picture: inventory.Inventory, pod: backlog.Candidate) -> list[str]:
+def takers(picture: Inventory, pod: queued_pods.Candidate) -> list[str]:
     """Name the nodes that would take a pod if they were alone in the world."""
     found = [row.name for row in picture.each() if row.node is not None]
     return [name for name in found if takes(alone(picture, name), pod)]
 
 
-def state(picture: inventory.Inventory) -> dict[str, Any]:
+def state(picture: Inventory) -> dict[str, Any]:
     """Return everything an inventory knows, to be compared with what it knows later."""
     table = picture.columns
     arrays = {key: value.copy() for key, value in vars(table).items() if isinstance(value, np.ndarray)}

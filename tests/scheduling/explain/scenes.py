@@ -4,15 +4,18 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import backlog, decisions, explain, inventory, policy, search
+from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.devices import facts, requests
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 
 GIB: Final = 1 << 30
 CARD: Final = 8 * GIB
 MODEL: Final = "A100-SXM4-80GB"
-RULES: Final = policy.Policy()
+RULES: Final = Policy()
 
 
 def uuid(at: str, minor: int) -> str:
@@ -57,27 +60,27 @@ def pod(
     where: nodes.Where = nodes.ANYWHERE,
     manner: requests.Manner = requests.ANY_MANNER,
     **conditions: Any,
-) -> backlog.Candidate:
+) -> queued_pods.Candidate:
     """Make a pod with one container; keywords are conditions on cards."""
     container = requests.ContainerRequest("main", asks)
     request = requests.Request((container,), requests.Conditions(**conditions), manner)
     demand = nodes.Demand(((nodes.CPU, cpu), (nodes.PODS, 1)), where=where)
-    return backlog.Candidate("uid-p", "ml", "p", request, demand)
+    return queued_pods.Candidate("uid-p", "ml", "p", request, demand)
 
 
-def cards(count: int = 1, **fields: Any) -> backlog.Candidate:
+def cards(count: int = 1, **fields: Any) -> queued_pods.Candidate:
     """Make a pod that asks for whole cards."""
     return pod(requests.cards(count), **fields)
 
 
-def part(core: int = 50, gib: int = 4, count: int = 1, **fields: Any) -> backlog.Candidate:
+def part(core: int = 50, gib: int = 4, count: int = 1, **fields: Any) -> queued_pods.Candidate:
     """Make a pod that asks for a part of one card, or of several."""
     return pod(requests.Gpus(count, core, gib * GIB), **fields)
 
 
-def picture(*known: nodes.Node | facts.Device | Hold, silent: Iterable[str] = ()) -> inventory.Inventory:
+def picture(*known: nodes.Node | facts.Device | Hold, silent: Iterable[str] = ()) -> Inventory:
     """Make an inventory of these, whose agents all report but for the silent ones."""
-    made = inventory.Inventory()
+    made = Inventory()
     for one in known:
         match one:
             case nodes.Node():
@@ -96,12 +99,12 @@ def several(count: int, *, cards: int = 2) -> list[nodes.Node | facts.Device]:
     return [*(node(name) for name in names), *(device(name, cards) for name in names)]
 
 
-def told(made: inventory.Inventory, asked: backlog.Candidate, *, whole: bool = False) -> explain.Explanation:
+def told(made: Inventory, asked: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
     """Explain."""
-    return explain.explain(search.Search(made), asked, rules=RULES, whole=whole)
+    return explain.explain(Search(made), asked, rules=RULES, whole=whole)
 
 
-def said(made: inventory.Inventory, asked: backlog.Candidate) -> str:
+def said(made: Inventory, asked: queued_pods.Candidate) -> str:
     """Explain in a sentence."""
     return explain.sentence(told(made, asked), asked)
 

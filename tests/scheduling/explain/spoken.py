@@ -10,16 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from berth_operator.scheduling import decisions, inventory
+from berth_operator.scheduling import decisions
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters
 
-Doing = Callable[[inventory.Inventory, re.Match[str]], None]
+Doing = Callable[[Inventory, re.Match[str]], None]
 AMOUNT: Final = r"(?:(?P<core>\d+) % ?(?:core)?)?(?: and )?(?:(?P<memory>\d+) bytes)?"
 
 
-def done(picture: inventory.Inventory, sentence: str) -> inventory.Inventory:
+def done(picture: Inventory, sentence: str) -> Inventory:
     """Do on a copy of a node what a sentence asks for."""
     clause = sentence.removeprefix("would fit if ")
     for pattern, doing in DOINGS:
@@ -35,31 +36,31 @@ def _names(listed: str) -> list[str]:
     return re.split(r", | and ", listed)
 
 
-def _holds(made: inventory.Inventory, node: str) -> list[Hold]:
+def _holds(made: Inventory, node: str) -> list[Hold]:
     row = made.row(node)
     assert row is not None
     return list(row.holds.values())
 
 
-def _put(made: inventory.Inventory, hold: Hold) -> None:
+def _put(made: Inventory, hold: Hold) -> None:
     made.release(hold.uid)
     made.charge(hold)
 
 
-def _devices_freed(made: inventory.Inventory, found: re.Match[str]) -> None:
+def _devices_freed(made: Inventory, found: re.Match[str]) -> None:
     _freed(made, found["node"], lambda share: share.uuid in _names(found["devices"]))
 
 
-def _minors_freed(made: inventory.Inventory, found: re.Match[str]) -> None:
+def _minors_freed(made: Inventory, found: re.Match[str]) -> None:
     _freed(made, found["node"], lambda share: str(share.minor) in _names(found["minors"]))
 
 
-def _freed(made: inventory.Inventory, node: str, named: Callable[[decisions.Share], bool]) -> None:
+def _freed(made: Inventory, node: str, named: Callable[[decisions.Share], bool]) -> None:
     for hold in _holds(made, node):
         _put(made, dataclasses.replace(hold, shares=tuple(one for one in hold.shares if not named(one))))
 
 
-def _room_made(made: inventory.Inventory, found: re.Match[str]) -> None:
+def _room_made(made: Inventory, found: re.Match[str]) -> None:
     parts = re.finditer(rf"{AMOUNT} on (?P<device>[\w-]+)", found["parts"])
     rooms = {one["device"]: [int(one["core"] or 0), int(one["memory"] or 0)] for one in parts}
     assert rooms
@@ -67,7 +68,7 @@ def _room_made(made: inventory.Inventory, found: re.Match[str]) -> None:
         _put(made, dataclasses.replace(hold, shares=tuple(_less(hold.shares, rooms))))
 
 
-def _one_room_made(made: inventory.Inventory, found: re.Match[str]) -> None:
+def _one_room_made(made: Inventory, found: re.Match[str]) -> None:
     rooms = {found["device"]: [int(found["core"] or 0), int(found["memory"] or 0)]}
     for hold in _holds(made, found["node"]):
         _put(made, dataclasses.replace(hold, shares=tuple(_less(hold.shares, rooms))))
@@ -81,7 +82,7 @@ def _less(shares: Iterable[decisions.Share], rooms: dict[str, list[int]]) -> Ite
         yield dataclasses.replace(share, core=share.core - core, memory=share.memory - memory)
 
 
-def _pods_ended(made: inventory.Inventory, found: re.Match[str]) -> None:
+def _pods_ended(made: Inventory, found: re.Match[str]) -> None:
     named = _names(found["pods"])
     cut = re.search(r"(\d+) more$", found["pods"])
     there = {hold.title: hold.uid for hold in _holds(made, found["node"])}
@@ -89,12 +90,12 @@ def _pods_ended(made: inventory.Inventory, found: re.Match[str]) -> None:
         made.release(there[title])
 
 
-def _some_pods_ended(made: inventory.Inventory, found: re.Match[str]) -> None:
+def _some_pods_ended(made: Inventory, found: re.Match[str]) -> None:
     for hold in _holds(made, found["node"])[: int(found["count"])]:
         made.release(hold.uid)
 
 
-def _resource_freed(made: inventory.Inventory, found: re.Match[str]) -> None:
+def _resource_freed(made: Inventory, found: re.Match[str]) -> None:
     name, missing = found["name"], float(found["amount"])
     missing = round(missing * 1000) if name == nodes.CPU else round(missing)
     for hold in _holds(made, found["node"]):

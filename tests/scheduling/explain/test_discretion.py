@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from berth_operator.scheduling import backlog, explain, holds
+from berth_operator.scheduling import explain, holds, queued_pods
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import scenes
@@ -15,7 +15,7 @@ OTHERS = "payroll"
 Known = tuple[nodes.Node | facts.Device | holds.Hold, ...]
 
 
-def told(*known: nodes.Node | facts.Device | holds.Hold, asked: backlog.Candidate) -> tuple[str, str]:
+def told(*known: nodes.Node | facts.Device | holds.Hold, asked: queued_pods.Candidate) -> tuple[str, str]:
     """Explain to a pod of another namespace, and to one of the namespace of the holders."""
     made = scenes.picture(*known)
     stranger = dataclasses.replace(asked, namespace="other")
@@ -45,7 +45,9 @@ WITHHELD: Known = (*scenes.several(1), scenes.hold(OTHERS, withheld=2))
     ],
     ids=["one ends", "two end", "with another change", "cards that nobody can name"],
 )
-def test_pods_of_other_namespaces_are_counted(known: Known, asked: backlog.Candidate, ending: str) -> None:
+def test_pods_of_other_namespaces_are_counted(
+    known: Known, asked: queued_pods.Candidate, ending: str
+) -> None:
     """Their names are nobody's business; those of its own namespace are told."""
     stranger, own = told(*known, asked=asked)
 

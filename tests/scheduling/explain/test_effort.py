@@ -9,19 +9,22 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import backlog, explain, inventory, policy, search
+from berth_operator.scheduling import explain, questions, queued_pods, search
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_view, requests, verdicts
 from berth_operator.scheduling.explain import findings, node_survey
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 from scheduling.explain import scenes
 
 NODES = 60
 LITTLE = 200  # Steps, enough for a few of the nodes.
 
 
-def crowd(core: int) -> inventory.Inventory:
+def crowd(core: int) -> Inventory:
     """Make nodes on each of whose cards so much is used."""
-    picture = inventory.Inventory()
+    picture = Inventory()
     for at in range(NODES):
         name = f"n{at}"
         picture.put_node(scenes.node(name))
@@ -32,7 +35,7 @@ def crowd(core: int) -> inventory.Inventory:
     return picture
 
 
-def puzzling() -> backlog.Candidate:
+def puzzling() -> queued_pods.Candidate:
     """Make a pod whose place sums cannot tell: two kinds of shares that do not add up."""
     pod = scenes.pod(requests.Gpus(1, core=40, memory=scenes.GIB))
     (one,) = pod.request.containers
@@ -40,9 +43,9 @@ def puzzling() -> backlog.Candidate:
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, containers=many))
 
 
-def asked(picture: inventory.Inventory, effort: allocator.Effort) -> explain.Explanation:
+def asked(picture: Inventory, effort: allocator.Effort) -> explain.Explanation:
     """Explain with little time."""
-    return explain.explain(search.Search(picture), puzzling(), rules=policy.Policy(), effort=effort)
+    return explain.explain(Search(picture), puzzling(), rules=Policy(), effort=effort)
 
 
 def undecided(told: explain.Explanation) -> int:
@@ -134,7 +137,7 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
     def lacks(*some: requests.Gpus) -> Any:
         pod = scenes.pod(*some)
-        return node_survey.gaps(picture, picture.everything, search.ask(pod.request, pod.demand))
+        return node_survey.gaps(picture, picture.everything, questions.ask(pod.request, pod.demand))
 
     together = sum(ask.count for ask in asks if ask.whole)
     singly = [lacks(ask) for ask in asks if not ask.whole]
@@ -143,10 +146,10 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
 def test_looking_at_all_nodes_has_an_end() -> None:
     """Where every card is wanted, hard pods are looked at for some time and not for ever."""
-    places = search.Search(crowd(40))
+    places = Search(crowd(40))
 
     with mock.patch.object(explain, "STEPS_FOR_WHOLE", LITTLE):
-        told = explain.explain(places, puzzling(), rules=policy.Policy(), whole=True)
+        told = explain.explain(places, puzzling(), rules=Policy(), whole=True)
 
     assert 0 < undecided(told) < NODES
 

@@ -4,20 +4,21 @@ from typing import Final
 
 import pytest
 
-from berth_operator.scheduling import backlog, explain, inventory, known_models
+from berth_operator.scheduling import explain, known_models, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 
 PROFILES: Final = ("1g.10gb", "2g.20gb")
 
 
-def wanted(count: int = 1) -> backlog.Candidate:
+def wanted(count: int = 1) -> queued_pods.Candidate:
     """Make a pod that asks for instances of a profile that no node has."""
     return scenes.pod(requests.Instances("1g.5gb", count))
 
 
-def cut(*profiles: str) -> inventory.Inventory:
+def cut(*profiles: str) -> Inventory:
     """Make a node of one card in MIG mode with an instance of each of these profiles."""
     instances = tuple(
         facts.Instance(f"MIG-{at}", profile, scenes.GIB, start=at) for at, profile in enumerate(profiles)

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from berth_operator.scheduling import backlog, explain, inventory, known_models
+from berth_operator.scheduling import explain, known_models, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 
 LACKING: Final = [Count(Reason.MODEL_MISMATCH, "", 2)]
@@ -14,7 +15,7 @@ WANTED: Final = scenes.cards(models=frozenset({"h100"}))
 HINT: Final = "; berth.dev/model wants the whole name, berth.dev/model-pattern a part of it"
 
 
-def of(*models: str) -> inventory.Inventory:
+def of(*models: str) -> Inventory:
     """Make a node for each of these models, which may be the same."""
     names = [f"n{at:03}" for at in range(len(models))]
     cards = zip(names, models, strict=True)
@@ -24,7 +25,7 @@ def of(*models: str) -> inventory.Inventory:
     )
 
 
-def brief(made: inventory.Inventory, pod: backlog.Candidate = WANTED) -> str:
+def brief(made: Inventory, pod: queued_pods.Candidate = WANTED) -> str:
     """Return what is said without a close look."""
     return explain.brief(LACKING, pod, known_models.instead(LACKING, made))
 

@@ -5,14 +5,15 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import backlog, decisions, explain, inventory
+from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import facts, node_topology, requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters, scenes
 
 
-def mixed() -> inventory.Inventory:
+def mixed() -> Inventory:
     """Make eight nodes of another model, three that are full and one whose agent is silent."""
     names = [f"n{number:02}" for number in range(1, 13)]
     cards = {name: [scenes.card(minor, at=name) for minor in range(4)] for name in names[8:]}
@@ -32,7 +33,7 @@ def mixed() -> inventory.Inventory:
     )
 
 
-def halves() -> inventory.Inventory:
+def halves() -> Inventory:
     """Make a node of two NUMA nodes, in each of which one card is in use."""
     cards = [scenes.card(minor, numa=minor % 2) for minor in range(4)]
     board = node_topology.Board(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
@@ -41,7 +42,7 @@ def halves() -> inventory.Inventory:
     return scenes.picture(scenes.node(), device, *held)
 
 
-def one_instance() -> inventory.Inventory:
+def one_instance() -> Inventory:
     """Make a card with a single MIG instance, which is taken."""
     instance = facts.Instance("MIG-0", "1g.5gb", 5 * scenes.GIB)
     taken = decisions.Share("MIG-0", 0, 100, 5 * scenes.GIB, profile="1g.5gb")
@@ -49,7 +50,7 @@ def one_instance() -> inventory.Inventory:
     return scenes.picture(scenes.node(), device, scenes.hold("a", taken))
 
 
-def troubled(trouble: Reason) -> inventory.Inventory:
+def troubled(trouble: Reason) -> Inventory:
     """Make a node with a good card and one in trouble."""
     return scenes.picture(
         scenes.node(), scenes.device(cards=[scenes.card(0, trouble=trouble), scenes.card(1)])
@@ -66,7 +67,7 @@ UNREADABLE = "cards held by pods without a readable allocation"
 THREE = "these obstacles: cordoned, taint gpu, other model"
 NEVER = "No node could take it even if nothing were used."
 
-SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
+SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     "several reasons": (
         mixed(),
         scenes.part(20, 8, models=frozenset({scenes.MODEL})),
@@ -311,7 +312,7 @@ SENTENCES: dict[str, tuple[inventory.Inventory, backlog.Candidate, str]] = {
 
 
 @pytest.mark.parametrize(("picture", "pod", "text"), SENTENCES.values(), ids=SENTENCES.keys())
-def test_sentence(picture: inventory.Inventory, pod: backlog.Candidate, text: str) -> None:
+def test_sentence(picture: Inventory, pod: queued_pods.Candidate, text: str) -> None:
     """A pod is told how many nodes refuse it for which reason, and the one change that is smallest."""
     assert scenes.said(picture, pod) == text
 
@@ -370,7 +371,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("picture", "pod", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_refusals(
-    picture: inventory.Inventory, pod: backlog.Candidate, expected: list[tuple[str, Reason, str]]
+    picture: Inventory, pod: queued_pods.Candidate, expected: list[tuple[str, Reason, str]]
 ) -> None:
     """Each refusal names its device, or the node where no device is at fault, with a message."""
     told = scenes.told(picture, pod, whole=True)

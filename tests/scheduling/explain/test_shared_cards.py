@@ -9,9 +9,10 @@ import pytest
 
 from berth_crds import names
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import backlog, inventory
+from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import findings
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import scenes
 
@@ -20,14 +21,14 @@ NEVER: Final = "No node could take it even if nothing were used."
 PAGE: Final = (Path(__file__).resolve().parents[3] / "manifests" / "agents.md").read_text()
 
 
-def shared(*, replicas: int = 4) -> inventory.Inventory:
+def shared(*, replicas: int = 4) -> Inventory:
     """Make a node of two idle cards, each given out as so many replicas."""
     return scenes.picture(
         scenes.node(), scenes.device(cards=[scenes.card(minor, replicas=replicas) for minor in range(2)])
     )
 
 
-SENTENCES: Final[dict[str, tuple[backlog.Candidate, str]]] = {
+SENTENCES: Final[dict[str, tuple[queued_pods.Candidate, str]]] = {
     "a whole card": (scenes.cards(), "1 replica (nvidia.com/gpu.shared) instead of 1 whole card"),
     "whole cards": (scenes.cards(2), "2 replicas (nvidia.com/gpu.shared) instead of 2 whole cards"),
     "a part of a card": (scenes.part(), "1 replica (nvidia.com/gpu.shared) instead of a part of a card"),
@@ -35,7 +36,7 @@ SENTENCES: Final[dict[str, tuple[backlog.Candidate, str]]] = {
 
 
 @pytest.mark.parametrize(("pod", "helpful"), SENTENCES.values(), ids=SENTENCES.keys())
-def test_an_idle_node_of_replicas_is_not_full(pod: backlog.Candidate, helpful: str) -> None:
+def test_an_idle_node_of_replicas_is_not_full(pod: queued_pods.Candidate, helpful: str) -> None:
     """Who asks for cards that are only given out as replicas reads so, and what to ask for instead."""
     said = scenes.said(shared(), pod)
 
@@ -57,7 +58,7 @@ def test_the_advice_is_what_a_pod_can_write() -> None:
     assert change.edit.request == scenes.pod(requests.Replicas(1)).request
 
 
-REFUSED: Final[dict[str, backlog.Candidate]] = {
+REFUSED: Final[dict[str, queued_pods.Candidate]] = {
     "a scope": scenes.cards(2, manner=requests.Manner(scope=Scope.NUMA)),
     "more cards than there are": scenes.cards(3),
     "a model that no card is of": scenes.cards(models=frozenset({"T4"})),
@@ -65,7 +66,7 @@ REFUSED: Final[dict[str, backlog.Candidate]] = {
 
 
 @pytest.mark.parametrize("pod", REFUSED.values(), ids=REFUSED.keys())
-def test_replicas_are_no_advice_where_they_would_not_do(pod: backlog.Candidate) -> None:
+def test_replicas_are_no_advice_where_they_would_not_do(pod: queued_pods.Candidate) -> None:
     """Nothing is advised that would not help, or would leave out what the pod asks for."""
     assert names.NVIDIA_GPU_SHARED not in scenes.said(shared(), pod)
 

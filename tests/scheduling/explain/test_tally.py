@@ -2,9 +2,10 @@
 
 import pytest
 
-from berth_operator.scheduling import backlog, decisions, inventory, search, tally
+from berth_operator.scheduling import decisions, questions, queued_pods, tally
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 
 GIB = scenes.GIB
@@ -31,13 +32,13 @@ def nics(*made: facts.Card) -> facts.Device:
     return scenes.device(cards=2, others=made)
 
 
-def asks(*asks: requests.Ask) -> backlog.Candidate:
+def asks(*asks: requests.Ask) -> queued_pods.Candidate:
     """Ask for several things, each in a container of its own."""
     containers = tuple(requests.ContainerRequest(f"c{at}", (ask,)) for at, ask in enumerate(asks))
-    return backlog.Candidate("uid-p", "ml", "p", requests.Request(containers))
+    return queued_pods.Candidate("uid-p", "ml", "p", requests.Request(containers))
 
 
-CASES: dict[str, tuple[inventory.Inventory, backlog.Candidate, tuple[Count, ...]]] = {
+CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
     "the model before its trouble and its use": (
         scenes.picture(*FULL_OF_T4),
         scenes.cards(models=frozenset({"A100"})),
@@ -194,11 +195,9 @@ CASES: dict[str, tuple[inventory.Inventory, backlog.Candidate, tuple[Count, ...]
 
 
 @pytest.mark.parametrize(("picture", "pod", "counts"), CASES.values(), ids=CASES.keys())
-def test_first_reason(
-    picture: inventory.Inventory, pod: backlog.Candidate, counts: tuple[Count, ...]
-) -> None:
+def test_first_reason(picture: Inventory, pod: queued_pods.Candidate, counts: tuple[Count, ...]) -> None:
     """Each node gives its first reason, in the order in which its cards are asked ever more closely."""
-    found = tally.tally(picture, search.ask(pod.request, pod.demand), {})
+    found = tally.tally(picture, questions.ask(pod.request, pod.demand), {})
 
     assert found == counts
 
@@ -209,10 +208,10 @@ def test_closer_look_speaks_last() -> None:
     fits = scenes.cards(1)
     closer = {0: (Reason.NO_ROOT, "")}
 
-    assert tally.tally(picture, search.ask(pod.request, pod.demand), closer) == (
+    assert tally.tally(picture, questions.ask(pod.request, pod.demand), closer) == (
         Count(Reason.TOO_FEW_CARDS, "", 2),
     )
-    assert tally.tally(picture, search.ask(fits.request, fits.demand), closer) == (
+    assert tally.tally(picture, questions.ask(fits.request, fits.demand), closer) == (
         Count(Reason.NO_ROOT, "", 1),
         Count(Reason.UNDECIDED, "", 1),
     )

@@ -6,25 +6,31 @@ import dataclasses
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog, explain, inventory, node_info, search, tally
+from berth_operator.scheduling import (
+    explain,
+    node_info,
+    questions,
+    queued_pods,
+    tally,
+)
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
+from berth_operator.scheduling.search import Search
 from scheduling.explain import applied, clusters
 
 
-def asked(
-    picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool = False
-) -> explain.Explanation:
+def asked(picture: Inventory, pod: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
     """Explain with a search that remembers nothing."""
-    return explain.explain(search.Search(picture), pod, rules=clusters.RULES, whole=whole)
+    return explain.explain(Search(picture), pod, rules=clusters.RULES, whole=whole)
 
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
 def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
-    picture: inventory.Inventory, pod: backlog.Candidate
+    picture: Inventory, pod: queued_pods.Candidate
 ) -> None:
     """Search and explanation agree on every node: no refusal without cause, no cause without refusal."""
     able = clusters.takers(picture, pod)
@@ -38,10 +44,10 @@ def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_counts_are_those_of_the_nodes(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_counts_are_those_of_the_nodes(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """What is counted without looking closely equals the first reasons of the single nodes."""
-    places = search.Search(picture)
-    question = search.ask(pod.request, pod.demand)
+    places = Search(picture)
+    question = questions.ask(pod.request, pod.demand)
     fits = places.place(pod.request, pod.demand, rules=clusters.RULES) is not None
     cheap = tally.tally(picture, question, places.closer(question, clusters.RULES))
 
@@ -54,7 +60,7 @@ def test_counts_are_those_of_the_nodes(picture: inventory.Inventory, pod: backlo
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_reason_is_true_of_its_node(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_reason_is_true_of_its_node(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """A node's reason is the first thing in the way: its place, its state, its devices, its resources."""
     for finding in asked(picture, pod, whole=True).nodes:
         row = picture.row(finding.node)
@@ -92,7 +98,7 @@ def _state(row: node_info.Row) -> Reason | None:
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_never_means_not_even_if_empty(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_never_means_not_even_if_empty(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """What is said never to fit does not fit a node with nothing used and nothing wrong."""
     anywhere = dataclasses.replace(
         pod.demand, where=nodes.Where(tolerations=(nodes.Toleration(operator="Exists"),))
@@ -106,16 +112,16 @@ def test_never_means_not_even_if_empty(picture: inventory.Inventory, pod: backlo
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_what_never_fits_is_not_full(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_what_never_fits_is_not_full(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    survey = node_survey.take(search.Search(picture), pod, clusters.RULES, allocator.Effort())
+    survey = node_survey.take(Search(picture), pod, clusters.RULES, allocator.Effort())
 
     for at in survey.refusing:
         assert not (survey.never[at] and survey.why(at)[0] in diagnosis.USED), survey.why(at)
 
 
-def _emptied(picture: inventory.Inventory, name: str) -> inventory.Inventory:
-    row, made = picture.row(name), inventory.Inventory()
+def _emptied(picture: Inventory, name: str) -> Inventory:
+    row, made = picture.row(name), Inventory()
     assert row is not None
     assert row.node is not None
     made.put_node(row.node)
@@ -140,7 +146,7 @@ def _emptied(picture: inventory.Inventory, name: str) -> inventory.Inventory:
     pod=clusters.candidate(clusters.Dice(10829914)),
     whole=False,
 )
-def test_every_change_helps(picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool) -> None:
+def test_every_change_helps(picture: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
     """After each proposed change the pod really fits, and on as many nodes as was said."""
     for change in asked(picture, pod, whole=whole).changes:
         assert applied.helps(picture, pod, change), change
@@ -148,7 +154,7 @@ def test_every_change_helps(picture: inventory.Inventory, pod: backlog.Candidate
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_every_condition_that_helps_is_told(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_every_condition_that_helps_is_told(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the conditions on devices exactly those are proposed to be dropped that alone stand in the way."""
     told = asked(picture, pod, whole=True)
     hypothesis.assume(not told.fits)
@@ -175,7 +181,7 @@ _FIELDS = {
 }
 
 
-def _relaxed(pod: backlog.Candidate, condition: findings.Condition) -> backlog.Candidate:
+def _relaxed(pod: queued_pods.Candidate, condition: findings.Condition) -> queued_pods.Candidate:
     part, field, nothing = _FIELDS[condition]
     changed = dataclasses.replace(getattr(pod.request, part), **{field: nothing})
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, **{part: changed}))
@@ -188,7 +194,7 @@ def _relaxed(pod: backlog.Candidate, condition: findings.Condition) -> backlog.C
     picture=clusters.picture(clusters.Dice(1100757919)),
     pod=clusters.candidate(clusters.Dice(1219129)),
 )
-def test_fewer_cards_are_as_many_as_fit(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_fewer_cards_are_as_many_as_fit(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """The number that is proposed in place of a larger one is the largest that fits."""
     hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
     ask = pod.request.containers[0].asks[0]
@@ -205,7 +211,7 @@ def test_fewer_cards_are_as_many_as_fit(picture: inventory.Inventory, pod: backl
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_no_pod_is_ended_without_need(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_no_pod_is_ended_without_need(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the pods that would have to end, none can be left out."""
     for change in asked(picture, pod).changes:
         if isinstance(change, findings.EndPods):
@@ -219,7 +225,7 @@ def test_no_pod_is_ended_without_need(picture: inventory.Inventory, pod: backlog
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_figures_of_the_nearest_are_true(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_figures_of_the_nearest_are_true(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """The card that is nearest has as much free as is said, and less than is wanted."""
     nearest = asked(picture, pod).nearest
     row = picture.row(nearest.node) if nearest is not None else None
@@ -235,7 +241,7 @@ def test_figures_of_the_nearest_are_true(picture: inventory.Inventory, pod: back
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_nobody_is_left_without_a_word(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_nobody_is_left_without_a_word(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """Where no change helps, the nearest is told, unless all nodes refuse for the same one thing."""
     told = asked(picture, pod)
     hypothesis.assume(told.total and not told.fits and not told.changes)
@@ -245,7 +251,7 @@ def test_nobody_is_left_without_a_word(picture: inventory.Inventory, pod: backlo
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_all_that_is_in_the_way_is_true(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_all_that_is_in_the_way_is_true(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the things in the way of the nearest node each is so, and one of them is the node's reason."""
     nearest = asked(picture, pod).nearest
     hypothesis.assume(nearest is not None and nearest.whys)
@@ -268,9 +274,7 @@ def test_all_that_is_in_the_way_is_true(picture: inventory.Inventory, pod: backl
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
-def test_inventory_stays_as_it_is(
-    picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool
-) -> None:
+def test_inventory_stays_as_it_is(picture: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
     """To explain is to read: not a number, not a name and not a version is another afterwards."""
     before = clusters.state(picture)
 
@@ -281,9 +285,9 @@ def test_inventory_stays_as_it_is(
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_equal_clusters_give_equal_words(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_equal_clusters_give_equal_words(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """The order in which nodes and pods became known makes no difference (I11)."""
-    again = inventory.Inventory()
+    again = Inventory()
     for row in reversed(list(picture.each())):
         for hold in reversed(row.holds.values()):
             again.charge(hold)
@@ -302,9 +306,9 @@ def test_equal_clusters_give_equal_words(picture: inventory.Inventory, pod: back
 
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_remembering_search_changes_nothing(picture: inventory.Inventory, pod: backlog.Candidate) -> None:
+def test_remembering_search_changes_nothing(picture: Inventory, pod: queued_pods.Candidate) -> None:
     """An explanation by a search that has answered before, and seen pods go since, is the same."""
-    places = search.Search(picture)
+    places = Search(picture)
     explain.explain(places, pod, rules=clusters.RULES)
     for row in list(picture.each()):
         for uid in list(row.holds)[:1]:
@@ -318,7 +322,7 @@ def test_remembering_search_changes_nothing(picture: inventory.Inventory, pod: b
 @clusters.PROPERTY
 @hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
 def test_every_explanation_can_be_said(
-    picture: inventory.Inventory, pod: backlog.Candidate, *, whole: bool
+    picture: Inventory, pod: queued_pods.Candidate, *, whole: bool
 ) -> None:
     """Each has a sentence that an event can carry, a table, and a message for each refusal."""
     told = asked(picture, pod, whole=whole)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from berth_operator.scheduling import backlog, inventory
+from berth_operator.scheduling import queued_pods
+from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 
 CASES = {
@@ -31,7 +32,7 @@ CASES = {
 
 @pytest.mark.parametrize(("picture", "pod", "text"), CASES.values(), ids=CASES.keys())
 def test_nobody_is_told_that_more_hardware_is_needed(
-    picture: inventory.Inventory, pod: backlog.Candidate, text: str
+    picture: Inventory, pod: queued_pods.Candidate, text: str
 ) -> None:
     """Of what such a node might have nothing is said, and it stands last: it is seldom what is wrong."""
     assert scenes.said(picture, pod) == text

@@ -3,7 +3,7 @@
 import pytest
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import backlog, decisions, explain
+from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import words
@@ -195,7 +195,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize(("pod", "text"), CONDITIONS.values(), ids=CONDITIONS.keys())
-def test_conditions_on_models(pod: backlog.Candidate, text: str) -> None:
+def test_conditions_on_models(pod: queued_pods.Candidate, text: str) -> None:
     """What is wanted of a model is repeated as it was asked."""
     assert (
         explain.brief([Count(Reason.MODEL_MISMATCH, "", 1)], pod)

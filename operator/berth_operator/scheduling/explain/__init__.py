@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.scheduling import backlog, known_models, policy, search, under_policy
+from berth_operator.scheduling import backlog, known_models, policy, queued_pods, search, under_policy
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import (
     diagnosis,
@@ -31,6 +31,8 @@ from berth_operator.scheduling.explain import (
     sentences,
     tables,
 )
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 
 Explanation = findings.Explanation
 Finding = findings.Finding
@@ -55,10 +57,10 @@ def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> allocator
 
 
 def explain(
-    places: search.Search,
-    candidate: backlog.Candidate,
+    places: Search,
+    candidate: queued_pods.Candidate,
     *,
-    rules: policy.Policy,
+    rules: Policy,
     whole: bool = False,
     effort: allocator.Effort | None = None,
 ) -> Explanation:

@@ -10,12 +10,13 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from berth_operator.scheduling import inventory, node_info
+from berth_operator.scheduling import node_info
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, trials
 from berth_operator.scheduling.explain.findings import EndPods, Finding, FreeResource, MakeRoom, Mend, Room
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 
 NODES_TRIED: Final = 2
@@ -142,7 +143,7 @@ def _pods_ended(survey: node_survey.NodeSurvey, at: int) -> EndPods | None:
     return None
 
 
-def _needed(survey: node_survey.NodeSurvey, copy: inventory.Inventory, ended: list[Hold]) -> Iterator[Hold]:
+def _needed(survey: node_survey.NodeSurvey, copy: Inventory, ended: list[Hold]) -> Iterator[Hold]:
     for hold in ended[:-1]:
         copy.charge(hold)
         if not trials.fits(survey, copy):

@@ -15,12 +15,11 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import (
-    backlog,
     decisions,
-    inventory,
     node_info,
     node_table,
-    policy,
+    questions,
+    queued_pods,
     resources,
     search,
     tally,
@@ -28,7 +27,10 @@ from berth_operator.scheduling import (
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
 from berth_operator.scheduling.explain import reach
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
 
 # Looking at a node has a price of its own, besides the steps of the search on it.
 STEPS_TO_LOOK: Final = 20
@@ -47,8 +49,8 @@ class NodeSurvey:
     `code` is the number of a node's reason in `whys`, of which the first is that there is none.
     """
 
-    picture: inventory.Inventory
-    rules: policy.Policy
+    picture: Inventory
+    rules: Policy
     request: requests.Request
     demand: facts.Demand
     counts: tuple[Count, ...]
@@ -109,11 +111,11 @@ class NodeSurvey:
 
 
 def take(
-    places: search.Search, candidate: backlog.Candidate, rules: policy.Policy, effort: allocator.Effort
+    places: Search, candidate: queued_pods.Candidate, rules: Policy, effort: allocator.Effort
 ) -> NodeSurvey:
     """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
     picture, request, demand = places.picture, candidate.request, candidate.demand
-    question = search.ask(request, demand)
+    question = questions.ask(request, demand)
     reasons = tally.judge(picture, question, places.learnt(question, rules))
     known = picture.columns.known[: picture.size].copy()
     _look_again(reasons, picture, candidate, known & (reasons.code == 0), effort)
@@ -137,8 +139,8 @@ def take(
 
 def _look_again(
     reasons: tally.NodeReasons,
-    picture: inventory.Inventory,
-    candidate: backlog.Candidate,
+    picture: Inventory,
+    candidate: queued_pods.Candidate,
     quiet: node_table.Mask,
     effort: allocator.Effort,
 ) -> None:
@@ -164,7 +166,7 @@ Alike = dict[Hashable, tally.Why | None]  # What nodes have said, by what that d
 
 
 def _asked(
-    picture: inventory.Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
+    picture: Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
 ) -> tally.Why | None:
     """Ask one node for its reason, if it has one; where no effort is left it is not asked."""
     row = picture.rows[at]
@@ -196,7 +198,7 @@ def look(
 # ---------------------------------------------------------------- never, and how near
 
 
-def never(picture: inventory.Inventory, at: node_table.Rows, question: search.Question) -> node_table.Mask:
+def never(picture: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Mask:
     """Return which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
     table, need = picture.columns, question.need
     hopeless = np.zeros(table.height(at), dtype=np.bool_)
@@ -215,7 +217,7 @@ def never(picture: inventory.Inventory, at: node_table.Rows, question: search.Qu
     return hopeless
 
 
-def gaps(picture: inventory.Inventory, at: node_table.Rows, question: search.Question) -> node_table.Scores:
+def gaps(picture: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Scores:
     """Return for each node what part is missing of what it lacks most: 0 to 1, as far as sums can tell."""
     table = picture.columns
     gap = np.zeros(table.height(at))
@@ -231,7 +233,7 @@ def gaps(picture: inventory.Inventory, at: node_table.Rows, question: search.Que
 
 
 def _card_gaps(
-    picture: inventory.Inventory, at: node_table.Rows, question: search.Question, asks: list[requests.Gpus]
+    picture: Inventory, at: node_table.Rows, question: questions.Question, asks: list[requests.Gpus]
 ) -> Iterator[node_table.Scores]:
     """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
     table = picture.columns

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, search
+from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.explain import node_survey, reach
 from berth_operator.scheduling.explain.findings import Condition
 from berth_operator.scheduling.nodes import affinity, facts, taints
@@ -50,7 +50,7 @@ class Refused:
 def single(survey: node_survey.NodeSurvey, *, whole: bool) -> Refused:
     """Find the refused nodes that have all else, and of them those with a single obstacle."""
     able = np.flatnonzero(survey.known & survey.room & ~survey.place)
-    able = able[reach.enough(survey.picture, able, search.ask(survey.request, survey.demand))]
+    able = able[reach.enough(survey.picture, able, questions.ask(survey.request, survey.demand))]
     judged = able if whole else able[:MOST_JUDGED]
     found: dict[Obstacle, node_table.Mask] = {}
     asked = 8 + survey.demand.where.size

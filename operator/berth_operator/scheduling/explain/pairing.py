@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from berth_operator.scheduling import inventory, search, tally
+from berth_operator.scheduling import questions, tally
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts, requests
 from berth_operator.scheduling.explain import (
@@ -26,6 +26,7 @@ from berth_operator.scheduling.explain import (
 )
 from berth_operator.scheduling.explain.findings import Change, Condition, Edit, Room, Single
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 
 NODES_TRIED: Final = 2
@@ -110,7 +111,7 @@ def _of_devices(survey: node_survey.NodeSurvey, at: int) -> tally.Why | None:
     device = dataclasses.replace(world.device, failed="") if world.device else None
     plain = nodes.Node(world.node.name)  # With nothing wrong about its place.
     copy = _built(survey, dataclasses.replace(world, node=plain, device=device, silent=False))
-    reasons = tally.judge(copy, search.ask(survey.request, nodes.Demand()), {})
+    reasons = tally.judge(copy, questions.ask(survey.request, nodes.Demand()), {})
     if reasons.code[0]:
         return list(reasons.whys)[int(reasons.code[0]) - 1]
     row = copy.rows[0]
@@ -203,7 +204,7 @@ def _world(survey: node_survey.NodeSurvey, at: int) -> World:
     return World(survey.request, survey.demand, row.node, row.owned, row.silent, tuple(mending.in_order(row)))
 
 
-def _built(survey: node_survey.NodeSurvey, world: World) -> inventory.Inventory:
+def _built(survey: node_survey.NodeSurvey, world: World) -> Inventory:
     return trials.built(survey, world.node, world.device, world.holds, silent=world.silent)
 
 

@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import inventory, node_info, node_table, search
+from berth_operator.scheduling import node_info, node_table, questions, search
 from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 
 # A question to all nodes is worth so many steps, and one more for each so many nodes.
@@ -41,7 +42,7 @@ class Inquiry:
 
     def __init__(
         self,
-        picture: inventory.Inventory,
+        picture: Inventory,
         *,
         each: int = LOOKS_EACH,
         in_all: int = LOOKS_IN_ALL,
@@ -57,7 +58,7 @@ class Inquiry:
         if self.effort.left <= 0:
             return Reach((), exact=False)
         self.effort.spend(STEPS_TO_ASK + self.picture.size // NODES_A_STEP)
-        question = search.ask(request, demand)
+        question = questions.ask(request, demand)
         able = np.flatnonzero(among)
         able = able[enough(self.picture, able, question)]
         able = able[np.argsort(self.picture.rank()[able])]
@@ -93,9 +94,7 @@ class Inquiry:
         return np.array([odd(row) for row in self.picture.rows], dtype=np.bool_)
 
 
-def enough(
-    picture: inventory.Inventory, at: node_table.Numbers, question: search.Question
-) -> node_table.Mask:
+def enough(picture: Inventory, at: node_table.Numbers, question: questions.Question) -> node_table.Mask:
     """Return which nodes have enough devices as far as sums can tell."""
     need = question.need
     matching = search.matching_cards(picture, at, question.conditions) if need.cards else None
@@ -110,7 +109,7 @@ def odd(row: node_info.Row | None) -> bool:
 
 
 def fits(
-    picture: inventory.Inventory, request: requests.Request, at: int, effort: allocator.Effort | None = None
+    picture: Inventory, request: requests.Request, at: int, effort: allocator.Effort | None = None
 ) -> bool:
     """Look at the devices of one node closely."""
     row = picture.rows[at]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from berth_crds import text
-from berth_operator.scheduling import backlog, decisions, known_models, node_table
+from berth_operator.scheduling import decisions, known_models, node_table, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.explain import clauses, discretion, findings, words
 
@@ -25,14 +25,14 @@ REASONS_SHOWN: Final = (8, 4, 2, 1)
 EXEMPLARY: Final = frozenset(filter(None, node_table.TROUBLES))
 
 
-def sentence(told: findings.Explanation | decisions.Reject, candidate: backlog.Candidate) -> str:
+def sentence(told: findings.Explanation | decisions.Reject, candidate: queued_pods.Candidate) -> str:
     """Return why a pod waits and what would help, or what is wrong with its request."""
     if isinstance(told, decisions.Reject):
         return _cut("; ".join(fault.detail for fault in told.refusals))
     return _sentence(told, candidate, _examples(told), candidate.namespace)
 
 
-def by_namespace(told: findings.Explanation, candidate: backlog.Candidate) -> dict[str, str]:
+def by_namespace(told: findings.Explanation, candidate: queued_pods.Candidate) -> dict[str, str]:
     """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
     examples = _examples(told)
     holders = (one.holders for one in examples.values())
@@ -41,7 +41,7 @@ def by_namespace(told: findings.Explanation, candidate: backlog.Candidate) -> di
 
 
 def _sentence(
-    told: findings.Explanation, candidate: backlog.Candidate, examples: Examples, namespace: str
+    told: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
 ) -> str:
     extras = _extras(told, candidate, examples, namespace)
     ending = _ending(told, candidate, namespace)
@@ -53,7 +53,9 @@ def _sentence(
 
 
 def brief(
-    counts: Sequence[Count], candidate: backlog.Candidate, known: known_models.Models = known_models.UNTOLD
+    counts: Sequence[Count],
+    candidate: queued_pods.Candidate,
+    known: known_models.Models = known_models.UNTOLD,
 ) -> str:
     """Return why a pod waits, from the counts and the models that there are alone."""
     total = sum(count.nodes for count in counts)
@@ -61,7 +63,7 @@ def brief(
     return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
 
 
-def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> bool:
+def agrees(said: str, counts: Sequence[Count], candidate: queued_pods.Candidate) -> bool:
     """Return whether a sentence says these counts, whatever else it says between and after them.
 
     Nodes that are undecided were decided before perhaps: then only their number in all must agree.
@@ -75,7 +77,9 @@ def agrees(said: str, counts: Sequence[Count], candidate: backlog.Candidate) -> 
     return any(_says(said, counts, candidate, total, shown) for shown in REASONS_SHOWN)
 
 
-def _says(said: str, counts: Sequence[Count], candidate: backlog.Candidate, total: int, shown: int) -> bool:
+def _says(
+    said: str, counts: Sequence[Count], candidate: queued_pods.Candidate, total: int, shown: int
+) -> bool:
     head, *parts = _counted(counts, candidate, total, shown, {}).split("; ")
     ends = _ends(said, head, {0})
     for part in parts:
@@ -109,7 +113,7 @@ def would_fit(change: findings.Change) -> str:
     return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
 
 
-def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[Refusal, ...]:
+def refusals(told: findings.Explanation, candidate: queued_pods.Candidate) -> tuple[Refusal, ...]:
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
     if not told.total:
         return (Refusal(Reason.NO_NODES, detail=words.REASONS[Reason.NO_NODES](0, candidate, "")),)
@@ -118,7 +122,7 @@ def refusals(told: findings.Explanation, candidate: backlog.Candidate) -> tuple[
 
 
 def _refusals(
-    finding: findings.Finding, candidate: backlog.Candidate, there: Mapping[Reason, str]
+    finding: findings.Finding, candidate: queued_pods.Candidate, there: Mapping[Reason, str]
 ) -> list[Refusal]:
     against = finding.shortfall.against if finding.shortfall else ()
     if not against:
@@ -137,7 +141,7 @@ def _refusals(
 
 
 def _counted(
-    counts: Sequence[Count], candidate: backlog.Candidate, total: int, shown: int, extras: Extras
+    counts: Sequence[Count], candidate: queued_pods.Candidate, total: int, shown: int, extras: Extras
 ) -> str:
     if not total:
         return words.REASONS[Reason.NO_NODES](0, candidate, "")
@@ -170,7 +174,7 @@ def _examples(told: findings.Explanation) -> Examples:
 
 
 def _extras(
-    told: findings.Explanation, candidate: backlog.Candidate, examples: Examples, namespace: str
+    told: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
 ) -> Extras:
     """Name an example of what is in the way, the models that there are, and what is nearest."""
     extras = {
@@ -186,7 +190,7 @@ def _extras(
 
 
 def _models_there(
-    counts: Sequence[Count], known: known_models.Models, candidate: backlog.Candidate
+    counts: Sequence[Count], known: known_models.Models, candidate: queued_pods.Candidate
 ) -> Extras:
     """Name what there is instead of models, instances and cards, each beside the first that is lacking."""
     found: Extras = {}
@@ -197,7 +201,7 @@ def _models_there(
     return {key: said for key, said in found.items() if said}
 
 
-def _there(reason: Reason, known: known_models.Models, candidate: backlog.Candidate) -> str:
+def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Candidate) -> str:
     """Return what there is instead of what a node lacks for this reason."""
     if reason is Reason.MODEL_MISMATCH:
         return words.there(known, candidate)
@@ -223,7 +227,7 @@ def _card(finding: findings.Finding) -> str:
 CUT: Final = "What would help was not fully evaluated: search budget."
 
 
-def _ending(told: findings.Explanation, candidate: backlog.Candidate, namespace: str) -> str:
+def _ending(told: findings.Explanation, candidate: queued_pods.Candidate, namespace: str) -> str:
     which = "node with a Device" if told.unpublished else "node"
     lasting = _lasting(told, candidate)
     never = f" No {which} could take it even if nothing were used{lasting}." if told.never else ""
@@ -234,7 +238,7 @@ def _ending(told: findings.Explanation, candidate: backlog.Candidate, namespace:
     return f".{never} {best[0].upper()}{best[1:]}."
 
 
-def _lasting(told: findings.Explanation, candidate: backlog.Candidate) -> str:
+def _lasting(told: findings.Explanation, candidate: queued_pods.Candidate) -> str:
     """Return why not even unused nodes could take the pod, where all that were looked at say the same."""
     reasons = {one.shortfall.lasting for one in told.nodes if one.shortfall and one.shortfall.lasting}
     reason = reasons.pop() if len(reasons) == 1 else None

@@ -9,19 +9,21 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
-from berth_operator.scheduling import decisions, inventory, search
+from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.explain import findings, node_survey
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.search import Search
 
 # A copy of a node costs as much to make as so many steps of a search on it, and one more for each pod.
 STEPS_TO_TRY: Final = 20
 NAMED_IN_A_STEP: Final = 16  # Labels, values and tolerations of the pod.
 
 
-def copied(survey: node_survey.NodeSurvey, at: int) -> inventory.Inventory:
+def copied(survey: node_survey.NodeSurvey, at: int) -> Inventory:
     """Make an inventory of one node, equal to the node."""
     row = survey.row(at)
     return built(survey, row.node, row.owned, row.holds.values(), silent=row.silent)
@@ -34,9 +36,9 @@ def built(
     holds: Iterable[Hold],
     *,
     silent: bool,
-) -> inventory.Inventory:
+) -> Inventory:
     """Make an inventory of one node."""
-    copy = inventory.Inventory(alone=survey.picture.alone)
+    copy = Inventory(alone=survey.picture.alone)
     if node is not None:
         copy.put_node(node)
     if device is not None:
@@ -50,35 +52,35 @@ def built(
     return copy
 
 
-def fits(survey: node_survey.NodeSurvey, copy: inventory.Inventory) -> bool:
+def fits(survey: node_survey.NodeSurvey, copy: Inventory) -> bool:
     """Return whether the pod finds a place on what is there; no, if there is no effort left to try it."""
     return place(survey, copy, survey.request, survey.demand) is not None
 
 
 def place(
-    survey: node_survey.NodeSurvey, copy: inventory.Inventory, request: requests.Request, demand: facts.Demand
+    survey: node_survey.NodeSurvey, copy: Inventory, request: requests.Request, demand: facts.Demand
 ) -> decisions.Placement | None:
     """Try a request on what is there, and count what that costs."""
     if survey.exhausted:
         return None
     survey.effort.spend(STEPS_TO_TRY + demand.where.size // NAMED_IN_A_STEP)
-    return search.Search(copy).place(request, demand, rules=survey.rules, effort=survey.effort)
+    return Search(copy).place(request, demand, rules=survey.rules, effort=survey.effort)
 
 
-def shares(survey: node_survey.NodeSurvey, copy: inventory.Inventory) -> set[str]:
+def shares(survey: node_survey.NodeSurvey, copy: Inventory) -> set[str]:
     """Name the devices that the pod would get on what is there."""
     found = place(survey, copy, survey.request, survey.demand)
     return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()
 
 
-def changed_node(survey: node_survey.NodeSurvey, at: int, node: facts.Node) -> inventory.Inventory:
+def changed_node(survey: node_survey.NodeSurvey, at: int, node: facts.Node) -> Inventory:
     """Copy a node with another state of it."""
     copy = copied(survey, at)
     copy.put_node(node)
     return copy
 
 
-def changed_device(survey: node_survey.NodeSurvey, at: int, device: devices.Device) -> inventory.Inventory:
+def changed_device(survey: node_survey.NodeSurvey, at: int, device: devices.Device) -> Inventory:
     """Copy a node with other devices, and an agent that reports."""
     copy = copied(survey, at)
     copy.put_device(device)
@@ -86,7 +88,7 @@ def changed_device(survey: node_survey.NodeSurvey, at: int, device: devices.Devi
     return copy
 
 
-def changed_holds(survey: node_survey.NodeSurvey, at: int, holds: Iterable[Hold]) -> inventory.Inventory:
+def changed_holds(survey: node_survey.NodeSurvey, at: int, holds: Iterable[Hold]) -> Inventory:
     """Copy a node on which some pods hold something else."""
     copy = copied(survey, at)
     for hold in holds:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
 from berth_crds import aliases, card_part, catalog, names, text
-from berth_operator.scheduling import backlog, known_models
+from berth_operator.scheduling import known_models, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts, requests
 from berth_operator.scheduling.explain import diagnosis
@@ -74,7 +74,7 @@ def listed(names: Iterable[str], joint: str = "and", *, most: int = LISTED) -> s
 
 # ---------------------------------------------------------------- reasons of nodes
 
-Words = Callable[[int, backlog.Candidate, str], str]
+Words = Callable[[int, queued_pods.Candidate, str], str]
 
 
 def _say(one: str, many: str) -> Words:
@@ -89,7 +89,7 @@ def _have(count: int) -> str:
     return f"{count} has" if count == 1 else f"{count} have"
 
 
-def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
+def _too_few(n: int, candidate: queued_pods.Candidate, detail: str) -> str:
     if detail == diagnosis.REPLICAS:
         wanted = candidate.request.need.replicas
         instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 else ""
@@ -100,7 +100,7 @@ def _too_few(n: int, candidate: backlog.Candidate, detail: str) -> str:
     return f"{_have(n)} {_fewer(count, 'card')}"
 
 
-def _taken(n: int, candidate: backlog.Candidate, detail: str) -> str:
+def _taken(n: int, candidate: queued_pods.Candidate, detail: str) -> str:
     """Return what is all given out; without a detail it is the cards."""
     if detail:
         return f"{_have(n)} too few free {noun(detail, 2)}"
@@ -118,11 +118,11 @@ def _fewer(than: int, thing: str) -> str:
     return f"no {thing}" if than == 1 else f"fewer than {than} {thing}s"
 
 
-def _wrong(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+def _wrong(n: int, candidate: queued_pods.Candidate, _detail: str) -> str:
     return f"{_have(n)} {_fewer(max(candidate.request.need.least, 1), 'card')} {models(candidate)}"
 
 
-def models(candidate: backlog.Candidate) -> str:
+def models(candidate: queued_pods.Candidate) -> str:
     """Return which models a pod accepts, as it wrote them."""
     asked = candidate.request.conditions
     parts = []
@@ -141,7 +141,7 @@ NOWHERE: Final = "no node has any of them"
 PART_OF_NAME: Final = f"; {names.MODEL} wants the whole name, {names.MODEL_PATTERN} a part of it"
 
 
-def there(known: known_models.Models, candidate: backlog.Candidate) -> str:
+def there(known: known_models.Models, candidate: queued_pods.Candidate) -> str:
     """Return which models there are, and how to ask for a part of a name; nothing where that is not told."""
     hint = PART_OF_NAME if _parts_of(known.named, candidate.request.conditions.models) else ""
     return f"{_there_are(known.named, known.others)}{hint}" if known.named else ""
@@ -169,42 +169,42 @@ def _parts_of(there: Iterable[str], models: Iterable[str]) -> bool:
     return any(part in name.casefold() != part for name in there for part in parts)
 
 
-def _no_such_instance(n: int, candidate: backlog.Candidate, detail: str) -> str:
+def _no_such_instance(n: int, candidate: queued_pods.Candidate, detail: str) -> str:
     counts = (one.count for one in candidate.request.need.instances if one.profile == detail)
     return f"{_have(n)} {_fewer(next(counts, 0), noun(f'MIG {detail}'.strip(), 1))}"
 
 
-def _small(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+def _small(n: int, candidate: queued_pods.Candidate, _detail: str) -> str:
     return f"{_have(n)} too few cards{large(candidate)}"
 
 
-def large(candidate: backlog.Candidate) -> str:
+def large(candidate: queued_pods.Candidate) -> str:
     """Return how large a card must be."""
     request = candidate.request
     least = max([request.conditions.memory_at_least, *(one.memory for one in request.need.shares)])
     return f" with at least {amount(Unit.BYTES, least)}" if least else " that are large enough"
 
 
-def _far(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+def _far(n: int, candidate: queued_pods.Candidate, _detail: str) -> str:
     return f"{_have(n)} too few free cards {_within(candidate)}"
 
 
-def _within(candidate: backlog.Candidate) -> str:
+def _within(candidate: queued_pods.Candidate) -> str:
     return f"within one {SCOPES.get(candidate.request.manner.scope or '', 'scope')}"
 
 
 SCOPES: Final = {"numa": "NUMA node", "pcie": "PCIe root", "nvlink": "NVLink group", "node": "node"}
 
 
-def _no_partition(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+def _no_partition(n: int, candidate: queued_pods.Candidate, _detail: str) -> str:
     return f"{_have(n)} no free NVLink partition of {candidate.request.need.whole} cards"
 
 
-def _no_root(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+def _no_root(n: int, candidate: queued_pods.Candidate, _detail: str) -> str:
     return f"{_have(n)} too few free {_joint(candidate)} on the same PCIe root"
 
 
-def _joint(candidate: backlog.Candidate) -> str:
+def _joint(candidate: queued_pods.Candidate) -> str:
     return listed(candidate.request.manner.joint) or "devices"
 
 
@@ -212,7 +212,7 @@ def _with_detail(one: str, many: str) -> Words:
     return lambda n, _c, detail: f"{n} {one if n == 1 else many} {short(detail)}".rstrip()
 
 
-def _lacking(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+def _lacking(n: int, _candidate: queued_pods.Candidate, detail: str) -> str:
     if detail == nodes.PODS:
         return f"{_have(n)} no room for another pod"
     meant = aliases.meant(detail)
@@ -220,18 +220,18 @@ def _lacking(n: int, _candidate: backlog.Candidate, detail: str) -> str:
     return f"{n} {'lacks' if n == 1 else 'lack'} {short(detail)}{hint}"
 
 
-def _in_replicas(n: int, candidate: backlog.Candidate, _detail: str) -> str:
+def _in_replicas(n: int, candidate: queued_pods.Candidate, _detail: str) -> str:
     need = candidate.request.need
     given = "given out only as time-sliced or MPS replicas"
     return f"{_have(n)} cards that are {given if need.whole or need.shares else 'shared in another way'}"
 
 
-def _unread(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+def _unread(n: int, _candidate: queued_pods.Candidate, detail: str) -> str:
     cards = "its cards" if n == 1 else "their cards"
     return f"{n} cannot read {cards}" + (f" ({short(detail)})" if detail else "")
 
 
-def _unnamed(n: int, _candidate: backlog.Candidate, detail: str) -> str:
+def _unnamed(n: int, _candidate: queued_pods.Candidate, detail: str) -> str:
     return f"{_have(n)} cards held by pods without a readable allocation" + (
         f" ({short(detail)})" if detail else ""
     )
@@ -296,7 +296,7 @@ REASONS: Final[dict[Reason, Words]] = {
 
 # ---------------------------------------------------------------- reasons that outlast all pods
 
-LASTING: Final[dict[Reason | None, Callable[[backlog.Candidate], str]]] = {
+LASTING: Final[dict[Reason | None, Callable[[queued_pods.Candidate], str]]] = {
     Reason.SCOPE_MISMATCH: lambda candidate: f"too few cards are {_within(candidate)}",
     Reason.NO_PARTITION: lambda candidate: f"no NVLink partition has {candidate.request.need.whole} cards",
     Reason.NO_ROOT: lambda candidate: f"too few {_joint(candidate)} are on the same PCIe root",

@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import demand_model, node_table, policy
+from berth_operator.scheduling import demand_model, node_table
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Weights
 
 NO_SLOT: Final = -1
 BEST: Final = 100.0
@@ -31,7 +32,7 @@ class Look:
     node_memory: int  # Likewise.
     lesson: demand_model.Lesson
     scale: "Scale"
-    weights: policy.Weights
+    weights: Weights
 
     @property
     def core(self) -> node_table.Numbers:
