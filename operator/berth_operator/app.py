@@ -89,8 +89,8 @@ class Operator:
         self._session = session
         self._chosen = chosen
         self._clock = clock
-        self._book = Ledger(clock, day=time.time)
-        self._dog = Watchdog(self._book, clock=clock)
+        self._ledger = Ledger(clock, day=time.time)
+        self._watchdog = Watchdog(self._ledger, clock=clock)
         aside = rate_limiter.behind(self._binding, **ASIDE)
         self._events = events.Events(
             session,
@@ -102,10 +102,10 @@ class Operator:
         self._bind_log = bind_log.BindLog(clock)
         writer = self._status_writer = self._pod_status_writer(session)
         options = feeds.Options(schedulers=chosen.scheduler_names, clock=clock)
-        self._feeds = feeds.Feeds(session, self._book, self._dog, self._status_writer, options)
+        self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, self._status_writer, options)
         self._lead = make_lead(session, identity, chosen, measured)
-        self._declarer = declarer.Declarer(self._book, self._lead.declare, writer.size, clock=clock)
-        self._touches = pod_touches.Touches(session, self._book, writer.verdict, size=writer.size, wall=wall)
+        self._declarer = declarer.Declarer(self._ledger, self._lead.declare, writer.size, clock=clock)
+        self._touches = self._pod_touches(writer)
         self._reconciler = reconciler.Reconciler(
             session.link,
             rate_limiter.Pace(clock, aside),
@@ -117,7 +117,7 @@ class Operator:
         self._measured = measured
         self._auditor = auditor.Auditor(
             session,
-            self._book,
+            self._ledger,
             clock=clock,
             report=measured.audited,
             mend=self._feeds.mend,
@@ -125,13 +125,17 @@ class Operator:
         )
         self._auditor.schedulers = chosen.scheduler_names
         self._cleaner = foreign_gpupods.Cleaner(
-            session, self._book, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed
+            session, self._ledger, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed
         )
-        self._notes = decision_records.Records(measured.scheduling, wall=wall)
+        self._records = decision_records.Records(measured.scheduling, wall=wall)
         self._rounds: loop.Loop | None = None
-        measured.watch(lambda: inventory_metrics.take(self._book, clock()))
+        measured.watch(lambda: inventory_metrics.take(self._ledger, clock()))
         self._leading = False
         self._settled = False  # Whether surely no bind of any term is under way.
+
+    def _pod_touches(self, writer: pod_status.PodStatusWriter) -> pod_touches.Touches:
+        """Make what voids the binds that an earlier leader may have under way."""
+        return pod_touches.Touches(self._session, self._ledger, writer.verdict, size=writer.size, wall=wall)
 
     def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
         """Make what writes why pods wait, and where they went: as Events, and into the log."""
@@ -140,7 +144,7 @@ class Operator:
             self._events,
             rate_limiter.Pace(self._clock, rate_limiter.behind(self._binding, **VERDICTS)),
             wall=wall,
-            revised=self._book.revised,
+            revised=self._ledger.revised,
             bound=self._bind_log.bound,
         )
 
@@ -151,7 +155,7 @@ class Operator:
             self._served(self._chosen.listen, more=self._routes()),
             tasks(
                 self._feeds.run(),
-                self._dog.run(),
+                self._watchdog.run(),
                 self._events.run(),
                 self._status_writer.run(),
                 self._lead.pulse(),
@@ -159,14 +163,14 @@ class Operator:
         ):
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
-                log.info("the picture is complete: %s", inventory_metrics.told(self._book))
+                log.info("the picture is complete: %s", inventory_metrics.told(self._ledger))
                 async with tasks(self._auditor.run(self._chosen.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
         """Return the state in words."""
         role = "leading" if self._leading else "standing by"
-        return "; ".join(filter(None, (role, inventory_metrics.told(self._book), self._reconciler.trouble)))
+        return "; ".join(filter(None, (role, inventory_metrics.told(self._ledger), self._reconciler.trouble)))
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes at an address, if there is one."""
@@ -178,12 +182,12 @@ class Operator:
             access_reviews.Reviews(self._session), clock=self._clock, local=auth.loopback(self._chosen.listen)
         )
         sources = pages.Sources(
-            book=self._book,
-            notes=self._notes,
+            ledger=self._ledger,
+            records=self._records,
             clock=self._clock,
             ready=lambda: self._feeds.synced,
             said=self._said,
-            snapshot=cluster_snapshots.Snapshots(self._session, self._book).pages,
+            snapshot=cluster_snapshots.Snapshots(self._session, self._ledger).pages,
         )
         wary = guard if self._chosen.metrics_auth == "token" else None
         return [server.metrics_route(self._measured, wary), *pages.routes(sources, guard)]
@@ -220,7 +224,7 @@ class Operator:
             await self._feeds.reach_pods(await self._touches.void(declaration.decode(term.inherited)))
         self._settled = True
         await self._declarer.declare()
-        for finding in audits.look(self._book.picture):
+        for finding in audits.look(self._ledger.inventory):
             log.warning("audit: %s", finding)
         garbage_collection.settle()
 
@@ -230,9 +234,9 @@ class Operator:
             binds_a_second=self._chosen.binds_per_second,
             bind_deadline=writer.SERVER_SECONDS,
         )
-        hand = writer.Writer(self._session, self._book, self, term=term.name, clock=self._clock)
+        hand = writer.Writer(self._session, self._ledger, self, term=term.name, clock=self._clock)
         rounds = self._rounds = loop.Loop(
-            self._book, hand, self._status_writer, clock=self._clock, limits=limits, notes=self._notes
+            self._ledger, hand, self._status_writer, clock=self._clock, limits=limits, records=self._records
         )
         self._leading, self._settled = True, False
         self._measured.leadership.leads(now=True)
@@ -244,7 +248,7 @@ class Operator:
             self._cleaner.run(),
             self._bind_log.run(),
         ) as deciding:
-            log.info("deciding: %s", inventory_metrics.told(self._book))
+            log.info("deciding: %s", inventory_metrics.told(self._ledger))
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -281,7 +285,7 @@ class Operator:
         await asyncio.to_thread(self._reconciler.start)
         news = node_news.NodeNews(self._events.tell, self._feeds.uid_of_device)
         await summary_reporter.SummaryReporter(
-            self._book, self._reconciler.want, news, clock=self._clock
+            self._ledger, self._reconciler.want, news, clock=self._clock
         ).run()
 
     async def _attend_kopf(self) -> None:

@@ -42,14 +42,14 @@ REQUESTS: Final = {
 
 def cluster(count: int) -> Inventory:
     """Make a cluster of equal nodes with eight cards each, from the catalog's own board."""
-    picture = Inventory()
+    inventory = Inventory()
     for at in range(count):
         name = f"node-{at:05}"
         given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
-        picture.put_node(facts.Node(name, allocatable=given))
-        picture.put_device(layouts.device(name, f"8x{MODEL}"))
-        picture.set_silent(name, False)
-    return picture
+        inventory.put_node(facts.Node(name, allocatable=given))
+        inventory.put_device(layouts.device(name, f"8x{MODEL}"))
+        inventory.set_silent(name, False)
+    return inventory
 
 
 def pods(kind: str) -> Iterator[queued_pods.Candidate]:
@@ -62,40 +62,40 @@ def pods(kind: str) -> Iterator[queued_pods.Candidate]:
         yield queued_pods.Candidate(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
 
 
-def fill(picture: Inventory, part: float) -> None:
+def fill(inventory: Inventory, part: float) -> None:
     """Hold a part of all cards: whole nodes first, then shares scattered over the rest, as clusters are."""
     chance = random.Random(1)
-    names = sorted(picture.index)
+    names = sorted(inventory.index)
     chance.shuffle(names)
     for at, name in enumerate(names[: int(len(names) * part)]):
-        row = picture.row(name)
-        assert row and row.device
+        info = inventory.row(name)
+        assert info and info.device
         spare = chance.choice((0, 0, 0, 1, 2))
-        for card in row.device.cards[: len(row.device.cards) - spare]:
+        for card in info.device.cards[: len(info.device.cards) - spare]:
             core = chance.choice((100, 100, 50, 75))
             share = decisions.Share(card.uuid, card.minor, core, card.memory * core // 100)
-            picture.charge(
+            inventory.charge(
                 holds.Hold(f"old-{at}-{card.minor}", "bench/old", name, ((facts.PODS, 1),), (share,))
             )
 
 
-def measure(picture: Inventory, kind: str) -> list[float]:
+def measure(inventory: Inventory, kind: str) -> list[float]:
     """Time single decisions, each folded into the picture; every other pod leaves again, unmeasured."""
-    places, rules = Search(picture), Policy()
-    waiting, seconds = Backlog(), []
+    search, policy = Search(inventory), Policy()
+    backlog, seconds = Backlog(), []
     supply = pods(kind)
     for at in range(DECISIONS + WARM):
         pod = next(supply)
-        waiting.push(pod)
+        backlog.push(pod)
         started = time.perf_counter()
-        (answer,) = cycle.decide(places, waiting, 0.0, rules)
+        (answer,) = cycle.decide(search, backlog, 0.0, policy)
         if isinstance(answer, decisions.Bind):
-            picture.charge(cycle.hold_for(pod, answer.placement))
+            inventory.charge(cycle.hold_for(pod, answer.placement))
         if at >= WARM:
             seconds.append(time.perf_counter() - started)
-        waiting.remove(pod.uid)
-        if picture.hold(pod.uid) and at % 2:
-            picture.release(pod.uid)
+        backlog.remove(pod.uid)
+        if inventory.hold(pod.uid) and at % 2:
+            inventory.release(pod.uid)
     return seconds
 
 
@@ -114,10 +114,10 @@ def bench(count: int) -> list[dict[str, object]]:
     """Measure one size of cluster at each fill with each request."""
     rows: list[dict[str, object]] = []
     for name, part in FILLS.items():
-        picture = cluster(count)
-        fill(picture, part)
+        inventory = cluster(count)
+        fill(inventory, part)
         for kind in REQUESTS:
-            seconds = measure(picture, kind)
+            seconds = measure(inventory, kind)
             p50, p99 = (round(float(np.percentile(seconds, at)) * 1e6, 1) for at in (50, 99))
             rows.append({"nodes": count, "fill": name, "request": kind, "p50_us": p50, "p99_us": p99})
             print(f"{count:>6} nodes, {name:<12} {kind:<9} p50 {p50:7.1f} us   p99 {p99:8.1f} us", flush=True)

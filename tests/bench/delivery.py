@@ -131,21 +131,21 @@ class Writer:
 # ---------------------------------------------------------------- the cluster
 
 
-def furnish(book: Ledger, count: int) -> None:
+def furnish(ledger: Ledger, count: int) -> None:
     """Add nodes of several models with eight cards each: most plain, some cut, shared, or with NICs."""
     for at in range(count):
         name = f"node-{at:05}"
-        _add_node(book, name, at)
+        _add_node(ledger, name, at)
         model = absurd.MODELS[at % len(absurd.MODELS)]
-        book.device_seen(_varied(boards.device(name, f"8x{model}"), at))
-        book.agent_silent(name, silent=False)
+        ledger.device_seen(_varied(boards.device(name, f"8x{model}"), at))
+        ledger.agent_silent(name, silent=False)
 
 
-def _add_node(book: Ledger, name: str, at: int) -> None:
+def _add_node(ledger: Ledger, name: str, at: int) -> None:
     labels = {"kubernetes.io/hostname": name, "zone": absurd.ZONES[at % 3], "rack": str(at // 20)}
     taints = (facts.Taint("gpu", "", "NoSchedule"),) if at % 7 == 0 else ()
     given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
-    book.node_seen(facts.Node(name, labels, taints, allocatable=given))
+    ledger.node_seen(facts.Node(name, labels, taints, allocatable=given))
 
 
 def _varied(device: devices.Device, at: int) -> devices.Device:
@@ -192,20 +192,20 @@ class Arena:
 
     def __init__(self, nodes: int) -> None:
         self.clock = Clock()
-        self.book = Ledger(self.clock)
+        self.ledger = Ledger(self.clock)
         self.status_writer, self.writer = PodStatusWriter(), Writer()
-        self.sink = feeds.PodSink(self.book, self.status_writer)
-        self.loop = loop.Loop(self.book, self.writer, self.status_writer, clock=self.clock)
+        self.sink = feeds.PodSink(self.ledger, self.status_writer)
+        self.loop = loop.Loop(self.ledger, self.writer, self.status_writer, clock=self.clock)
         self.spent: collections.defaultdict[str, Spent] = collections.defaultdict(Spent)
         self.waiting: dict[str, bytes] = {}  # As they came, packed.
         self.held: collections.deque[str] = collections.deque()
         self._codec = watch.Codec(raw.Pod)
         self._numbers = 0
-        furnish(self.book, nodes)
+        furnish(self.ledger, nodes)
         for at, sort in enumerate(odd_boards.SORTS):
-            _add_node(self.book, odd_node(at), at)
+            _add_node(self.ledger, odd_node(at), at)
             self.publish(absurd.Board(at, sort))
-            self.book.agent_silent(odd_node(at), silent=False)
+            self.ledger.agent_silent(odd_node(at), silent=False)
         self._measure()
 
     def _measure(self) -> None:
@@ -223,14 +223,14 @@ class Arena:
 
     def _decided(
         self,
-        places: Search,
+        search: Search,
         candidate: queued_pods.Candidate,
-        rules: Policy,
+        policy: Policy,
         said: cycle.Said,
         effort: allocator.Effort,
     ) -> decisions.Decision:
         started = time.thread_time()
-        answer = self._decide(places, candidate, rules, said, effort)
+        answer = self._decide(search, candidate, policy, said, effort)
         self.spent[candidate.uid].decided += time.thread_time() - started
         return answer
 
@@ -238,7 +238,7 @@ class Arena:
         """Have the agent of an odd node publish other links, and give the seconds that takes."""
         made = odd_boards.published(odd_node(board.at), odd_boards.SORTS[board.sort](), salt=board.salt)
         started = time.thread_time()
-        self.book.device_seen(translated.device(made))
+        self.ledger.device_seen(translated.device(made))
         return time.thread_time() - started
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ class Arena:
         """Have the watch show that a pod is gone."""
         self.waiting.pop(uid, None)
         self.status_writer.done(uid)
-        self.book.pod_over(uid)
+        self.ledger.pod_over(uid)
         self.spent.pop(uid, None)
 
     async def round(self) -> float:
@@ -298,10 +298,10 @@ class Arena:
 
     def ask(self, uid: str) -> None:
         """Have somebody ask why a pod waits, if it does."""
-        candidate = self.book.waiting.get(uid)
+        candidate = self.ledger.backlog.get(uid)
         if candidate is not None:
             started = time.thread_time()
-            told = views.why(self.book, candidate, self.clock)
+            told = views.why(self.ledger, candidate, self.clock)
             self.spent[uid].asked = time.thread_time() - started
             views.why_in_fields(told, candidate)  # In a thread of its own.
 
@@ -314,7 +314,7 @@ class Arena:
 
     def forget(self) -> None:
         """Forget all that was worked out for earlier pods, as after a start."""
-        self.book.places = Search(self.book.picture)
+        self.ledger.search = Search(self.ledger.inventory)
         for one in gc.get_objects():
             if isinstance(one, functools._lru_cache_wrapper) and one.__module__.startswith("berth_"):
                 one.cache_clear()

@@ -74,8 +74,8 @@ class Run:
         self._most = MOST_SECONDS if most is None else most
         row_uuids = (
             card.uuid
-            for row in arena.book.picture.each()
-            for card in (row.device.cards if row.device else ())
+            for info in arena.ledger.inventory.each()
+            for card in (info.device.cards if info.device else ())
         )
         self.draw = absurd.Draw(seed, tuple(row_uuids), mutations.ALL)
         self._dice = random.Random(seed)

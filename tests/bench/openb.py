@@ -123,18 +123,18 @@ def _drawn(chance: random.Random, tasks: Sequence[Task]) -> Iterator[Task]:
 
 def cluster(path: Path) -> tuple[Inventory, int]:
     """Make the inventory of the trace's nodes, and count their GPU in thousandths."""
-    picture, capacity = Inventory(), 0
+    inventory, capacity = Inventory(), 0
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             name, gpus = row["sn"], int(row["gpu"])
             memory = int(row["memory_mib"]) << 20
             given = ((facts.CPU, int(row["cpu_milli"])), (facts.MEMORY, memory), (facts.PODS, 1 << 20))
-            picture.put_node(facts.Node(name, allocatable=given))
+            inventory.put_node(facts.Node(name, allocatable=given))
             cards = tuple(devices.Card(f"{name}-{at}", at, row["model"], CARD_BYTES) for at in range(gpus))
-            picture.put_device(devices.Device(name, cards))
-            picture.set_silent(name, False)
+            inventory.put_device(devices.Device(name, cards))
+            inventory.set_silent(name, False)
             capacity += gpus * WHOLE
-    return picture, capacity
+    return inventory, capacity
 
 
 def candidate(one: Task, at: int) -> queued_pods.Candidate:
@@ -154,19 +154,19 @@ def candidate(one: Task, at: int) -> queued_pods.Candidate:
 
 def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) -> tuple[float, float]:
     """Run one workload; return the percentage given out and the seconds it took."""
-    picture, capacity = cluster(nodes)
+    inventory, capacity = cluster(nodes)
     pods = [(candidate(one, at), one.asked) for at, one in enumerate(arrivals(tasks, seed, capacity))]
-    places, waiting, rules = Search(picture), Backlog(), Policy(strategy)
+    search, backlog, policy = Search(inventory), Backlog(), Policy(strategy)
     settle()
     given, started = 0, time.perf_counter()
     for pod, asked in pods:
-        picture.workload.see(pod.uid, workload.sample(pod.request, pod.demand))
-        waiting.push(pod)
-        (answer,) = cycle.decide(places, waiting, 0.0, rules)
+        inventory.workload.see(pod.uid, workload.sample(pod.request, pod.demand))
+        backlog.push(pod)
+        (answer,) = cycle.decide(search, backlog, 0.0, policy)
         if isinstance(answer, decisions.Bind):
-            picture.charge(cycle.hold_for(pod, answer.placement))
+            inventory.charge(cycle.hold_for(pod, answer.placement))
             given += asked
-        waiting.remove(pod.uid)
+        backlog.remove(pod.uid)
     return 100 * given / capacity, time.perf_counter() - started
 
 

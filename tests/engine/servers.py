@@ -111,11 +111,11 @@ class Server:
         """Return the node of a pod, if it is bound."""
         return str(self.pods[name].get("nodeName", ""))
 
-    def deliver(self, name: str, book: Ledger) -> None:
+    def deliver(self, name: str, ledger: Ledger) -> None:
         """Apply the next news of a pod to a ledger."""
         thing = self.news[name].popleft()
         self.delivered[name] = thing
-        books.saw(book, thing, f"uid-{name}")
+        books.saw(ledger, thing, f"uid-{name}")
 
     def objects(self) -> dict[str, raw.Pod]:
         """Return all pods as they are."""

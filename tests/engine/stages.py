@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from berth_operator.engine import bind_sender, loop
-from berth_operator.engine.ledger import State
+from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import cycle
 from engine import books
 from support import builders, hands, timeless
@@ -16,26 +16,30 @@ class Stage:
 
     def __init__(self, *, nodes: int = 1, cards: int = 4, limits: bind_sender.Limits | None = None) -> None:
         self.now = timeless.clock()
-        self.book = books.of(nodes, cards, now=self.now)
+        self.ledger = books.of(nodes, cards, now=self.now)
         self.writer = hands.Writer(self.now)
         self.status_writer = hands.PodStatusWriter()
         self.loop = loop.Loop(
-            self.book, self.writer, self.status_writer, clock=self.now, limits=limits or bind_sender.Limits()
+            self.ledger,
+            self.writer,
+            self.status_writer,
+            clock=self.now,
+            limits=limits or bind_sender.Limits(),
         )
 
     def state(self, name: str = "p") -> State:
         """Return where the hold of a pod stands."""
-        return self.book.state(f"uid-{name}")
+        return self.ledger.state(f"uid-{name}")
 
     def wait(self, name: str = "p", cards: int = 1, priority: int = 0) -> None:
         """Have a pod wait."""
-        books.wait(self.book, name, cards, priority=priority)
+        books.wait(self.ledger, name, cards, priority=priority)
 
     def confirm(self, name: str = "p") -> None:
         """Have the watch show what the writer bound."""
         placement = self.writer.placements[name]
         candidate = builders.candidate(name, cards=sum(len(grant.shares) for grant in placement.grants))
-        self.book.pod_bound(cycle.hold_for(candidate, placement))
+        self.ledger.pod_bound(cycle.hold_for(candidate, placement))
 
     def moments(self, name: str = "p") -> tuple[list[float], list[float]]:
         """Return when binds were sent for a pod, and when it was looked at."""

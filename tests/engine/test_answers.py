@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from berth_operator.engine import bind_sender, ports
-from berth_operator.engine.ledger import State
+from berth_operator.engine.hold_states import State
 from engine.stages import Stage, errors
 from support import builders, pictures, timeless, worlds
 from support.hands import Reply
@@ -55,7 +55,7 @@ async def test_gone() -> None:
     await stage.run(until=lambda: stage.writer.binds)
 
     assert stage.state() is State.FREE
-    assert "uid-p" not in stage.book.waiting
+    assert "uid-p" not in stage.ledger.backlog
     assert stage.status_writer.told == []
 
 
@@ -281,7 +281,7 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
         await timeless.at(3.5)
         assert stage.status_writer.of("p") == []
         await timeless.at(30.0)
-        candidate = stage.book.assumed["uid-p"].candidate
+        candidate = stage.ledger.assumed["uid-p"].candidate
 
         assert set(stage.status_writer.of("p")) == {"failed: no clear answer yet: no route"}
         assert stage.loop.reasons.said(candidate) == "no clear answer yet: no route"
@@ -338,8 +338,10 @@ async def test_confirmed_before_the_answer(
     ("shown", "told"),
     [
         pytest.param(lambda stage: stage.confirm(), ["placed on n1"], id="our bind"),
-        pytest.param(lambda stage: stage.book.pod_bound(builders.hold("p", "n2", [0])), [], id="somebody's"),
-        pytest.param(lambda stage: stage.book.pod_over("uid-p"), [], id="the pod's end"),
+        pytest.param(
+            lambda stage: stage.ledger.pod_bound(builders.hold("p", "n2", [0])), [], id="somebody's"
+        ),
+        pytest.param(lambda stage: stage.ledger.pod_over("uid-p"), [], id="the pod's end"),
     ],
 )
 @timeless.scenario
@@ -371,15 +373,15 @@ async def test_deleted_while_the_bind_is_under_way(
 ) -> None:
     """A pod whose end was seen is not brought back by any answer to its bind."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(answer, meanwhile=lambda: stage.book.pod_over("uid-p")))
+    stage.writer.when_bound("p", Reply(answer, meanwhile=lambda: stage.ledger.pod_over("uid-p")))
     stage.writer.when_looked_at("p", Reply(ports.Gone()))
     stage.wait()
 
     await stage.run(until=lambda: stage.writer.binds)
 
     assert stage.state() is State.FREE
-    assert len(stage.book.waiting) == 0
-    assert pictures.free_cards(stage.book.picture) == 4
+    assert len(stage.ledger.backlog) == 0
+    assert pictures.free_cards(stage.ledger.inventory) == 4
     assert errors(caplog) == []
 
 
@@ -388,7 +390,7 @@ async def test_edited_while_the_bind_is_under_way() -> None:
     """A pod that asks for something else when its bind fails is decided anew by what it asks now."""
     stage = Stage()
     edited = builders.candidate("p", cards=3)
-    edit = Reply(NO, meanwhile=lambda: stage.book.pod_waiting(edited, gated=False))
+    edit = Reply(NO, meanwhile=lambda: stage.ledger.pod_waiting(edited, gated=False))
     stage.writer.when_bound("p", edit, Reply())
     stage.wait()
 

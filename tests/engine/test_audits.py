@@ -53,10 +53,10 @@ CASES: dict[str, tuple[Inventory, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("picture", "sentences"), CASES.values(), ids=CASES.keys())
-def test_audit(picture: Inventory, sentences: list[str]) -> None:
+@pytest.mark.parametrize(("inventory", "sentences"), CASES.values(), ids=CASES.keys())
+def test_audit(inventory: Inventory, sentences: list[str]) -> None:
     """Each device that is promised above its capacity, or is not there, is named with its pods."""
-    assert [str(one) for one in audits.look(picture)] == sentences
+    assert [str(one) for one in audits.look(inventory)] == sentences
 
 
 @hypothesis.given(worlds.worlds())

@@ -42,7 +42,7 @@ class Lease:
 class Scene:
     """A ledger of one node, the Lease, and what keeps that ahead of the binds."""
 
-    book: Ledger
+    ledger: Ledger
     lease: Lease
     declarer: declarer.Declarer
     sizes: dict[str, int]  # Of large pods, by uid.
@@ -50,13 +50,13 @@ class Scene:
 
 async def scene(*versions: str) -> Scene:
     """Return a scene in which the leader has declared for pods in these revisions, that wait."""
-    book, lease = books.of(cards=64), Lease()
+    ledger, lease = books.of(cards=64), Lease()
     for at, version in enumerate(versions):
-        books.wait(book, f"p{at}", version=version)
+        books.wait(ledger, f"p{at}", version=version)
     sizes: dict[str, int] = {}
-    keeps = declarer.Declarer(book, lease.write, lambda uid: sizes.get(uid, 0), clock=timeless.clock())
+    keeps = declarer.Declarer(ledger, lease.write, lambda uid: sizes.get(uid, 0), clock=timeless.clock())
     await keeps.declare()
-    return Scene(book, lease, keeps, sizes)
+    return Scene(ledger, lease, keeps, sizes)
 
 
 @timeless.scenario
@@ -76,8 +76,8 @@ async def test_pods_that_come_last_take_no_place_among_those_that_are_named(
     """A crowd of important pods whose binds are refused is demoted, and the others are bound first."""
     monkeypatch.setattr(declarer, "NAMED_AHEAD", 1)
     on = await scene("5")
-    books.wait(on.book, "refused", version="4", priority=9)
-    on.book.waiting.demote("uid-refused")
+    books.wait(on.ledger, "refused", version="4", priority=9)
+    on.ledger.backlog.demote("uid-refused")
 
     await on.declarer.declare()
 
@@ -88,7 +88,7 @@ async def test_pods_that_come_last_take_no_place_among_those_that_are_named(
 async def test_a_new_pod_costs_no_write() -> None:
     """It has a revision that is newer than any that was known."""
     on = await scene("5")
-    books.wait(on.book, "new", version="10")
+    books.wait(on.ledger, "new", version="10")
 
     await on.declarer.permit("uid-new")
 
@@ -100,7 +100,7 @@ async def test_one_write_serves_all_that_wait_for_it() -> None:
     """Pods that are older and were not named wait for one write together."""
     on = await scene("100")
     for at in range(50):
-        books.wait(on.book, f"old{at}", version=str(at))
+        books.wait(on.ledger, f"old{at}", version=str(at))
 
     await asyncio.gather(*(on.declarer.permit(f"uid-old{at}") for at in range(50)))
 
@@ -112,11 +112,11 @@ async def test_one_write_serves_all_that_wait_for_it() -> None:
 async def test_what_comes_soon_is_named_ahead() -> None:
     """The first in order are named, whoever asked; binds under way stay named."""
     on = await scene("100")
-    bind = books.assume(on.book, "p0")
+    bind = books.assume(on.ledger, "p0")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(declarer, "NAMED_AHEAD", 2)
         for at in range(5):
-            books.wait(on.book, f"old{at}", version=str(at), priority=-at)
+            books.wait(on.ledger, f"old{at}", version=str(at), priority=-at)
         await on.declarer.permit("uid-old4")
 
     assert on.lease.written[1].uids == {bind.uid, "uid-old0", "uid-old1", "uid-old4"}
@@ -127,11 +127,11 @@ async def test_while_a_write_is_under_way_both_declarations_count() -> None:
     """The narrower one may be in force already, or never come to be."""
     on = await scene("100")
     on.lease.slow = True
-    books.wait(on.book, "old", version="3")
+    books.wait(on.ledger, "old", version="3")
     waiting = asyncio.create_task(on.declarer.permit("uid-old"))
     await timeless.passing(0.01)
-    books.wait(on.book, "between", version="101")
-    books.wait(on.book, "p0", version="102")
+    books.wait(on.ledger, "between", version="101")
+    books.wait(on.ledger, "p0", version="102")
 
     later = asyncio.create_task(on.declarer.permit("uid-between"))
     await timeless.passing(0.01)
@@ -148,7 +148,7 @@ async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
     """A new leader has to change all that is covered, so that is kept small."""
     on = await scene("5")
     for at in range(declarer.MOST_COVERED + 1):
-        books.wait(on.book, f"new{at}", version=str(10 + at))
+        books.wait(on.ledger, f"new{at}", version=str(10 + at))
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(2.5)
@@ -157,19 +157,19 @@ async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
     assert len(on.lease.written[1].uids) == declarer.NAMED_AHEAD
 
 
-def crowd(book: Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
+def crowd(ledger: Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
     """Have so many pods come, each newer and less important than the last, and wait for a change."""
     for at in range(count):
-        books.wait(book, f"big{at}", version=str(first + at), priority=-at, **fields)
-        books.asleep(book, f"big{at}", decisions.Help.CAPACITY_FREED)
+        books.wait(ledger, f"big{at}", version=str(first + at), priority=-at, **fields)
+        books.asleep(ledger, f"big{at}", decisions.Help.CAPACITY_FREED)
 
 
 @timeless.scenario
 async def test_of_a_crowd_that_fits_nowhere_only_the_first_are_named() -> None:
     """A new leader has to change each pod that is named, and those that are in line count for more."""
     on = await scene("5")
-    crowd(on.book, 200)
-    books.wait(on.book, "last", version="6", priority=-999)
+    crowd(on.ledger, 200)
+    books.wait(on.ledger, "last", version="6", priority=-999)
     await timeless.passing(1.0)
 
     await on.declarer.declare()
@@ -192,7 +192,7 @@ async def test_pods_that_came_and_fit_nowhere_are_soon_covered_no_more(
 ) -> None:
     """Many of them are worth a write; a few, and those that a new leader leaves alone, are not."""
     on = await scene("5")
-    crowd(on.book, count, **fields)
+    crowd(on.ledger, count, **fields)
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(5 * declarer.LOOK_SECONDS)
@@ -205,9 +205,9 @@ async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
     """To change it takes a new leader as long as a hundred others, and meanwhile all of them wait."""
     on = await scene("100")
     for at in range(3):
-        books.wait(on.book, f"large{at}", version=str(at), priority=9)
+        books.wait(on.ledger, f"large{at}", version=str(at), priority=9)
         on.sizes[f"uid-large{at}"] = declarer.LARGE
-    bind = books.assume(on.book, "large1")
+    bind = books.assume(on.ledger, "large1")
 
     await asyncio.gather(on.declarer.permit(bind.uid), on.declarer.permit("uid-large0"))
 
@@ -219,7 +219,7 @@ async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
 async def test_large_pods_that_came_are_soon_covered_no_more(count: int, writes: int) -> None:
     """As long as they fit nowhere, or other pods come first; once is enough, they need not go."""
     on = await scene("5")
-    crowd(on.book, count)
+    crowd(on.ledger, count)
     on.sizes |= {f"uid-big{at}": declarer.MOST_BYTES // 4 for at in range(count)}
 
     async with timeless.beside(on.declarer.run()):
@@ -234,7 +234,7 @@ async def test_pods_that_were_named_and_did_not_fit_are_soon_covered_no_more() -
     versions = [str(at) for at in range(1, 2 * declarer.MOST_IDLE)]
     on = await scene(*versions)
     for at in range(len(versions)):
-        books.asleep(on.book, f"p{at}", decisions.Help.CAPACITY_FREED)
+        books.asleep(on.ledger, f"p{at}", decisions.Help.CAPACITY_FREED)
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(5 * declarer.LOOK_SECONDS)
@@ -249,10 +249,10 @@ async def test_the_first_of_a_crowd_are_looked_for_again_after_a_while(
     """To compare all pods that wait takes time, so what was found counts for some seconds."""
     monkeypatch.setattr(declarer, "COMPARED_A_SECOND", 20)
     on = await scene("5")
-    crowd(on.book, 200)
+    crowd(on.ledger, 200)
     await on.declarer.declare()
-    books.wait(on.book, "more", version="2000", priority=9)
-    books.asleep(on.book, "more", decisions.Help.CAPACITY_FREED)
+    books.wait(on.ledger, "more", version="2000", priority=9)
+    books.asleep(on.ledger, "more", decisions.Help.CAPACITY_FREED)
 
     await on.declarer.declare()
     await timeless.passing(11.0)
@@ -268,7 +268,7 @@ async def test_who_is_named_stays_in_line() -> None:
 
     await on.declarer.declare()
 
-    assert books.awake(on.book) == ["p0", "p1", "p2"]
+    assert books.awake(on.ledger) == ["p0", "p1", "p2"]
 
 
 @timeless.scenario
@@ -276,11 +276,11 @@ async def test_a_pod_that_is_gone_needs_no_permission() -> None:
     """Nobody waits for ever for a pod that will never be bound."""
     on = await scene("5")
     on.lease.slow = True
-    books.wait(on.book, "old", version="3")
+    books.wait(on.ledger, "old", version="3")
     waiting = asyncio.create_task(on.declarer.permit("uid-old"))
     await timeless.passing(0.01)
 
-    on.book.pod_over("uid-old")
+    on.ledger.pod_over("uid-old")
     on.lease.answer()
 
     await asyncio.wait_for(waiting, 1)
@@ -319,12 +319,12 @@ async def _history(steps: list[tuple[str, int]]) -> None:
             version += 1
             uid = f"uid-p{at}"
             match what:
-                case "comes" if uid not in on.book.assumed:
-                    books.wait(on.book, f"p{at}", version=str(version))
-                case "asks" if uid in on.book.waiting and uid not in asked and _fits(on.book, uid):
+                case "comes" if uid not in on.ledger.assumed:
+                    books.wait(on.ledger, f"p{at}", version=str(version))
+                case "asks" if uid in on.ledger.backlog and uid not in asked and _fits(on.ledger, uid):
                     asked[uid] = asyncio.create_task(on.declarer.permit(uid))
                 case "is told" if uid in asked and asked[uid].done():
-                    on.book.pod_over(uid)
+                    on.ledger.pod_over(uid)
                     del asked[uid]
                 case "answer" if on.lease.open:
                     on.lease.answer()
@@ -336,11 +336,11 @@ async def _history(steps: list[tuple[str, int]]) -> None:
             task.cancel()
 
 
-def _fits(book: Ledger, uid: str) -> bool:
+def _fits(ledger: Ledger, uid: str) -> bool:
     """Assume a pod, as a round does before its bind asks for permission."""
-    for answer in books.decide(book):
+    for answer in books.decide(ledger):
         if answer.uid == uid and isinstance(answer, decisions.Bind):
-            book.assume(answer)
+            ledger.assume(answer)
             return True
     return False
 
@@ -349,5 +349,5 @@ def _check(on: Scene, sent: list[str]) -> None:
     """Whatever the Lease may say now covers all binds that may be under way."""
     in_force = on.lease.written[-2:] if on.lease.open else on.lease.written[-1:]
     for uid in sent:
-        revision = on.book.revisions[uid]
+        revision = on.ledger.revisions[uid]
         assert all(one.covers(uid, revision.number) for one in in_force), (uid, revision, in_force)

@@ -11,18 +11,18 @@ from support import builders, clock
 POD = ("Pod", "uid-p")
 
 
-def sources(book: Ledger, fresh: Ledger) -> dict[str, frozenset[drift.Source]]:
+def sources(ledger: Ledger, fresh: Ledger) -> dict[str, frozenset[drift.Source]]:
     """Return what tells of each difference."""
-    return {one.what: one.sources for one in drift.drift(book, fresh)}
+    return {one.what: one.sources for one in drift.drift(ledger, fresh)}
 
 
 def test_a_pod_tells_of_what_it_asks_and_holds() -> None:
     """A Node and a Device tell of themselves."""
-    book, fresh = books.of(1), books.of(0)
-    book.pod_bound(builders.hold("p", "n1", [0]))
+    ledger, fresh = books.of(1), books.of(0)
+    ledger.pod_bound(builders.hold("p", "n1", [0]))
     books.wait(fresh, "q")
 
-    assert sources(book, fresh) == {
+    assert sources(ledger, fresh) == {
         "Node": {("Node", "n1")},
         "Device": {("Device", "n1")},
         "hold": {POD},
@@ -33,12 +33,12 @@ def test_a_pod_tells_of_what_it_asks_and_holds() -> None:
 
 def test_of_a_nameless_pod_its_node_and_its_gpupods_tell_as_well() -> None:
     """What it holds changes with each of them: news of any may be on its way."""
-    book, fresh = books.of(1), books.of(1)
+    ledger, fresh = books.of(1), books.of(1)
     hold = builders.hold("p", "n1")
     fresh.pod_bound(hold, nameless=allocation_recovery.Nameless())
     namespace, name = hold.title.split("/")
 
-    assert sources(book, fresh)["hold"] == {
+    assert sources(ledger, fresh)["hold"] == {
         POD,
         ("Node", "n1"),
         ("Device", "n1"),
@@ -59,24 +59,24 @@ def test_only_what_tells_of_it_is_kept_of_the_revisions() -> None:
 def test_others_have_their_turn_while_the_ledgers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pods wait, some of them are compared at a time; what differs is found all the same."""
     monkeypatch.setattr(drift, "AT_A_TIME", 10)
-    book, fresh = books.of(1), books.of(1)
+    ledger, fresh = books.of(1), books.of(1)
     for at in range(100):
-        books.wait(book, f"p{at}")
+        books.wait(ledger, f"p{at}")
 
-    found = [len(portion) for portion in drift.portions(book, fresh)]
+    found = [len(portion) for portion in drift.portions(ledger, fresh)]
 
     assert max(found) == 10
-    assert sum(found) == len(drift.drift(book, fresh)) == 200, "each waits, and teaches what it asks"
+    assert sum(found) == len(drift.drift(ledger, fresh)) == 200, "each waits, and teaches what it asks"
 
 
 def test_what_takes_long_to_compare_is_compared_a_moment_at_a_time() -> None:
     """By the clock, however few things that are."""
-    book, fresh = books.of(1), books.of(1)
+    ledger, fresh = books.of(1), books.of(1)
     for at in range(4):
-        books.wait(book, f"p{at}")
+        books.wait(ledger, f"p{at}")
 
     dear, cheap = (
-        [len(one) for one in drift.portions(book, fresh, clock.Ticking(step * drift.PORTION_SECONDS))]
+        [len(one) for one in drift.portions(ledger, fresh, clock.Ticking(step * drift.PORTION_SECONDS))]
         for step in (1.01, 0.01)
     )
 
@@ -86,11 +86,11 @@ def test_what_takes_long_to_compare_is_compared_a_moment_at_a_time() -> None:
 
 def test_what_changes_amid_a_comparison_is_compared_as_it_is() -> None:
     """A pod that is gone before its turn comes differs in nothing."""
-    book, fresh = books.of(1), books.of(1)
-    books.wait(book)
+    ledger, fresh = books.of(1), books.of(1)
+    books.wait(ledger)
 
-    comparing = drift.portions(book, fresh)
+    comparing = drift.portions(ledger, fresh)
     first = next(comparing)
-    book.pod_over("uid-p")
+    ledger.pod_over("uid-p")
 
     assert [*first, *(one for portion in comparing for one in portion)] == []

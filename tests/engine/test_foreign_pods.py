@@ -50,14 +50,14 @@ def test_a_pod_that_others_bound_has_what_its_node_offers(
     node: facts.Node, pod: raw.Pod, expected: int, *, late: bool
 ) -> None:
     """Berth gave it nothing, and a device plugin gives only what the node says it has."""
-    book = books.of()
-    steps: list[Callable[[], None]] = [lambda: book.node_seen(node), lambda: books.saw(book, pod)]
+    ledger = books.of()
+    steps: list[Callable[[], None]] = [lambda: ledger.node_seen(node), lambda: books.saw(ledger, pod)]
 
     for step in reversed(steps) if late else steps:
         step()
 
-    assert books.held(book) == ([], expected)
-    assert pictures.free_cards(book.picture) == 4 - expected
+    assert books.held(ledger) == ([], expected)
+    assert pictures.free_cards(ledger.inventory) == 4 - expected
 
 
 STARTING = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Pending")
@@ -93,19 +93,19 @@ def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
     node: facts.Node, pod: raw.Pod, said: wire.GpuPod | None, expected: tuple[list[int], int], order: int
 ) -> None:
     """Where the agent asks the kubelet, it says soon which; until then one of them must not be given out."""
-    book = books.of()
+    ledger = books.of()
     steps: list[Callable[[], object]] = [
-        lambda: book.node_seen(node),
-        lambda: book.device_seen(builders.device("n1", heard=True)),
-        lambda: books.named(book, said) if said else None,
-        lambda: books.saw(book, pod),
+        lambda: ledger.node_seen(node),
+        lambda: ledger.device_seen(builders.device("n1", heard=True)),
+        lambda: books.named(ledger, said) if said else None,
+        lambda: books.saw(ledger, pod),
     ]
 
     for step in steps[::order]:
         step()
 
-    assert books.held(book) == expected
-    assert pictures.free_cards(book.picture) == max(0, 4 - len(expected[0]) - expected[1])
+    assert books.held(ledger) == expected
+    assert pictures.free_cards(ledger.inventory) == max(0, 4 - len(expected[0]) - expected[1])
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["the GpuPod last", "the GpuPod first"])
@@ -114,38 +114,38 @@ def test_a_gpupod_that_names_more_than_its_pod_asks_for_is_ignored(
     pod: raw.Pod, order: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It names none of them, so the cards of its pod stay kept back; another one of the pod may name them."""
-    book = books.of()
-    book.node_seen(WITH_PLUGIN)
-    book.device_seen(builders.device("n1", heard=True))
+    ledger = books.of()
+    ledger.node_seen(WITH_PLUGIN)
+    ledger.device_seen(builders.device("n1", heard=True))
     steps: list[Callable[[], object]] = [
-        lambda: books.saw(book, pod),
-        lambda: books.named(book, builders.gpupod(main=[0, 1, 2])),
+        lambda: books.saw(ledger, pod),
+        lambda: books.named(ledger, builders.gpupod(main=[0, 1, 2])),
     ]
 
     for step in steps[::order]:
         step()
-    ignored = books.held(book)
-    books.named(book, builders.gpupod("true", uid="uid-p", main=[2, 3]))
+    ignored = books.held(ledger)
+    books.named(ledger, builders.gpupod("true", uid="uid-p", main=[2, 3]))
 
     assert ignored == ([], EVERY)
-    assert books.held(book) == ([2, 3], 0)
+    assert books.held(ledger) == ([2, 3], 0)
     why = "it names 3 cards, and the pod has 2 at most for what it asks"
     assert f"GpuPod ml/p is ignored: {why}" in caplog.messages
 
 
 def test_a_pod_that_starts_keeps_back_what_it_asks_for() -> None:
     """It may never be given anything; once it runs, it has been; once it is named, the others are free."""
-    book = books.of()
-    book.node_seen(WITH_PLUGIN)
-    book.device_seen(builders.device("n1", heard=True))
+    ledger = books.of()
+    ledger.node_seen(WITH_PLUGIN)
+    ledger.device_seen(builders.device("n1", heard=True))
 
-    books.saw(book, STARTING)
-    starts = books.held(book)
-    books.saw(book, FOREIGN)
-    runs = books.held(book)
-    books.named(book, builders.gpupod(main=[1, 2]))
+    books.saw(ledger, STARTING)
+    starts = books.held(ledger)
+    books.saw(ledger, FOREIGN)
+    runs = books.held(ledger)
+    books.named(ledger, builders.gpupod(main=[1, 2]))
 
-    assert (starts, runs, books.held(book)) == (([], 2), ([], EVERY), ([1, 2], 0))
+    assert (starts, runs, books.held(ledger)) == (([], 2), ([], EVERY), ([1, 2], 0))
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
@@ -181,11 +181,11 @@ def test_a_pod_to_which_the_kubelet_gave_nothing_withholds_nothing(
     pod: raw.Pod, said: wire.GpuPod, expected: int, *, late: bool
 ) -> None:
     """That counts for that very pod, where it runs, and where Berth gave it nothing either."""
-    book = books.of()
-    book.node_seen(WITH_PLUGIN)
-    steps: list[Callable[[], None]] = [lambda: books.named(book, said), lambda: books.saw(book, pod)]
+    ledger = books.of()
+    ledger.node_seen(WITH_PLUGIN)
+    steps: list[Callable[[], None]] = [lambda: books.named(ledger, said), lambda: books.saw(ledger, pod)]
 
     for step in reversed(steps) if late else steps:
         step()
 
-    assert books.held(book) == ([], expected)
+    assert books.held(ledger) == ([], expected)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from berth_crds import names
 from berth_operator.engine import unreadable_pods
-from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
 from engine import books
@@ -31,11 +32,11 @@ ONE = builders.gpupod(main=[1])
 # ---------------------------------------------------------------- any order
 
 ARRIVALS: dict[str, Callable[[Ledger], object]] = {
-    "node": lambda book: book.node_seen(builders.node("n1")),
-    "Device": lambda book: book.device_seen(builders.device("n1")),
-    "agent": lambda book: book.agent_silent("n1", silent=False),
-    "pod": lambda book: books.saw(book, NAMELESS),
-    "GpuPod": lambda book: books.named(book, BOTH),
+    "node": lambda ledger: ledger.node_seen(builders.node("n1")),
+    "Device": lambda ledger: ledger.device_seen(builders.device("n1")),
+    "agent": lambda ledger: ledger.agent_silent("n1", silent=False),
+    "pod": lambda ledger: books.saw(ledger, NAMELESS),
+    "GpuPod": lambda ledger: books.named(ledger, BOTH),
 }
 
 
@@ -46,100 +47,106 @@ ARRIVALS: dict[str, Callable[[Ledger], object]] = {
 )
 def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     """The pod holds what its GpuPod names, whichever of the objects came last."""
-    book = Ledger(clock.Clock())
+    ledger = Ledger(clock.Clock())
 
     for word in order:
-        ARRIVALS[word](book)
+        ARRIVALS[word](ledger)
 
-    assert books.held(book) == ([0, 1], 0)
-    assert pictures.free_cards(book.picture) == 2
-    assert pictures.leftovers(book.picture) == []
+    assert books.held(ledger) == ([0, 1], 0)
+    assert pictures.free_cards(ledger.inventory) == 2
+    assert pictures.leftovers(ledger.inventory) == []
 
 
 @pytest.mark.parametrize(
     ("last", "expected"),
     [
-        pytest.param(lambda book: book.gpupod_gone("ml/p"), ([], EVERY), id="the GpuPod goes"),
+        pytest.param(lambda ledger: ledger.gpupod_gone("ml/p"), ([], EVERY), id="the GpuPod goes"),
         pytest.param(
-            lambda book: books.named(book, builders.gpupod()), ([], EVERY), id="it names nothing now"
+            lambda ledger: books.named(ledger, builders.gpupod()), ([], EVERY), id="it names nothing now"
         ),
-        pytest.param(lambda book: books.named(book, ONE), ([1], 1), id="it names fewer"),
-        pytest.param(lambda book: books.named(book, builders.gpupod(main=[2, 3])), ([2, 3], 0), id="others"),
-        pytest.param(lambda book: books.named(book, builders.gpupod(uid="x", main=[0])), ([], EVERY), id="x"),
-        pytest.param(lambda book: book.device_gone("n1"), ([], EVERY), id="the Device goes"),
-        pytest.param(lambda book: book.device_seen(builders.device("n1", 1)), ([0], 1), id="a card goes"),
-        pytest.param(lambda book: book.node_gone("n1"), ([0, 1], 0), id="the node goes"),
-        pytest.param(lambda book: books.saw(book, NAMELESS), ([0, 1], 0), id="the pod is seen again"),
-        pytest.param(lambda book: books.saw(book, READABLE), ([2, 3], 0), id="the own record can be read"),
+        pytest.param(lambda ledger: books.named(ledger, ONE), ([1], 1), id="it names fewer"),
+        pytest.param(
+            lambda ledger: books.named(ledger, builders.gpupod(main=[2, 3])), ([2, 3], 0), id="others"
+        ),
+        pytest.param(
+            lambda ledger: books.named(ledger, builders.gpupod(uid="x", main=[0])), ([], EVERY), id="x"
+        ),
+        pytest.param(lambda ledger: ledger.device_gone("n1"), ([], EVERY), id="the Device goes"),
+        pytest.param(lambda ledger: ledger.device_seen(builders.device("n1", 1)), ([0], 1), id="a card goes"),
+        pytest.param(lambda ledger: ledger.node_gone("n1"), ([0, 1], 0), id="the node goes"),
+        pytest.param(lambda ledger: books.saw(ledger, NAMELESS), ([0, 1], 0), id="the pod is seen again"),
+        pytest.param(
+            lambda ledger: books.saw(ledger, READABLE), ([2, 3], 0), id="the own record can be read"
+        ),
     ],
 )
 def test_what_was_named_is_taken_back(
     last: Callable[[Ledger], object], expected: tuple[list[int], int]
 ) -> None:
     """What a GpuPod names counts for as long as it names it, and no longer: it is no record of the bind."""
-    book = books.of()
-    books.saw(book, NAMELESS)
-    books.named(book, BOTH)
+    ledger = books.of()
+    books.saw(ledger, NAMELESS)
+    books.named(ledger, BOTH)
 
-    last(book)
+    last(ledger)
 
-    assert books.held(book) == expected
+    assert books.held(ledger) == expected
 
 
 def test_a_readable_record_takes_nothing_from_a_gpupod() -> None:
     """What a pod was bound with is what it has, whatever its record and its GpuPod say later."""
-    book = books.of()
-    books.named(book, BOTH)
-    books.saw(book, READABLE)
-    before = books.held(book)
-    books.saw(book, NAMELESS)
-    after = books.held(book)
-    books.named(book, ONE)
+    ledger = books.of()
+    books.named(ledger, BOTH)
+    books.saw(ledger, READABLE)
+    before = books.held(ledger)
+    books.saw(ledger, NAMELESS)
+    after = books.held(ledger)
+    books.named(ledger, ONE)
 
-    assert before == after == books.held(book) == ([2, 3], 0)
+    assert before == after == books.held(ledger) == ([2, 3], 0)
 
 
 def test_a_record_that_becomes_readable_ends_it() -> None:
     """From then on the pod has what its record says; its GpuPod may change or go, and nobody minds."""
-    book = books.of()
-    books.saw(book, NAMELESS)
-    books.named(book, BOTH)
-    books.saw(book, READABLE)
+    ledger = books.of()
+    books.saw(ledger, NAMELESS)
+    books.named(ledger, BOTH)
+    books.saw(ledger, READABLE)
 
-    books.named(book, ONE)
-    changed = books.held(book)
-    book.gpupod_gone("ml/p")
+    books.named(ledger, ONE)
+    changed = books.held(ledger)
+    ledger.gpupod_gone("ml/p")
 
-    assert changed == books.held(book) == ([2, 3], 0)
+    assert changed == books.held(ledger) == ([2, 3], 0)
 
 
 def test_a_pod_made_again_takes_nothing_from_the_old_gpupod() -> None:
     """The GpuPod of an earlier pod of the same name is ignored; the new one counts when it comes."""
-    book = books.of()
-    books.saw(book, NAMELESS)
-    books.named(book, BOTH)
+    ledger = books.of()
+    books.saw(ledger, NAMELESS)
+    books.named(ledger, BOTH)
     again = builders.pod("p", gpus=2, nodeName="n1", meta={"uid": "uid-again"}, annotations=LOST)
 
-    books.saw(book, again)
-    books.saw(book, None, "uid-p")  # However late it is told of.
-    before = books.held(book, "uid-again")
-    books.named(book, builders.gpupod(uid="uid-again", main=[1, 3]))
+    books.saw(ledger, again)
+    books.saw(ledger, None, "uid-p")  # However late it is told of.
+    before = books.held(ledger, "uid-again")
+    books.named(ledger, builders.gpupod(uid="uid-again", main=[1, 3]))
 
     assert before == ([], EVERY)
-    assert books.held(book, "uid-again") == ([1, 3], 0)
+    assert books.held(ledger, "uid-again") == ([1, 3], 0)
 
 
 def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
     """A pod that another bound while our bind was under way holds what its GpuPod names."""
-    book = books.of()
-    books.wait(book)
-    books.assume(book)
-    books.named(book, builders.gpupod(main=[3]))
+    ledger = books.of()
+    books.wait(ledger)
+    books.assume(ledger)
+    books.named(ledger, builders.gpupod(main=[3]))
 
-    books.saw(book, builders.pod("p", gpus=1, nodeName="n1"))
+    books.saw(ledger, builders.pod("p", gpus=1, nodeName="n1"))
 
-    assert books.held(book) == ([3], 0)
-    assert book.state("uid-p") is State.CONFIRMED
+    assert books.held(ledger) == ([3], 0)
+    assert ledger.state("uid-p") is State.CONFIRMED
 
 
 # ---------------------------------------------------------------- what follows from it
@@ -147,46 +154,46 @@ def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
 
 def test_cards_that_turn_out_free_wake_who_waits() -> None:
     """Once a GpuPod tells which cards are taken, the others are given out."""
-    book = books.of(cards=2)
+    ledger = books.of(cards=2)
     unreadable = builders.pod("p", gpus=1, nodeName="n1", annotations=LOST | {names.MEMORY_AT_LEAST: "?"})
-    books.saw(book, unreadable)
-    books.wait(book, "b")
-    books.asleep(book, "b", Help.CAPACITY_FREED)
-    before = pictures.free_cards(book.picture)
+    books.saw(ledger, unreadable)
+    books.wait(ledger, "b")
+    books.asleep(ledger, "b", Help.CAPACITY_FREED)
+    before = pictures.free_cards(ledger.inventory)
 
-    books.named(book, builders.gpupod(main=[0]))
-    (answer,) = books.decide(book)
+    books.named(ledger, builders.gpupod(main=[0]))
+    (answer,) = books.decide(ledger)
 
     assert before <= 1
-    assert books.awake(book) == ["b"]
+    assert books.awake(ledger) == ["b"]
     assert isinstance(answer, decisions.Bind)
     assert answer.placement.grants[0].shares == (builders.share(1),)
 
 
 def test_a_node_whose_pod_is_named_is_summed_up_anew() -> None:
     """The free cards that people see on the Device are those of the ledger."""
-    book = books.of()
-    books.saw(book, NAMELESS)
-    book.touched.clear()
+    ledger = books.of()
+    books.saw(ledger, NAMELESS)
+    ledger.touched.clear()
 
-    books.named(book, BOTH)
+    books.named(ledger, BOTH)
 
-    assert book.touched == {"n1"}
+    assert ledger.touched == {"n1"}
 
 
 def test_nothing_is_kept_of_what_is_gone() -> None:
     """Pods and GpuPods leave nothing behind, in whichever order they go."""
-    book = books.of()
+    ledger = books.of()
     for name in ("a", "b", "c"):
-        books.named(book, builders.gpupod(name, main=[0]))
+        books.named(ledger, builders.gpupod(name, main=[0]))
     for name in ("a", "b"):
-        books.saw(book, builders.pod(name, gpus=1, nodeName="n1"))
-    books.saw(book, None, "uid-a")
+        books.saw(ledger, builders.pod(name, gpus=1, nodeName="n1"))
+    books.saw(ledger, None, "uid-a")
     for name in ("a", "b", "c"):
-        book.gpupod_gone(f"ml/{name}")
-    books.saw(book, None, "uid-b")
+        ledger.gpupod_gone(f"ml/{name}")
+    books.saw(ledger, None, "uid-b")
 
-    kept = book._register
+    kept = ledger._register
 
     assert (kept._named, kept._of, kept._shares) == ({}, {}, {})
     assert (kept._nameless, kept._uids, kept._said) == ({}, {}, {})
@@ -196,17 +203,17 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
 def test_nothing_is_kept_of_what_is_said_of_a_pod_with_a_readable_record(*, late: bool) -> None:
     """It takes nothing from there, so a large GpuPod of it, of whatever node, takes no memory."""
-    book = books.of(2)
+    ledger = books.of(2)
     steps: list[Callable[[], object]] = [
-        lambda: books.named(book, builders.gpupod(main=[0, 1])),
-        lambda: books.named(book, builders.gpupod("other", "n2", uid="uid-p", main=[0, 1])),
-        lambda: books.saw(book, READABLE),
+        lambda: books.named(ledger, builders.gpupod(main=[0, 1])),
+        lambda: books.named(ledger, builders.gpupod("other", "n2", uid="uid-p", main=[0, 1])),
+        lambda: books.saw(ledger, READABLE),
     ]
 
     for step in reversed(steps) if late else steps:
         step()
 
-    assert (book._register._named, book._register._of) == ({}, {})
+    assert (ledger._register._named, ledger._register._of) == ({}, {})
 
 
 def test_what_gpupods_of_one_node_list_is_limited(
@@ -214,52 +221,52 @@ def test_what_gpupods_of_one_node_list_is_limited(
 ) -> None:
     """Pods that nobody knows may yet come, but not without end; other nodes have room of their own."""
     monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 6)
-    book = books.of(2)
+    ledger = books.of(2)
 
     for at in range(10):
-        books.named(book, builders.gpupod(f"many{at}", "n2", uid=f"u{at}", main=[0, 1]))
-    many = list(book._register._named)
-    books.named(book, BOTH)
-    books.saw(book, NAMELESS)
-    book.gpupod_gone("ml/many0")
-    books.named(book, builders.gpupod("many9", "n2", uid="u9", main=[0, 1]))
+        books.named(ledger, builders.gpupod(f"many{at}", "n2", uid=f"u{at}", main=[0, 1]))
+    many = list(ledger._register._named)
+    books.named(ledger, BOTH)
+    books.saw(ledger, NAMELESS)
+    ledger.gpupod_gone("ml/many0")
+    books.named(ledger, builders.gpupod("many9", "n2", uid="u9", main=[0, 1]))
 
     assert many == ["ml/many0", "ml/many1"]
     assert "GpuPod ml/many2 is ignored: those of node n2 list more than 6 shares in all" in caplog.messages
-    assert books.held(book) == ([0, 1], 0)
-    assert list(book._register._named) == ["ml/many1", "ml/p", "ml/many9"]
+    assert books.held(ledger) == ([0, 1], 0)
+    assert list(ledger._register._named) == ["ml/many1", "ml/p", "ml/many9"]
 
 
 def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes memory, whatever it says."""
     monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 4)
-    book = books.of()
+    ledger = books.of()
 
     for at in range(10):
-        books.named(book, builders.gpupod(f"many{at}", uid=f"u{at}"))
+        books.named(ledger, builders.gpupod(f"many{at}", uid=f"u{at}"))
 
-    assert len(book._register._named) == 4
+    assert len(ledger._register._named) == 4
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the other one first", "the true one first"])
 def test_a_gpupod_speaks_for_its_pod_whatever_its_name_is(*, late: bool) -> None:
     """The name may be another node's; only the agent of the pod's node can have written this one."""
-    book = books.of(2)
-    books.saw(book, NAMELESS)
+    ledger = books.of(2)
+    books.saw(ledger, NAMELESS)
     steps: list[Callable[[], object]] = [
-        lambda: books.named(book, builders.gpupod("p", "n2", main=[2, 3])),
-        lambda: books.named(book, builders.gpupod("of-n1", uid="uid-p", main=[0, 1])),
+        lambda: books.named(ledger, builders.gpupod("p", "n2", main=[2, 3])),
+        lambda: books.named(ledger, builders.gpupod("of-n1", uid="uid-p", main=[0, 1])),
     ]
 
     for step in reversed(steps) if late else steps:
         step()
-    found = books.held(book)
-    book.gpupod_gone("ml/p")
-    still = books.held(book)
-    book.gpupod_gone("ml/of-n1")
+    found = books.held(ledger)
+    ledger.gpupod_gone("ml/p")
+    still = books.held(ledger)
+    ledger.gpupod_gone("ml/of-n1")
 
     assert found == still == ([0, 1], 0)
-    assert books.held(book) == ([], EVERY)
+    assert books.held(ledger) == ([], EVERY)
 
 
 # ---------------------------------------------------------------- whatever happens
@@ -282,7 +289,7 @@ STEPS = st.one_of(
 Objects = dict[tuple[str, str], Callable[[Ledger], object]]
 
 
-def play(book: Ledger, objects: Objects, step: Any) -> None:
+def play(ledger: Ledger, objects: Objects, step: Any) -> None:
     """Do one thing, and note which objects there are after it; where a pod is and what it says stays so."""
     match step:
         case ("pod", name, node, readable):
@@ -291,43 +298,45 @@ def play(book: Ledger, objects: Objects, step: Any) -> None:
             pod = builders.pod(name, gpus=2, annotations=note, **spec)
             bound = ("bound", name) in objects
             if not bound:
-                _happen(book, objects, ("bound" if node else "waiting", name), lambda to: books.saw(to, pod))
+                _happen(
+                    ledger, objects, ("bound" if node else "waiting", name), lambda to: books.saw(to, pod)
+                )
                 objects.pop(("waiting", name), None) if node else None
         case ("no pod", name):
-            books.saw(book, None, f"uid-{name}")
+            books.saw(ledger, None, f"uid-{name}")
             objects.pop(("bound", name), None)
             objects.pop(("waiting", name), None)
         case ("gpupod", name, node, uid, minors):
             thing = builders.gpupod(name, node, uid=uid, main=minors)
-            _happen(book, objects, ("gpupod", name), lambda to: books.named(to, thing))
+            _happen(ledger, objects, ("gpupod", name), lambda to: books.named(to, thing))
         case ("no gpupod", name):
-            book.gpupod_gone(f"ml/{name}")
+            ledger.gpupod_gone(f"ml/{name}")
             objects.pop(("gpupod", name), None)
         case ("device", node, cards):
             device = builders.device(node, cards)
-            _happen(book, objects, ("device", node), lambda to: to.device_seen(device))
+            _happen(ledger, objects, ("device", node), lambda to: to.device_seen(device))
         case ("no device", node):
-            book.device_gone(node)
+            ledger.device_gone(node)
             objects.pop(("device", node), None)
 
 
 def _happen(
-    book: Ledger,
+    ledger: Ledger,
     objects: Objects,
     key: tuple[str, str],
     tell: Callable[[Ledger], object],
 ) -> None:
     objects[key] = tell
-    tell(book)
+    tell(ledger)
 
 
 @worlds.PROPERTY
 @hypothesis.given(st.lists(STEPS, max_size=25), st.randoms(use_true_random=False))
 def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> None:
     """However pods, GpuPods and Devices came, changed and went: a ledger of what is left is the same (I8)."""
-    book, objects = Ledger(clock.Clock()), Objects()
+    ledger, objects = Ledger(clock.Clock()), Objects()
     for step in steps:
-        play(book, objects, step)
+        play(ledger, objects, step)
 
     left = list(objects.values())
     chance.shuffle(left)
@@ -335,5 +344,5 @@ def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> No
     for tell in left:
         tell(fresh)
 
-    assert books.told(book) == books.told(fresh)
-    assert pictures.leftovers(book.picture) == []
+    assert books.told(ledger) == books.told(fresh)
+    assert pictures.leftovers(ledger.inventory) == []

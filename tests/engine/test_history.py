@@ -59,11 +59,11 @@ class History(stateful.RuleBasedStateMachine):
         super().__init__()
         self.time = asyncio.Runner(loop_factory=timeless.Loop)
         self.clock = self.time.get_loop().time
-        self.book = Ledger(self.clock)
+        self.ledger = Ledger(self.clock)
         self.wire = wires.Wire(self)
         # Few at once, so that some wait for their turn while what they were decided on changes.
         few = bind_sender.Limits(binds_at_once=2)
-        self.loop = loop.Loop(self.book, self.wire, hands.PodStatusWriter(), clock=self.clock, limits=few)
+        self.loop = loop.Loop(self.ledger, self.wire, hands.PodStatusWriter(), clock=self.clock, limits=few)
         self.running = self.time.get_loop().create_task(self.loop.run())
         self.server = servers.Server()
         self.world = worlds.World()
@@ -97,11 +97,11 @@ class History(stateful.RuleBasedStateMachine):
                 self.agent(at, heard=data.draw(MOSTLY))
             case "no node":
                 self.world.nodes.pop(at, None)
-                self.book.node_gone(at)
+                self.ledger.node_gone(at)
             case "no cards":
                 self.world.devices.pop(at, None)
                 self.world.heard.discard(at)
-                self.book.device_gone(at)
+                self.ledger.device_gone(at)
 
     @stateful.rule(counts=st.tuples(*[st.integers(1, 3)] * len(NODES)))
     def cluster_recovers(self, counts: tuple[int, ...]) -> None:
@@ -114,18 +114,18 @@ class History(stateful.RuleBasedStateMachine):
     def node_changes(self, node: facts.Node) -> None:
         """A node is new or changed."""
         self.world.nodes[node.name] = node
-        self.book.node_seen(node)
+        self.ledger.node_seen(node)
 
     def cards_change(self, device: cards_.Device, *, heard: bool) -> None:
         """A Device is new or changed, and its agent was heard or not."""
         self.world.devices[device.node] = device
-        self.book.device_seen(device)
+        self.ledger.device_seen(device)
         self.agent(device.node, heard=heard)
 
     def agent(self, at: str, *, heard: bool) -> None:
         """Judge an agent."""
         (self.world.heard.add if heard else self.world.heard.discard)(at)
-        self.book.agent_silent(at, silent=not heard)
+        self.ledger.agent_silent(at, silent=not heard)
 
     # ------------------------------------------------------------ pods
 
@@ -136,7 +136,7 @@ class History(stateful.RuleBasedStateMachine):
             name = f"p{len(self.server.news)}"
             self.server.create(name, **shape)
             if told:
-                self.server.deliver(name, self.book)
+                self.server.deliver(name, self.ledger)
         self.a_moment_passes()
 
     @stateful.precondition(lambda self: self.server.unbound())
@@ -169,14 +169,14 @@ class History(stateful.RuleBasedStateMachine):
     @stateful.rule(data=st.data())
     def news_arrive(self, data: st.DataObject) -> None:
         """The watch tells the next news of a pod."""
-        self.server.deliver(self.pick(data, self.server.pending()), self.book)
+        self.server.deliver(self.pick(data, self.server.pending()), self.ledger)
 
     @stateful.rule()
     def all_news_arrive(self) -> None:
         """The watch has caught up."""
         for name in self.server.pending():
             while self.server.news[name]:
-                self.server.deliver(name, self.book)
+                self.server.deliver(name, self.ledger)
 
     @stateful.precondition(lambda self: self.server.bound())
     @stateful.rule(
@@ -188,7 +188,7 @@ class History(stateful.RuleBasedStateMachine):
         node = self.server.node(name) if known else at
         uid = "" if data.draw(MOSTLY) else "uid-of-another"
         self.gpupods[name] = builders.gpupod(name, node, uid=uid, main=minors)
-        books.named(self.book, self.gpupods[name])
+        books.named(self.ledger, self.gpupods[name])
 
     @stateful.precondition(lambda self: self.gpupods)
     @stateful.rule(data=st.data())
@@ -196,7 +196,7 @@ class History(stateful.RuleBasedStateMachine):
         """A GpuPod is deleted, with its pod or before or after it."""
         name = self.pick(data, self.gpupods)
         del self.gpupods[name]
-        self.book.gpupod_gone(f"{builders.NAMESPACE}/{name}")
+        self.ledger.gpupod_gone(f"{builders.NAMESPACE}/{name}")
 
     # ------------------------------------------------------------ decisions and binds
 
@@ -216,7 +216,7 @@ class History(stateful.RuleBasedStateMachine):
 
     def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """It is what the pod asks for now; every card is sound and there, and its agent is alive (I6)."""
-        asked = self.book.asked(candidate.uid)
+        asked = self.ledger.asked(candidate.uid)
         assert asked is not None
         assert asked[0] == candidate
         sound = set()
@@ -295,21 +295,21 @@ class History(stateful.RuleBasedStateMachine):
         for name, pod in self.server.delivered.items():
             view = pods.view(pod) if pod is not None and name not in self.gone else None
             if isinstance(view, pods.Bound) and view.unadmitted is None:
-                hold = self.book.picture.hold(view.hold.uid)
+                hold = self.ledger.inventory.hold(view.hold.uid)
                 assert hold is not None and hold.amounts == view.hold.amounts
 
     @stateful.invariant()
     def nobody_waits_and_holds(self) -> None:
         """A pod waits or holds, never both."""
-        assert not set(self.book.waiting._entries) & set(self.book._states)
+        assert not set(self.ledger.backlog._entries) & set(self.ledger._states)
 
     @stateful.invariant()
     def nobody_sleeps_who_could_go(self) -> None:
         """A pod that waits for a change has no place now: whatever gave it one has woken it."""
-        for entry in self.book.waiting._entries.values():
+        for entry in self.ledger.backlog._entries.values():
             pod = entry.candidate
             if entry.wants is not None and not pod.faults:
-                place = self.book.places.place(pod.request, pod.demand, rules=self.book.rules)
+                place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
                 assert place is None, f"{pod.title} sleeps"
 
     @stateful.invariant()
@@ -317,9 +317,9 @@ class History(stateful.RuleBasedStateMachine):
         """Made afresh of what was heard last, and of the binds under way, it is the same (I8)."""
         heard = [(name, pod) for name, pod in self.server.delivered.items() if pod is not None]
         fresh = self.afresh(heard)
-        for uid, one in self.book.assumed.items():
+        for uid, one in self.ledger.assumed.items():
             fresh.assume(decisions.Bind(uid, one.placement))
-        assert books.told(self.book) == books.told(fresh)
+        assert books.told(self.ledger) == books.told(fresh)
 
     def afresh(self, heard: list[tuple[str, Any]]) -> Ledger:
         """Make a ledger of the world and these pods, backwards."""
@@ -350,9 +350,9 @@ class History(stateful.RuleBasedStateMachine):
             self.time_passes(11.0)
             self.binds_are_taken()
             self.all_news_arrive()
-        for entry in self.book.waiting.each():
+        for entry in self.ledger.backlog.each():
             pod = entry.candidate
-            place = self.book.places.place(pod.request, pod.demand, rules=self.book.rules)
+            place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
             assert pod.faults or place is None, f"{pod.title} fits and waits"
 
     def all_is_said_and_done(self) -> None:
@@ -366,7 +366,7 @@ class History(stateful.RuleBasedStateMachine):
             self.time.run(timeless.passing(1.0))
         self.all_news_arrive()
         fresh = self.afresh(list(self.server.objects().items()))
-        assert books.told(self.book) == books.told(fresh)
+        assert books.told(self.ledger) == books.told(fresh)
 
 
 TestHistory = History.TestCase

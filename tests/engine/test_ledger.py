@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from berth_crds import names
-from berth_operator.engine import ledger
-from berth_operator.engine.ledger import IllegalStep, Ledger, State, Step
+from berth_operator.engine.hold_states import TRANSITIONS, IllegalStep, State, Step
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions
 from berth_operator.scheduling.decisions import Help, Reason
 from engine import books
@@ -19,26 +19,29 @@ HELD = cycle.hold_for(POD, PLACED.placement)
 ELSEWHERE = builders.hold("p", minors=(3,), amounts=HELD.amounts)
 
 
-def free(book: Ledger, at: str = "n1") -> int:
+def free(ledger: Ledger, at: str = "n1") -> int:
     """Count the free cards of a node."""
-    return pictures.free_cards(book.picture, at)
+    return pictures.free_cards(ledger.inventory, at)
 
 
 # ---------------------------------------------------------------- the table
 
 BEFORE: dict[State, list[Callable[[Ledger], object]]] = {
-    State.FREE: [lambda book: book.pod_waiting(POD, gated=False)],
-    State.ASSUMED: [lambda book: book.pod_waiting(POD, gated=False), lambda book: book.assume(PLACED)],
-    State.CONFIRMED: [lambda book: book.pod_bound(HELD)],
+    State.FREE: [lambda ledger: ledger.pod_waiting(POD, gated=False)],
+    State.ASSUMED: [
+        lambda ledger: ledger.pod_waiting(POD, gated=False),
+        lambda ledger: ledger.assume(PLACED),
+    ],
+    State.CONFIRMED: [lambda ledger: ledger.pod_bound(HELD)],
 }
 EVENTS: dict[str, Callable[[Ledger], object]] = {
-    "assume": lambda book: book.assume(PLACED),
-    "forget": lambda book: book.forget("uid-p"),
-    "seen bound": lambda book: book.pod_bound(HELD),
-    "seen bound otherwise": lambda book: book.pod_bound(ELSEWHERE),
-    "seen waiting": lambda book: book.pod_waiting(POD, gated=False),
-    "seen gated": lambda book: book.pod_waiting(POD, gated=True),
-    "over": lambda book: book.pod_over("uid-p"),
+    "assume": lambda ledger: ledger.assume(PLACED),
+    "forget": lambda ledger: ledger.forget("uid-p"),
+    "seen bound": lambda ledger: ledger.pod_bound(HELD),
+    "seen bound otherwise": lambda ledger: ledger.pod_bound(ELSEWHERE),
+    "seen waiting": lambda ledger: ledger.pod_waiting(POD, gated=False),
+    "seen gated": lambda ledger: ledger.pod_waiting(POD, gated=True),
+    "over": lambda ledger: ledger.pod_over("uid-p"),
 }
 # What a state becomes by an event: the next state, whether the pod waits, and how many cards it holds.
 TABLE: dict[tuple[State, str], tuple[State, bool, int] | None] = {
@@ -68,10 +71,10 @@ TABLE: dict[tuple[State, str], tuple[State, bool, int] | None] = {
 
 def in_state(state: State) -> Ledger:
     """Give a ledger in which the pod's hold stands so."""
-    book = books.of()
+    ledger = books.of()
     for step in BEFORE[state]:
-        step(book)
-    return book
+        step(ledger)
+    return ledger
 
 
 @pytest.mark.parametrize(
@@ -79,19 +82,19 @@ def in_state(state: State) -> Ledger:
 )
 def test_table(state: State, event: str) -> None:
     """Each state goes by each event where the table says; what is not foreseen raises and changes nothing."""
-    book = in_state(state)
-    before = books.told(book)
+    ledger = in_state(state)
+    before = books.told(ledger)
     expected = TABLE[state, event]
 
     if expected is None:
         with pytest.raises(IllegalStep):
-            EVENTS[event](book)
-        assert books.told(book) == before
+            EVENTS[event](ledger)
+        assert books.told(ledger) == before
     else:
-        EVENTS[event](book)
-        held = book.picture.hold("uid-p")
-        assert (book.state("uid-p"), "uid-p" in book.waiting, len(held.shares) if held else 0) == expected
-        assert free(book) == 4 - expected[2]
+        EVENTS[event](ledger)
+        held = ledger.inventory.hold("uid-p")
+        assert (ledger.state("uid-p"), "uid-p" in ledger.backlog, len(held.shares) if held else 0) == expected
+        assert free(ledger) == 4 - expected[2]
 
 
 def test_table_is_complete() -> None:
@@ -103,16 +106,16 @@ def test_table_is_complete() -> None:
 @pytest.mark.parametrize("state", list(State))
 def test_steps_are_those_of_the_drawing(state: State, step: Step) -> None:
     """A step that the drawing does not show is refused by name, and the state stays."""
-    book = in_state(state)
-    after = ledger.TRANSITIONS.get((state, step))
+    ledger = in_state(state)
+    after = TRANSITIONS.get((state, step))
 
     if after is None:
         with pytest.raises(IllegalStep, match=f"cannot {step.value} the hold of uid-p: it is {state.value}"):
-            book._step("uid-p", step)
-        assert book.state("uid-p") is state
+            ledger._step("uid-p", step)
+        assert ledger.state("uid-p") is state
     else:
-        book._step("uid-p", step)
-        assert book.state("uid-p") is after
+        ledger._step("uid-p", step)
+        assert ledger.state("uid-p") is after
 
 
 # ---------------------------------------------------------------- assume and forget
@@ -120,12 +123,12 @@ def test_steps_are_those_of_the_drawing(state: State, step: Step) -> None:
 
 def test_assumed_cards_are_given_to_nobody_else() -> None:
     """From the moment a bind is decided its cards are taken, long before the server answers (I1)."""
-    book = books.of(cards=1)
-    books.wait(book, "a")
-    books.wait(book, "b")
+    ledger = books.of(cards=1)
+    books.wait(ledger, "a")
+    books.wait(ledger, "b")
 
-    books.assume(book, "a")
-    (answer,) = books.decide(book)
+    books.assume(ledger, "a")
+    (answer,) = books.decide(ledger)
 
     assert isinstance(answer, decisions.Wait)
     assert answer.counts[0].reason is Reason.FULL
@@ -133,45 +136,45 @@ def test_assumed_cards_are_given_to_nobody_else() -> None:
 
 def test_assuming_who_does_not_wait_is_refused() -> None:
     """A decision about a pod that left meanwhile cannot be assumed, and charges nothing."""
-    book = books.of()
-    before = books.told(book)
+    ledger = books.of()
+    before = books.told(ledger)
 
     with pytest.raises(IllegalStep, match="uid-p does not wait"):
-        book.assume(PLACED)
+        ledger.assume(PLACED)
 
-    assert books.told(book) == before
+    assert books.told(ledger) == before
 
 
 def test_forgotten_pod_waits_out_a_pause() -> None:
     """A pod whose bind was refused is tried again, after a pause that grows with each attempt."""
     now = clock.Clock(0.0)
-    book = books.of(now=now)
-    books.wait(book)
+    ledger = books.of(now=now)
+    books.wait(ledger)
 
     dues = []
     for _ in range(3):
-        now.now = book.waiting.next_due() or 0.0
-        (bind,) = cycle.decide(book.places, book.waiting, now(), book.rules)
+        now.now = ledger.backlog.next_due() or 0.0
+        (bind,) = cycle.decide(ledger.search, ledger.backlog, now(), ledger.policy)
         assert isinstance(bind, decisions.Bind)
-        book.assume(bind)
-        book.forget("uid-p")
-        dues.append(round((book.waiting.next_due() or 0.0) - now(), 3))
+        ledger.assume(bind)
+        ledger.forget("uid-p")
+        dues.append(round((ledger.backlog.next_due() or 0.0) - now(), 3))
 
     assert dues == [0.1, 0.2, 0.4]
-    assert book.wake.is_set()
+    assert ledger.wake.is_set()
 
 
 def test_forgotten_cards_wake_who_waits_for_them() -> None:
     """Cards that come back because a bind failed are news for the others."""
-    book = books.of(cards=1)
-    books.wait(book, "a")
-    books.assume(book, "a")
-    books.wait(book, "b")
-    books.asleep(book, "b", Help.CAPACITY_FREED)
+    ledger = books.of(cards=1)
+    books.wait(ledger, "a")
+    books.assume(ledger, "a")
+    books.wait(ledger, "b")
+    books.asleep(ledger, "b", Help.CAPACITY_FREED)
 
-    book.forget("uid-a")
+    ledger.forget("uid-a")
 
-    assert "b" in books.awake(book)
+    assert "b" in books.awake(ledger)
 
 
 # ---------------------------------------------------------------- races between the watch and the answer
@@ -179,114 +182,116 @@ def test_forgotten_cards_wake_who_waits_for_them() -> None:
 
 def test_confirmation_of_what_was_assumed_is_no_news() -> None:
     """A bind that the watch shows just as it was assumed frees nothing, so it wakes nobody."""
-    book = books.of()
-    books.saw(book, builders.pod("p", gpus=2))
-    bind = books.assume(book)
-    books.wait(book, "b", cards=9)
-    books.asleep(book, "b", Help.CAPACITY_FREED)
-    before = books.told(book)["picture"]
+    ledger = books.of()
+    books.saw(ledger, builders.pod("p", gpus=2))
+    bind = books.assume(ledger)
+    books.wait(ledger, "b", cards=9)
+    books.asleep(ledger, "b", Help.CAPACITY_FREED)
+    before = books.told(ledger)["picture"]
 
-    books.saw(book, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.answered(bind.placement)))
+    books.saw(ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.answered(bind.placement)))
 
-    assert book.state("uid-p") is State.CONFIRMED
-    assert books.told(book)["picture"] == before
-    assert books.awake(book) == []
+    assert ledger.state("uid-p") is State.CONFIRMED
+    assert books.told(ledger)["picture"] == before
+    assert books.awake(ledger) == []
 
 
 def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
     """A pod that was edited while its bind was under way waits with its new request afterwards."""
-    book = books.of()
-    books.wait(book)
-    books.assume(book)
+    ledger = books.of()
+    books.wait(ledger)
+    books.assume(ledger)
     edited = builders.candidate(cards=2)
 
-    book.pod_waiting(edited, gated=False)
-    during = book.picture.hold("uid-p")
-    book.forget("uid-p")
+    ledger.pod_waiting(edited, gated=False)
+    during = ledger.inventory.hold("uid-p")
+    ledger.forget("uid-p")
 
     assert during == HELD
-    assert book.waiting.get("uid-p") == edited
+    assert ledger.backlog.get("uid-p") == edited
 
 
 def test_gated_pod_is_known_until_it_is_over() -> None:
     """A pod behind gates does not wait, is remembered as gated, and is forgotten with its end."""
-    book = books.of()
-    book.pod_waiting(builders.candidate(), gated=True)
-    during = list(book.gated), len(book.waiting), book.since("uid-p")
-    book.pod_over("uid-p")
+    ledger = books.of()
+    ledger.pod_waiting(builders.candidate(), gated=True)
+    during = list(ledger.gated), len(ledger.backlog), ledger.since("uid-p")
+    ledger.pod_over("uid-p")
 
     assert during == (["uid-p"], 0, None)
-    assert book.gated == {}
+    assert ledger.gated == {}
 
 
 def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
     """Since when a pod asks is told until it is placed; an edit asks anew."""
     now = clock.Clock()
-    book = books.of(now=now)
-    books.wait(book)
-    first = book.since("uid-p")
-    books.assume(book)
+    ledger = books.of(now=now)
+    books.wait(ledger)
+    first = ledger.since("uid-p")
+    books.assume(ledger)
     now.advance(5)
-    book.forget("uid-p")
-    books.wait(book)
-    after_failure = book.since("uid-p")
-    books.wait(book, cards=2)
+    ledger.forget("uid-p")
+    books.wait(ledger)
+    after_failure = ledger.since("uid-p")
+    books.wait(ledger, cards=2)
 
     assert after_failure == first
-    assert book.since("uid-p") == now.now
+    assert ledger.since("uid-p") == now.now
 
 
 def test_bound_elsewhere_than_assumed() -> None:
     """What the watch says holds; what was assumed instead is free, and whoever waits for it is told."""
-    book = books.of(2)
-    books.wait(book)
-    books.assume(book)
-    books.wait(book, "b", cards=4)
-    books.asleep(book, "b", Help.CAPACITY_FREED)
+    ledger = books.of(2)
+    books.wait(ledger)
+    books.assume(ledger)
+    books.wait(ledger, "b", cards=4)
+    books.asleep(ledger, "b", Help.CAPACITY_FREED)
 
-    book.pod_bound(dataclasses.replace(builders.hold("p", "n2", (2,)), amounts=HELD.amounts))
+    ledger.pod_bound(dataclasses.replace(builders.hold("p", "n2", (2,)), amounts=HELD.amounts))
 
-    assert (free(book, "n1"), free(book, "n2")) == (4, 3)
-    assert book.state("uid-p") is State.CONFIRMED
-    assert books.awake(book) == ["b"]
+    assert (free(ledger, "n1"), free(ledger, "n2")) == (4, 3)
+    assert ledger.state("uid-p") is State.CONFIRMED
+    assert books.awake(ledger) == ["b"]
 
 
 def test_bound_by_somebody_else_without_a_record() -> None:
     """A pod that another scheduler bound withholds its cards from then on (I9)."""
-    book = books.of()
-    book.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
-    books.saw(book, builders.pod("p", gpus=3))
+    ledger = books.of()
+    ledger.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
+    books.saw(ledger, builders.pod("p", gpus=3))
 
-    books.saw(book, builders.pod("p", gpus=3, nodeName="n1", schedulerName="other"))
+    books.saw(ledger, builders.pod("p", gpus=3, nodeName="n1", schedulerName="other"))
 
-    assert "uid-p" not in book.waiting
-    assert free(book) == 1
+    assert "uid-p" not in ledger.backlog
+    assert free(ledger) == 1
 
 
 def test_record_that_becomes_readable_names_its_cards() -> None:
     """Cards that were withheld without a name are held by name once the record can be read."""
-    book = books.of()
-    books.saw(book, builders.pod("p", gpus=2, nodeName="n1", annotations={"berth.dev/allocation": "{"}))
+    ledger = books.of()
+    books.saw(ledger, builders.pod("p", gpus=2, nodeName="n1", annotations={"berth.dev/allocation": "{"}))
 
-    books.saw(book, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[1, 3])))
+    books.saw(
+        ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[1, 3]))
+    )
 
-    held = book.picture.hold("uid-p")
+    held = ledger.inventory.hold("uid-p")
     assert held is not None
     assert [share.minor for share in held.shares] == [1, 3]
-    assert free(book) == 2
+    assert free(ledger) == 2
 
 
 def test_deleted_while_assumed() -> None:
     """A pod that is gone holds nothing, even while its bind is under way; nobody can forget it then."""
-    book = books.of()
-    books.wait(book)
-    books.assume(book)
+    ledger = books.of()
+    books.wait(ledger)
+    books.assume(ledger)
 
-    book.pod_over("uid-p")
+    ledger.pod_over("uid-p")
 
-    assert free(book) == 4
+    assert free(ledger) == 4
     with pytest.raises(IllegalStep):
-        book.forget("uid-p")
+        ledger.forget("uid-p")
 
 
 @pytest.mark.parametrize(
@@ -299,46 +304,46 @@ def test_deleted_while_assumed() -> None:
 )
 def test_end_of_a_pod_frees_its_cards_at_once(end: object) -> None:
     """A finished or deleted pod holds nothing from the event on, and whoever waits is woken (I5)."""
-    book = books.of(cards=1)
+    ledger = books.of(cards=1)
     running = builders.pod("p", gpus=1, nodeName="n1", annotations=builders.record("n1", main=[0]))
-    books.saw(book, running)
-    books.wait(book, "b")
-    books.asleep(book, "b", Help.CAPACITY_FREED)
-    book.wake.clear()
+    books.saw(ledger, running)
+    books.wait(ledger, "b")
+    books.asleep(ledger, "b", Help.CAPACITY_FREED)
+    ledger.wake.clear()
 
-    books.saw(book, end, "uid-p")  # type: ignore[arg-type]  # a pod or None, from the table
+    books.saw(ledger, end, "uid-p")  # type: ignore[arg-type]  # a pod or None, from the table
 
-    assert free(book) == 1
-    assert books.awake(book) == ["b"]
-    assert book.wake.is_set()
+    assert free(ledger) == 1
+    assert books.awake(ledger) == ["b"]
+    assert ledger.wake.is_set()
 
 
 def test_gate_keeps_a_pod_from_being_tried() -> None:
     """A gated pod does not wait; it does from the moment its gate is lifted."""
-    book = books.of()
+    ledger = books.of()
     gated = builders.pod("p", schedulingGates=[{"name": "g"}])
 
-    books.saw(book, gated)
-    before = books.awake(book)
-    books.saw(book, builders.pod("p"))
+    books.saw(ledger, gated)
+    before = books.awake(ledger)
+    books.saw(ledger, builders.pod("p"))
 
     assert before == []
-    assert books.awake(book) == ["p"]
+    assert books.awake(ledger) == ["p"]
 
 
 def test_an_edited_record_gives_no_card_away() -> None:
     """What a pod was bound with is what it holds, whatever its annotation says later."""
     # Given a pod that is bound to the first card
-    book = books.of(cards=2)
-    books.wait(book)
-    bind = books.assume(book)
-    hold = book.picture.hold(bind.uid)
+    ledger = books.of(cards=2)
+    books.wait(ledger)
+    bind = books.assume(ledger)
+    hold = ledger.inventory.hold(bind.uid)
     assert hold is not None
-    book.pod_bound(hold)
+    ledger.pod_bound(hold)
 
     # When its record is edited to name the second card
     (share,) = hold.shares
-    book.pod_bound(dataclasses.replace(hold, shares=(dataclasses.replace(share, uuid="another"),)))
+    ledger.pod_bound(dataclasses.replace(hold, shares=(dataclasses.replace(share, uuid="another"),)))
 
     # Then it still holds the first
-    assert book.picture.hold(bind.uid) == hold
+    assert ledger.inventory.hold(bind.uid) == hold

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from berth_operator.engine import bind_sender, loop, ports
-from berth_operator.engine.ledger import State
+from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.devices import requests
@@ -47,7 +47,7 @@ async def test_stream_of_events_cannot_hold_a_round_up() -> None:
 
     async with timeless.beside(stage.loop.run()):
         for number in range(100):
-            stage.book.node_seen(builders.node("busy", cpu=number))
+            stage.ledger.node_seen(builders.node("busy", cpu=number))
             await timeless.at((number + 1) * 0.0005)
 
     ((bound,), _) = stage.moments()
@@ -95,7 +95,7 @@ async def test_freed_cards_go_to_who_waits() -> None:
         await timeless.until(lambda: len(stage.status_writer.told) == 2)
         stage.confirm("first")
         await timeless.at(5.0)
-        stage.book.pod_over("uid-first")
+        stage.ledger.pod_over("uid-first")
         await timeless.until(lambda: "placed on n1" in stage.status_writer.of("second"), most=0.1)
 
     waited, placed = stage.status_writer.of("second")
@@ -152,7 +152,7 @@ async def test_binds_keep_to_the_rate_that_was_set() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: len(stage.writer.binds) >= 25)
-        assert len(stage.book.assumed) - len(stage.writer.binds) <= 10
+        assert len(stage.ledger.assumed) - len(stage.writer.binds) <= 10
         stage.wait("urgent", priority=1)
         await timeless.until(lambda: len(stage.writer.binds) == 51)
 
@@ -223,7 +223,7 @@ async def test_hopeless_pods_starve_nobody() -> None:
 
     async with timeless.beside(stage.loop.run()):
         for cards in range(1, 20):
-            stage.book.device_seen(builders.device("n2", cards))
+            stage.ledger.device_seen(builders.device("n2", cards))
             await timeless.at(cards * 0.01)
 
     assert stage.status_writer.of("modest") == ["placed on n1"]
@@ -235,12 +235,12 @@ async def test_rejected_pod_waits_for_an_edit() -> None:
     """A request that cannot be served is told once, and decided anew when it is edited."""
     stage = Stage()
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
-    stage.book.pod_waiting(dataclasses.replace(builders.candidate(), faults=(fault,)), gated=False)
+    stage.ledger.pod_waiting(dataclasses.replace(builders.candidate(), faults=(fault,)), gated=False)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(60.0)
         before = stage.status_writer.of("p")
-        stage.book.node_seen(builders.node("n2"))
+        stage.ledger.node_seen(builders.node("n2"))
         await timeless.at(61.0)
         stage.wait()
         await timeless.until(lambda: len(stage.status_writer.told) == 2)
@@ -271,14 +271,14 @@ async def test_binds_under_way_are_finished() -> None:
 
 def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
     """A pod that left between the decision and the act is told nothing."""
-    book, status_writer = books.of(), hands.PodStatusWriter()
-    rounds = loop.Loop(book, hands.Writer(lambda: 0.0), status_writer, clock=lambda: 0.0)
+    ledger, status_writer = books.of(), hands.PodStatusWriter()
+    rounds = loop.Loop(ledger, hands.Writer(lambda: 0.0), status_writer, clock=lambda: 0.0)
     answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
 
     rounds._say(answer)
 
     assert status_writer.told == []
-    assert len(book.waiting) == 0
+    assert len(ledger.backlog) == 0
 
 
 # ---------------------------------------------------------------- rounds have an end
@@ -295,7 +295,7 @@ async def test_round_that_is_out_of_time_goes_on_in_the_next_one() -> None:
     """Others have their turn between the rounds, and in the end every pod has had its own."""
     stage = Stage(nodes=4, cards=8)
     stage.loop = loop.Loop(
-        stage.book, stage.writer, stage.status_writer, clock=clock.Ticking(0.004, stage.now)
+        stage.ledger, stage.writer, stage.status_writer, clock=clock.Ticking(0.004, stage.now)
     )
     for at in range(20):
         stage.wait(f"p{at:02}")
@@ -311,18 +311,18 @@ async def test_hard_pod_is_demoted() -> None:
     """A pod that has used up its time comes after all others from then on, and says why it waits."""
     stage = Stage(nodes=4, cards=8)
     stage.loop = loop.Loop(
-        stage.book, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
+        stage.ledger, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
     )
-    stage.book.pod_waiting(hard("hard", priority=10), gated=False)
+    stage.ledger.pod_waiting(hard("hard", priority=10), gated=False)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.status_writer.told)
     stage.wait("easy")
 
-    entries = {entry.candidate.name: entry for entry in stage.book.waiting.each()}
+    entries = {entry.candidate.name: entry for entry in stage.ledger.backlog.each()}
     assert entries["hard"].demoted
     assert not entries["easy"].demoted
-    assert [one.name for one in stage.book.waiting.ready(1e6)] == ["easy", "hard"]
+    assert [one.name for one in stage.ledger.backlog.ready(1e6)] == ["easy", "hard"]
     assert "not fully evaluated: search budget" in stage.status_writer.of("hard")[-1]
 
 
@@ -331,12 +331,12 @@ async def test_crowd_of_demoted_pods_keeps_nobody_waiting() -> None:
     """However many of them are due, a pod that comes anew has its place after one round."""
     stage = Stage(nodes=4, cards=8)
     stage.loop = loop.Loop(
-        stage.book, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
+        stage.ledger, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
     )
     for at in range(300):
         candidate = hard(f"hard-{at}", priority=10)
-        stage.book.pod_waiting(candidate, gated=False)
-        stage.book.waiting.put_off(candidate.uid, now=-1e6, wants=None, demoted=True)
+        stage.ledger.pod_waiting(candidate, gated=False)
+        stage.ledger.backlog.put_off(candidate.uid, now=-1e6, wants=None, demoted=True)
     stage.loop.round()
     stage.wait("easy")
 
@@ -355,5 +355,5 @@ async def test_pod_that_does_not_fit_is_not_demoted() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.status_writer.told)
 
-    (entry,) = stage.book.waiting.each()
+    (entry,) = stage.ledger.backlog.each()
     assert not entry.demoted

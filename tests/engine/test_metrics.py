@@ -31,13 +31,15 @@ class Counted:
     def __init__(self, *, cards: int = 1) -> None:
         clock = timeless.clock()
         self.measured = metrics.Metrics()
-        self.book = Ledger(clock)
-        self.book.node_seen(builders.node("n1"))
-        self.book.device_seen(builders.device("n1", cards))
-        self.book.agent_silent("n1", silent=False)
+        self.ledger = Ledger(clock)
+        self.ledger.node_seen(builders.node("n1"))
+        self.ledger.device_seen(builders.device("n1", cards))
+        self.ledger.agent_silent("n1", silent=False)
         self.writer = hands.Writer(clock)
-        self.notes = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
-        self.loop = loop.Loop(self.book, self.writer, hands.PodStatusWriter(), clock=clock, notes=self.notes)
+        self.records = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
+        self.loop = loop.Loop(
+            self.ledger, self.writer, hands.PodStatusWriter(), clock=clock, records=self.records
+        )
 
     async def run(self, seconds: float = 0.1) -> None:
         """Decide for a while."""
@@ -54,8 +56,8 @@ class Counted:
 async def test_a_bound_and_a_refused_pod_are_counted() -> None:
     """Each attempt counts by its result, and a refusal by its reason."""
     case = Counted(cards=1)
-    books.wait(case.book, "fits")
-    books.wait(case.book, "large", 2)
+    books.wait(case.ledger, "fits")
+    books.wait(case.ledger, "large", 2)
 
     await case.run()
 
@@ -72,7 +74,7 @@ async def test_times_are_measured_from_first_sight() -> None:
     """A pod's whole way counts from when it was first seen, its bind from when it was sent."""
     case = Counted()
     case.writer.when_bound("p", Reply(takes=0.5))
-    books.wait(case.book)
+    books.wait(case.ledger)
     await timeless.at(2.0)
 
     await case.run(1.0)
@@ -87,9 +89,9 @@ async def test_a_wait_behind_a_gate_is_not_ours() -> None:
     """The clock of a gated pod starts when its gates are gone."""
     case = Counted()
     candidate = builders.candidate()
-    case.book.pod_waiting(candidate, gated=True)
+    case.ledger.pod_waiting(candidate, gated=True)
     await timeless.at(100.0)
-    case.book.pod_waiting(candidate, gated=False)
+    case.ledger.pod_waiting(candidate, gated=False)
 
     await case.run()
 
@@ -114,7 +116,7 @@ def test_binds_that_come_to_nothing_are_counted(reply: Reply, result: str) -> No
         case = Counted()
         case.writer.when_bound("p", reply)
         case.writer.when_looked_at("p", Reply(ports.Gone()))
-        books.wait(case.book)
+        books.wait(case.ledger)
         await case.run(0.05)
         assert case.value("scheduling_attempts_total", result=result) == 1
         assert case.value("scheduling_attempts_total", result="bound") == 0
@@ -161,13 +163,13 @@ def test_writes_are_told_apart_by_resource(path: str, resource: str) -> None:
 
 def test_the_stock_is_read_when_asked() -> None:
     """Nodes, cards and the backlog are those of this moment, whoever changed them last."""
-    measured, book = metrics.Metrics(), books.of(2, 4)
-    measured.watch(lambda: inventory_metrics.take(book, 1000.0))
-    book.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(book, "ready")
-    books.wait(book, "asleep")
-    books.asleep(book, "asleep")
-    book.pod_waiting(builders.candidate("gated"), gated=True)
+    measured, ledger = metrics.Metrics(), books.of(2, 4)
+    measured.watch(lambda: inventory_metrics.take(ledger, 1000.0))
+    ledger.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(ledger, "ready")
+    books.wait(ledger, "asleep")
+    books.asleep(ledger, "asleep")
+    ledger.pod_waiting(builders.candidate("gated"), gated=True)
 
     read = measured.registry.get_sample_value
     backlog = {
@@ -181,22 +183,25 @@ def test_the_stock_is_read_when_asked() -> None:
 
 def test_cards_of_a_cordoned_node_are_not_free() -> None:
     """No pod could get one of them now."""
-    book = books.of(2, 4)
-    book.node_seen(builders.node("n2", unschedulable=True))
+    ledger = books.of(2, 4)
+    ledger.node_seen(builders.node("n2", unschedulable=True))
 
-    assert (inventory_metrics.take(book, 1000.0).cards, inventory_metrics.take(book, 1000.0).free) == (8, 4)
+    assert (inventory_metrics.take(ledger, 1000.0).cards, inventory_metrics.take(ledger, 1000.0).free) == (
+        8,
+        4,
+    )
 
 
 def test_the_stock_is_told_in_words() -> None:
     """What the probes and the log say of it is plain English."""
-    book = books.of(2)
+    ledger = books.of(2)
     for name in ("a", "waits"):
-        books.wait(book, name)
-    books.assume(book, "a")
-    book.pod_bound(builders.hold("b"))
-    book.pod_waiting(builders.candidate("gated"), gated=True)
+        books.wait(ledger, name)
+    books.assume(ledger, "a")
+    ledger.pod_bound(builders.hold("b"))
+    ledger.pod_waiting(builders.candidate("gated"), gated=True)
 
-    assert inventory_metrics.told(book) == "2 nodes, 1 pod placed, 1 bind under way, 2 pods waiting"
+    assert inventory_metrics.told(ledger) == "2 nodes, 1 pod placed, 1 bind under way, 2 pods waiting"
 
 
 def test_all_is_named_and_explained() -> None:
@@ -224,21 +229,21 @@ def test_all_is_named_and_explained() -> None:
 def test_equal_ledgers_have_no_drift() -> None:
     """Two ledgers that were told the same differ in nothing, in whatever order they were told."""
     one, two = books.of(2), books.of(2)
-    for book, names in ((one, "ab"), (two, "ba")):
+    for ledger, names in ((one, "ab"), (two, "ba")):
         for name in names:
-            book.pod_bound(builders.hold(name, "n1", [0 if name == "a" else 1]))
+            ledger.pod_bound(builders.hold(name, "n1", [0 if name == "a" else 1]))
 
     assert drift.drift(one, two) == ()
 
 
 def test_drift_names_what_differs() -> None:
     """A lost event shows as the node, the Device, the hold or the ask that it was about."""
-    book, fresh = books.of(2), books.of(1)
-    book.pod_bound(builders.hold("lost", "n1", [0]))
+    ledger, fresh = books.of(2), books.of(1)
+    ledger.pod_bound(builders.hold("lost", "n1", [0]))
     fresh.device_seen(builders.device("n1", 8))
     books.wait(fresh, "unheard")
 
-    found = [(one.what, one.name) for one in drift.drift(book, fresh)]
+    found = [(one.what, one.name) for one in drift.drift(ledger, fresh)]
 
     assert found == [
         ("Node", "n2"),
@@ -252,26 +257,26 @@ def test_drift_names_what_differs() -> None:
 
 def test_a_bind_under_way_is_no_drift() -> None:
     """What is assumed is not in the API yet, and must not raise an alarm."""
-    book, fresh = books.of(), books.of()
-    books.wait(book)
-    books.assume(book)
+    ledger, fresh = books.of(), books.of()
+    books.wait(ledger)
+    books.assume(ledger)
 
-    assert drift.drift(book, fresh) == ()
+    assert drift.drift(ledger, fresh) == ()
 
 
 def test_a_bind_that_nobody_concludes_is_drift() -> None:
     """Cards are withheld for it, and no event will ever free them: after a minute that is told."""
     now = clock.Clock()
-    book, fresh = books.of(now=now), books.of()
-    books.wait(book)
-    books.assume(book)
+    ledger, fresh = books.of(now=now), books.of()
+    books.wait(ledger)
+    books.assume(ledger)
 
     now.advance(assumed_pods.OPEN_SECONDS)
-    assert drift.drift(book, fresh) == ()
+    assert drift.drift(ledger, fresh) == ()
     now.advance(0.1)
-    assert drift.drift(book, fresh) == (drift.Difference("open bind", "uid-p"),)
-    book.forget("uid-p")
-    assert [one.what for one in drift.drift(book, fresh)] == ["sample", "waiting"]
+    assert drift.drift(ledger, fresh) == (drift.Difference("open bind", "uid-p"),)
+    ledger.forget("uid-p")
+    assert [one.what for one in drift.drift(ledger, fresh)] == ["sample", "waiting"]
 
 
 # ---------------------------------------------------------------- the last decisions
@@ -282,11 +287,11 @@ async def test_decisions_are_kept_with_what_they_were_made_on() -> None:
     """Equal requests on an equal picture have equal digests; another request has another."""
     case = Counted(cards=0)
     for name, cards in (("one", 1), ("other", 1), ("large", 2)):
-        books.wait(case.book, name, cards)
+        books.wait(case.ledger, name, cards)
 
     await case.run(0.05)
 
-    kept = {one.candidate.name: one for one in case.notes.decisions}
+    kept = {one.candidate.name: one for one in case.records.decisions}
     assert kept["one"].inputs == kept["other"].inputs
     assert kept["one"].inputs["request"] != kept["large"].inputs["request"]
     assert {one.moment for one in kept.values()} == {NOON}
@@ -297,12 +302,12 @@ async def test_only_the_last_decisions_are_kept() -> None:
     """However many are made, memory is bounded."""
     case = Counted(cards=0)
     for number in range(decision_records.MOST_KEPT + 50):
-        books.wait(case.book, f"p{number:04}")
+        books.wait(case.ledger, f"p{number:04}")
 
     await case.run(0.05)
 
-    assert len(case.notes.decisions) == decision_records.MOST_KEPT
-    assert case.notes.decisions[-1].candidate.name == f"p{decision_records.MOST_KEPT + 49}"
+    assert len(case.records.decisions) == decision_records.MOST_KEPT
+    assert case.records.decisions[-1].candidate.name == f"p{decision_records.MOST_KEPT + 49}"
 
 
 @timeless.scenario
@@ -311,11 +316,11 @@ async def test_of_long_requests_fewer_decisions_are_kept() -> None:
     case = Counted(cards=0)
     long = requests.Conditions(uuids=frozenset(f"GPU-{at}" for at in range(500)))
     for number in range(300):
-        books.wait(case.book, f"p{number:04}", request=builders.request(1, conditions=long))
+        books.wait(case.ledger, f"p{number:04}", request=builders.request(1, conditions=long))
 
     await case.run(0.05)
 
-    kept = case.notes.decisions
+    kept = case.records.decisions
     assert len(kept) < 150
     assert sum(one.candidate.request.size for one in kept) <= decision_records.MOST_THINGS
     assert kept[-1].candidate.name == "p0299"

@@ -38,7 +38,7 @@ async def test_an_edit_makes_no_trial_earlier() -> None:
     async with timeless.beside(stage.loop.run()):
         for number in range(600):
             await timeless.at(0.1 * (number + 1))
-            if "uid-p" in stage.book.waiting:
+            if "uid-p" in stage.ledger.backlog:
                 stage.wait(cards=1 + number % 2)
 
     assert len(stage.writer.binds) <= 10

@@ -60,7 +60,7 @@ async def a_card_is_freed(*, takes: float, important: int) -> Stage:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(5.0)
-        stage.book.pod_over("uid-holder")
+        stage.ledger.pod_over("uid-holder")
         await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
     return stage
 
@@ -94,7 +94,7 @@ async def test_other_namespaces_are_bound_as_ever() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(2.0)
-        stage.book.pod_waiting(
+        stage.ledger.pod_waiting(
             dataclasses.replace(builders.candidate("other"), namespace="else"), gated=False, version=""
         )
         await timeless.until(lambda: stage.status_writer.of("other"))
@@ -139,7 +139,7 @@ async def test_a_pod_without_a_card_hears_of_it_too() -> None:
         await timeless.at(20.3)
         stage.writer.when_bound("vip", Reply())
         await timeless.at(22.0)
-        stage.book.pod_over("uid-holder")
+        stage.ledger.pod_over("uid-holder")
         await timeless.until(lambda: "placed on n1" in stage.status_writer.of("vip"))
 
     assert bound_at(stage, "vip") < 22.1
@@ -246,7 +246,7 @@ async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.dry_runs)
-        stage.book.pod_over("uid-p")
+        stage.ledger.pod_over("uid-p")
         told = len(stage.status_writer.told)
         await timeless.at(20.0)
 
@@ -292,24 +292,24 @@ def test_after_several_refusals_all_of_the_namespace_need_a_dry_run_for_a_while(
 def test_who_is_bound_or_gone_is_forgotten() -> None:
     """Nothing is kept of pods that do not wait any more."""
     found = refused("a", "b")
-    waiting = Backlog()
+    backlog = Backlog()
 
     found.forget("uid-a")
-    looked = found.due(waiting, 200.0)
+    looked = found.due(backlog, 200.0)
 
     assert (looked, found.next_retry(), repr(found)) == ([], None, "<Refusals: 0 pods>")
 
 
 def test_one_of_each_namespace_is_looked_at_each_second() -> None:
     """The one that was tried longest ago comes first."""
-    waiting = Backlog()
+    backlog = Backlog()
     found = bind_refusals.Refusals()
     for name, namespace in [("a", "x"), ("b", "x"), ("c", "y")]:
         candidate = dataclasses.replace(builders.candidate(name), namespace=namespace)
-        waiting.push(candidate)
+        backlog.push(candidate)
         found.refused(candidate, SOMEWHERE, 100.0)
 
-    looks = [found.due(waiting, moment) for moment in (100.5, 101.0, 101.5, 102.0, 103.0)]
+    looks = [found.due(backlog, moment) for moment in (100.5, 101.0, 101.5, 102.0, 103.0)]
 
     named = [[one.candidate.name for one in look] for look in looks]
     assert named == [[], ["a", "c"], [], ["b", "c"], ["a", "c"]]
@@ -335,7 +335,7 @@ async def test_a_freed_card_is_no_reason_to_ask_about_refused_pods_again() -> No
         await timeless.at(20.3)
         asked = len(stage.writer.dry_runs)
         stage.wait("good")
-        stage.book.pod_over("uid-holder")
+        stage.ledger.pod_over("uid-holder")
         await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
 
     assert bound_at(stage, "good") < 20.4
@@ -353,13 +353,13 @@ def test_a_few_are_asked_about_whenever_there_is_a_card() -> None:
 
 def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
     """Of a large namespace more are asked about each second, and never too many of all together."""
-    waiting, found = Backlog(), bind_refusals.Refusals()
+    backlog, found = Backlog(), bind_refusals.Refusals()
     crowd = [builders.candidate(f"p{number}") for number in range(CROWD)]
     for candidate in crowd:
-        waiting.push(candidate)
+        backlog.push(candidate)
         found.refused(candidate, SOMEWHERE, 100.0)
 
-    turns = [found.due(waiting, 100.0 + second) for second in range(1, 31)]
+    turns = [found.due(backlog, 100.0 + second) for second in range(1, 31)]
 
     assert {one.candidate.uid for turn in turns for one in turn} == {one.uid for one in crowd}
     assert {len(turn) for turn in turns} == {10}
@@ -369,13 +369,13 @@ def test_a_resting_pod_is_asked_about_where_it_would_go_now() -> None:
     """What is refused may be the node; and a pod that was edited does not rest."""
     pod, elsewhere = builders.candidate("a"), decisions.Placement("n2")
     edited = dataclasses.replace(pod, priority=7)
-    waiting, found = Backlog(), refused("a", *OTHERS)
-    waiting.push(pod)
+    backlog, found = Backlog(), refused("a", *OTHERS)
+    backlog.push(pod)
 
     rests = found.rests(pod, elsewhere), found.rests(edited, SOMEWHERE)
 
     assert rests == (True, False)
-    assert [one.placement for one in found.due(waiting, 101.0)] == [elsewhere]
+    assert [one.placement for one in found.due(backlog, 101.0)] == [elsewhere]
 
 
 def test_nobody_of_a_namespace_rests_once_one_of_it_was_accepted() -> None:

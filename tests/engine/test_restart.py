@@ -36,28 +36,28 @@ BOUND = STARTING | STARTING.map(builders.admitted)
 def news_of_node(world: worlds.World, name: str) -> list[Event]:
     """Return what there is to hear of a node; what is judged of its agent follows its Device."""
 
-    def device(book: Ledger) -> None:
-        book.device_seen(world.devices[name])
-        book.agent_silent(name, silent=name not in world.heard)
+    def device(ledger: Ledger) -> None:
+        ledger.device_seen(world.devices[name])
+        ledger.agent_silent(name, silent=name not in world.heard)
 
     found: list[Event] = [device] if name in world.devices else []
     if name in world.nodes:
-        found.append(lambda book: book.node_seen(world.nodes[name]))
+        found.append(lambda ledger: ledger.node_seen(world.nodes[name]))
     return found
 
 
 def news_of_pod(number: int, pod: raw.Pod) -> Event:
     """Return what there is to hear of a pod, under a name of its own."""
     renamed = builders.renamed(pod, f"p{number}")
-    return lambda book: books.saw(book, renamed)
+    return lambda ledger: books.saw(ledger, renamed)
 
 
 def heard(events: list[Event]) -> Ledger:
     """Return a ledger that heard of these, in this order."""
-    book = Ledger(clock.Clock())
+    ledger = Ledger(clock.Clock())
     for event in events:
-        event(book)
-    return book
+        event(ledger)
+    return ledger
 
 
 @worlds.PROPERTY

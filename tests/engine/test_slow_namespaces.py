@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from berth_operator.engine import bind_sender, bind_slots, loop, ports, slow_namespaces
-from berth_operator.engine.ledger import State
+from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import queued_pods
 from engine.stages import Stage
 from support import builders, timeless
@@ -29,7 +29,7 @@ def slow(stage: Stage, count: int = CROWD, *, takes: float = HANGS, answer: port
     for number in range(count):
         name = f"slow{number:03}"
         stage.writer.when_bound(name, Reply(answer, takes=takes))
-        stage.book.pod_waiting(slow_pod(name, priority=1), gated=False)
+        stage.ledger.pod_waiting(slow_pod(name, priority=1), gated=False)
 
 
 def bound_at(stage: Stage, name: str) -> float:
@@ -77,7 +77,7 @@ async def test_a_slow_namespace_keeps_few_cards() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
-        assumed = len(stage.book.assumed)
+        assumed = len(stage.ledger.assumed)
 
     assert assumed == stage.writer.now_open == bind_slots.FIRST_WIDTH
 
@@ -91,14 +91,14 @@ async def test_slow_namespaces_together_keep_few_cards() -> None:
         for number in range(count):
             name = f"p{count}-{number}"
             stage.writer.when_bound(name, Reply(takes=takes))
-            stage.book.pod_waiting(slow_pod(name, namespace=f"slow{number % 20}"), gated=False)
+            stage.ledger.pod_waiting(slow_pod(name, namespace=f"slow{number % 20}"), gated=False)
 
     come(20, takes=1.0)
     async with timeless.beside(stage.loop.run()):
         await timeless.at(0.9)
         come(CROWD, takes=HANGS)
         await timeless.at(2.0)
-        assumed = len(stage.book.assumed)
+        assumed = len(stage.ledger.assumed)
         placed = len(stage.status_writer.told)
 
     assert assumed - placed == stage.writer.now_open == loop.USUAL.binds_at_once // 2
@@ -113,9 +113,9 @@ async def test_one_bind_at_once_is_one_for_a_slow_namespace_too() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.at(0.9)
         for number in range(CROWD):
-            stage.book.pod_waiting(slow_pod(f"later{number}"), gated=False)
+            stage.ledger.pod_waiting(slow_pod(f"later{number}"), gated=False)
         await timeless.at(0.99)
-        assumed = len(stage.book.assumed)
+        assumed = len(stage.ledger.assumed)
         await timeless.until(lambda: len(stage.status_writer.told) == 1 + CROWD)
 
     assert assumed == 1
@@ -127,12 +127,12 @@ async def test_a_namespace_that_has_become_quick_again_is_bound_at_once() -> Non
     """With each quick answer more are sent, until all are."""
     stage = Stage(nodes=100, cards=8)
     slow(stage, bind_slots.FIRST_WIDTH, takes=1.0, answer=ports.Bound())
-    slow_ones = len(stage.book.waiting)
+    slow_ones = len(stage.ledger.backlog)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(0.9)
         for number in range(CROWD):
-            stage.book.pod_waiting(slow_pod(f"later{number}"), gated=False)
+            stage.ledger.pod_waiting(slow_pod(f"later{number}"), gated=False)
         await timeless.until(lambda: len(stage.status_writer.told) == slow_ones + CROWD)
 
     assert stage.now() < 2.0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from berth_operator.engine import bind_sender, ports
-from berth_operator.engine.ledger import State
+from berth_operator.engine.hold_states import State
 from berth_operator.scheduling.decisions import Reason
 from engine.stages import Stage
 from support import builders, pictures, timeless
@@ -14,17 +14,17 @@ from support.hands import Reply
 Change = Callable[[Stage], None]
 
 OF_THE_NODE: dict[str, Change] = {
-    "the node changes": lambda stage: stage.book.node_seen(builders.node("n1", pods=0)),
-    "the node goes": lambda stage: stage.book.node_gone("n1"),
+    "the node changes": lambda stage: stage.ledger.node_seen(builders.node("n1", pods=0)),
+    "the node goes": lambda stage: stage.ledger.node_gone("n1"),
 }
 OF_ITS_CARDS: dict[str, Change] = {
-    "a card is ill": lambda stage: stage.book.device_seen(
+    "a card is ill": lambda stage: stage.ledger.device_seen(
         builders.device("n1", cards=[builders.card(trouble=Reason.UNHEALTHY)])
     ),
-    "the Device goes": lambda stage: stage.book.device_gone("n1"),
-    "the agent is silent": lambda stage: stage.book.agent_silent("n1", silent=True),
-    "somebody else has its card": lambda stage: stage.book.pod_bound(builders.hold("rival", "n1", [0])),
-    "somebody has cards that nobody can name": lambda stage: stage.book.pod_bound(
+    "the Device goes": lambda stage: stage.ledger.device_gone("n1"),
+    "the agent is silent": lambda stage: stage.ledger.agent_silent("n1", silent=True),
+    "somebody else has its card": lambda stage: stage.ledger.pod_bound(builders.hold("rival", "n1", [0])),
+    "somebody has cards that nobody can name": lambda stage: stage.ledger.pod_bound(
         builders.hold("rival", "n1", withheld=1)
     ),
 }
@@ -43,7 +43,7 @@ async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) 
 
     async with timeless.beside(stage.loop.run()):
         stage.loop.round()
-        assert stage.book.assumed["uid-p"].placement.node == "n1"
+        assert stage.ledger.assumed["uid-p"].placement.node == "n1"
         await timeless.at(1.0)
         change(stage)
         await timeless.until(lambda: stage.status_writer.of("p"))
@@ -68,22 +68,22 @@ async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_ane
         await stage.loop.drain()
 
     assert len(stage.writer.placements["p"].grants[0].shares) == 3
-    assert pictures.free_cards(stage.book.picture) == 1
+    assert pictures.free_cards(stage.ledger.inventory) == 1
 
 
 @timeless.scenario
 async def test_a_bind_stands_when_another_node_names_its_card() -> None:
     """The card stays with the node that was first, so what was decided is sent as it is."""
     stage = Stage(nodes=2, cards=1)
-    stage.book.devices_known()
+    stage.ledger.devices_known()
     stage.loop._binds._pace.rest(5.0)
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
         stage.loop.round()
         await timeless.at(1.0)
-        stage.book.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
-        stood = stage.book.assumed.stands("uid-p")
+        stage.ledger.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
+        stood = stage.ledger.assumed.stands("uid-p")
         await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
@@ -115,8 +115,8 @@ async def test_a_pod_that_asks_for_no_device_needs_no_agent(*, bare: bool) -> No
     """Nodes without cards, and those whose agent is silent, take pods that want none."""
     stage = Stage(nodes=1)
     if bare:
-        stage.book.device_gone("n1")
-    stage.book.agent_silent("n1", silent=True)
+        stage.ledger.device_gone("n1")
+    stage.ledger.agent_silent("n1", silent=True)
     stage.wait(cards=0)
 
     await stage.run(until=lambda: stage.status_writer.of("p"))
@@ -135,7 +135,7 @@ async def test_what_is_sent_already_is_not_taken_back() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(0.5)
-        stage.book.agent_silent("n1", silent=True)
+        stage.ledger.agent_silent("n1", silent=True)
         await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
@@ -153,11 +153,11 @@ async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
     async with timeless.beside(stage.loop.run()):
         stage.loop.round()
         await timeless.at(1.0)
-        stage.book.pod_over("uid-p")
+        stage.ledger.pod_over("uid-p")
         await timeless.at(10.0)
 
     assert stage.writer.binds == []
-    assert pictures.free_cards(stage.book.picture) == 4
+    assert pictures.free_cards(stage.ledger.inventory) == 4
 
 
 @timeless.scenario
@@ -170,7 +170,7 @@ async def test_what_is_not_sent_costs_no_turn() -> None:
     async with timeless.beside(stage.loop.run()):
         for count in range(10):
             await timeless.at(count * 0.8)
-            stage.book.pod_bound(builders.hold(f"other-{count}", "n1"))
+            stage.ledger.pod_bound(builders.hold(f"other-{count}", "n1"))
         await stage.loop.drain()
 
     assert [round(one.moment, 1) for one in stage.writer.binds] == [0.0, 2.0, 4.0, 6.0]
@@ -186,7 +186,7 @@ async def test_who_was_bound_by_somebody_else_before_its_turn_is_not_called_stal
     async with timeless.beside(stage.loop.run()):
         stage.loop.round()
         await timeless.at(1.0)
-        stage.book.pod_bound(builders.hold("p", "n2", [0]))
+        stage.ledger.pod_bound(builders.hold("p", "n2", [0]))
         await timeless.at(10.0)
 
     assert (stage.writer.binds, stage.status_writer.of("p")) == ([], [])
@@ -213,9 +213,9 @@ async def test_a_lost_bind_of_a_pod_that_asks_for_something_else_is_not_sent_aga
 async def test_a_lost_bind_to_cards_that_are_given_out_no_more_is_not_sent_again() -> None:
     """What speaks against a placement counts for each copy of its bind."""
     stage = Stage(nodes=2, cards=1)
-    book = stage.book
+    ledger = stage.ledger
     sick = builders.device("n1", [builders.card(trouble=Reason.UNHEALTHY)])
-    lost = Reply(ports.Unknown("lost", version="7"), 4.0, lambda: book.device_seen(sick))
+    lost = Reply(ports.Unknown("lost", version="7"), 4.0, lambda: ledger.device_seen(sick))
     stage.writer.when_bound("p", lost, Reply())
     stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
     stage.wait("p")

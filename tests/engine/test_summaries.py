@@ -15,9 +15,9 @@ from berth_operator.scheduling.inventory import Inventory
 from support import builders, clock
 
 
-def summed(picture: Inventory) -> Summary:
+def summed(inventory: Inventory) -> Summary:
     """Sum node n1 up, without the uuids that are its own."""
-    (found,) = summaries.take(picture, {"n1"})
+    (found,) = summaries.take(inventory, {"n1"})
     return dataclasses.replace(found, claims=(), in_use="")
 
 
@@ -121,34 +121,34 @@ CASES: dict[str, tuple[Inventory, Summary]] = {
 }
 
 
-@pytest.mark.parametrize(("picture", "expected"), CASES.values(), ids=CASES.keys())
-def test_summary(picture: Inventory, expected: Summary) -> None:
+@pytest.mark.parametrize(("inventory", "expected"), CASES.values(), ids=CASES.keys())
+def test_summary(inventory: Inventory, expected: Summary) -> None:
     """Counts tell how many cards are free, used and healthy; the reason tells what is wrong."""
-    assert summed(picture) == expected
+    assert summed(inventory) == expected
 
 
 def test_nodes_are_summed_up_by_name() -> None:
     """Summaries come in the order of names, and only of nodes that were asked about and have a Device."""
-    picture = builders.picture(*reversed(builders.nodes(3)), builders.node("n4"))
+    inventory = builders.picture(*reversed(builders.nodes(3)), builders.node("n4"))
 
-    found = summaries.take(picture, {"n3", "n1", "n4", "gone"})
+    found = summaries.take(inventory, {"n3", "n1", "n4", "gone"})
 
     assert [one.node for one in found] == ["n1", "n3"]
 
 
 def test_nodes_are_summed_up_a_moment_at_a_time() -> None:
     """Each as it is when its turn comes; one that is gone by then is left out."""
-    picture = builders.picture(*builders.nodes(9))
+    inventory = builders.picture(*builders.nodes(9))
     ticking = clock.Ticking(summaries.PORTION_SECONDS / 3)
-    names = {row.name for row in picture.each()} | {"gone"}
+    names = {info.name for info in inventory.each()} | {"gone"}
 
     found = []
-    for portion in summaries.portions(picture, names, ticking):
+    for portion in summaries.portions(inventory, names, ticking):
         found.append([one.node for one in portion])
-        picture.drop_device("n8")
+        inventory.drop_device("n8")
 
     assert found == [["n1", "n2"], ["n3", "n4", "n5"], ["n6", "n7", "n9"]]
-    assert list(summaries.portions(picture, set(), ticking)) == []
+    assert list(summaries.portions(inventory, set(), ticking)) == []
 
 
 @pytest.mark.parametrize("trouble", summaries.TROUBLE_WORDS)
@@ -184,9 +184,9 @@ USES: dict[str, tuple[Inventory, str]] = {
 }
 
 
-@pytest.mark.parametrize(("picture", "in_use"), USES.values(), ids=USES.keys())
-def test_parts_in_use_are_added_up(picture: Inventory, in_use: str) -> None:
+@pytest.mark.parametrize(("inventory", "in_use"), USES.values(), ids=USES.keys())
+def test_parts_in_use_are_added_up(inventory: Inventory, in_use: str) -> None:
     """Cards that several pods share count as far as they are held, and what is held is never nothing."""
-    (found,) = summaries.take(picture, {"n1"})
+    (found,) = summaries.take(inventory, {"n1"})
 
     assert found.in_use == in_use

@@ -51,21 +51,21 @@ def plugged(name: str = "n1", **fields: Any) -> facts.Node:
 
 def shop(node: facts.Node | None = None) -> Ledger:
     """Return a ledger that knows this node and its four cards."""
-    book = books.of()
-    book.node_seen(node or plugged())
-    return book
+    ledger = books.of()
+    ledger.node_seen(node or plugged())
+    return ledger
 
 
-def charged(book: Ledger, name: str = "p") -> tuple[facts.Amounts, int]:
+def charged(ledger: Ledger, name: str = "p") -> tuple[facts.Amounts, int]:
     """Return what is charged of a pod: of resources, and how many cards it withholds."""
-    hold = book.picture.hold(f"uid-{name}")
+    hold = ledger.inventory.hold(f"uid-{name}")
     assert hold is not None
     return hold.amounts, hold.withheld
 
 
-def counts(book: Ledger, *names_: str) -> list[str]:
+def counts(ledger: Ledger, *names_: str) -> list[str]:
     """Name those of these pods that are charged."""
-    return [name for name in names_ if charged(book, name) != NOTHING]
+    return [name for name in names_ if charged(ledger, name) != NOTHING]
 
 
 # ---------------------------------------------------------------- who surely is refused
@@ -102,14 +102,14 @@ def test_who_surely_is_refused_keeps_nothing_from_others(
     node: facts.Node, pod: raw.Pod, *, late: bool
 ) -> None:
     """The kubelet will say so a moment later; until then all of the node can be given to others."""
-    book = books.of()
-    steps: list[Step] = [lambda book: book.node_seen(node), lambda book: books.saw(book, pod)]
+    ledger = books.of()
+    steps: list[Step] = [lambda ledger: ledger.node_seen(node), lambda ledger: books.saw(ledger, pod)]
 
     for step in reversed(steps) if late else steps:
-        step(book)
+        step(ledger)
 
-    assert charged(book) == NOTHING
-    assert pictures.free_cards(book.picture) == 4
+    assert charged(ledger) == NOTHING
+    assert pictures.free_cards(ledger.inventory) == 4
 
 
 @pytest.mark.parametrize(
@@ -143,27 +143,27 @@ def test_who_surely_is_refused_keeps_nothing_from_others(
 )
 def test_who_may_be_admitted_is_charged(node: facts.Node, pod: raw.Pod) -> None:
     """What a kubelet may take, or has taken, is given to nobody else."""
-    book = shop(node)
+    ledger = shop(node)
 
-    books.saw(book, pod)
+    books.saw(ledger, pod)
 
-    amounts, withheld = charged(book)
+    amounts, withheld = charged(ledger)
     assert amounts
     assert withheld >= 2
-    assert pictures.free_cards(book.picture) <= 2
+    assert pictures.free_cards(ledger.inventory) <= 2
 
 
 def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
     """Nobody can tell what its kubelet says, and nothing is given there."""
-    book = shop()
-    books.saw(book, foreign(cpu="9", cards=2))
+    ledger = shop()
+    books.saw(ledger, foreign(cpu="9", cards=2))
 
-    book.node_gone("n1")
-    gone = charged(book)
-    book.node_seen(plugged())
+    ledger.node_gone("n1")
+    gone = charged(ledger)
+    ledger.node_seen(plugged())
 
     assert gone[1] == 2
-    assert charged(book) == NOTHING
+    assert charged(ledger) == NOTHING
 
 
 # ---------------------------------------------------------------- host ports and operating systems
@@ -182,45 +182,45 @@ def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
 )
 def test_a_port_that_is_taken_keeps_it_out(pod: raw.Pod, *, stays: bool) -> None:
     """Two pods of one node cannot have one port, and the kubelet refuses the second."""
-    book = shop()
-    books.saw(book, pod)
-    before = counts(book, "p")
+    ledger = shop()
+    books.saw(ledger, pod)
+    before = counts(ledger, "p")
 
-    books.saw(book, builders.admitted(porting("rival", address="10.0.0.1")))
-    beside = counts(book, "p")
-    book.pod_over("uid-rival")
+    books.saw(ledger, builders.admitted(porting("rival", address="10.0.0.1")))
+    beside = counts(ledger, "p")
+    ledger.pod_over("uid-rival")
 
-    assert (before, beside, counts(book, "p")) == (["p"], ["p"] if stays else [], ["p"])
+    assert (before, beside, counts(ledger, "p")) == (["p"], ["p"] if stays else [], ["p"])
 
 
 def test_a_port_of_every_address_takes_that_of_each() -> None:
     """Who has the port of all addresses leaves none of it."""
-    book = shop()
-    books.saw(book, builders.admitted(porting("rival")))
+    ledger = shop()
+    books.saw(ledger, builders.admitted(porting("rival")))
 
-    books.saw(book, porting("p", address="10.0.0.1", cards=2))
+    books.saw(ledger, porting("p", address="10.0.0.1", cards=2))
 
-    assert counts(book, "p") == []
+    assert counts(ledger, "p") == []
 
 
 def test_who_may_be_refused_itself_takes_no_port() -> None:
     """Either of two that ask for one port may be the one that is admitted."""
-    book = shop()
+    ledger = shop()
 
-    books.saw(book, porting("a", cards=1))
-    books.saw(book, porting("b", cards=1))
+    books.saw(ledger, porting("a", cards=1))
+    books.saw(ledger, porting("b", cards=1))
 
-    assert counts(book, "a", "b") == ["a", "b"]
+    assert counts(ledger, "a", "b") == ["a", "b"]
 
 
 @pytest.mark.parametrize(("system", "stays"), [("linux", ["p"]), ("windows", [])], ids=["its own", "another"])
 def test_a_kubelet_admits_no_pod_of_another_operating_system(system: str, stays: list[str]) -> None:
     """Schedulers do not look at `spec.os`, kubelets do."""
-    book = shop(plugged(labels={"kubernetes.io/os": "linux"}))
+    ledger = shop(plugged(labels={"kubernetes.io/os": "linux"}))
 
-    books.saw(book, foreign(cards=2, os={"name": system}))
+    books.saw(ledger, foreign(cards=2, os={"name": system}))
 
-    assert counts(book, "p") == stays
+    assert counts(ledger, "p") == stays
 
 
 # ---------------------------------------------------------------- what is left
@@ -232,67 +232,67 @@ RIVAL: Final = builders.admitted(foreign("rival", cpu="6", cards=3))
 @pytest.mark.parametrize(
     "last",
     [
-        pytest.param(lambda book: book.pod_over("uid-rival"), id="a pod ends"),
+        pytest.param(lambda ledger: ledger.pod_over("uid-rival"), id="a pod ends"),
         pytest.param(
-            lambda book: books.saw(book, builders.admitted(foreign("rival", cpu="1", cards=2))),
+            lambda ledger: books.saw(ledger, builders.admitted(foreign("rival", cpu="1", cards=2))),
             id="a pod shrinks",
         ),
         pytest.param(
-            lambda book: book.node_seen(builders.node(cpu=16000, extra={names.NVIDIA_GPU: 8})),
+            lambda ledger: ledger.node_seen(builders.node(cpu=16000, extra={names.NVIDIA_GPU: 8})),
             id="the node grows",
         ),
     ],
 )
 def test_it_is_charged_as_soon_as_there_is_room(last: Step) -> None:
     """The kubelet may admit it at that moment, so it is charged in the same step."""
-    book = shop()
-    books.saw(book, RIVAL)
-    books.saw(book, foreign("plain", cpu="4"))
-    books.saw(book, foreign(cpu="4", cards=2))
-    before = counts(book, "plain", "p")
+    ledger = shop()
+    books.saw(ledger, RIVAL)
+    books.saw(ledger, foreign("plain", cpu="4"))
+    books.saw(ledger, foreign(cpu="4", cards=2))
+    before = counts(ledger, "plain", "p")
 
-    last(book)
+    last(ledger)
 
     assert before == []
-    assert charged(book, "plain") == (((facts.CPU, 4000), (facts.PODS, 1)), 0)
-    assert charged(book) == (((facts.CPU, 4000), (names.NVIDIA_GPU, 2), (facts.PODS, 1)), 2)
+    assert charged(ledger, "plain") == (((facts.CPU, 4000), (facts.PODS, 1)), 0)
+    assert charged(ledger) == (((facts.CPU, 4000), (names.NVIDIA_GPU, 2), (facts.PODS, 1)), 2)
 
 
 def test_it_is_charged_no_more_once_there_is_no_room() -> None:
     """Who was admitted has what it asked for; what others may still get is told by what is left."""
-    book = shop()
-    books.saw(book, foreign(cards=2))
-    before = counts(book, "p")
+    ledger = shop()
+    books.saw(ledger, foreign(cards=2))
+    before = counts(ledger, "p")
 
-    books.saw(book, RIVAL)
+    books.saw(ledger, RIVAL)
 
-    assert (before, counts(book, "p")) == (["p"], [])
-    assert charged(book, "rival")[1] == 3
-    assert pictures.free_cards(book.picture) == 1
+    assert (before, counts(ledger, "p")) == (["p"], [])
+    assert charged(ledger, "rival")[1] == 3
+    assert pictures.free_cards(ledger.inventory) == 1
 
 
 def test_any_of_several_may_be_admitted_first() -> None:
     """Until the kubelet has chosen, what each of them asks for is kept; then the others find no room."""
-    book = shop()
-    books.saw(book, foreign("a", cards=2))
-    books.saw(book, foreign("b", cards=3))
-    both = counts(book, "a", "b")
+    ledger = shop()
+    books.saw(ledger, foreign("a", cards=2))
+    books.saw(ledger, foreign("b", cards=3))
+    both = counts(ledger, "a", "b")
 
-    books.saw(book, builders.admitted(foreign("b", cards=3)))
+    books.saw(ledger, builders.admitted(foreign("b", cards=3)))
 
     assert both == ["a", "b"]
-    assert counts(book, "a", "b") == ["b"]
+    assert counts(ledger, "a", "b") == ["b"]
 
 
 def test_who_was_admitted_is_charged_whatever_is_left() -> None:
     """The kubelet knows better than we what was left."""
-    book = shop()
-    books.saw(book, RIVAL)
-    books.saw(book, foreign(cpu="4", cards=2))
+    ledger = shop()
+    books.saw(ledger, RIVAL)
+    books.saw(ledger, foreign(cpu="4", cards=2))
 
-    books.saw(book, builders.admitted(foreign(cpu="4", cards=2)))
+    books.saw(ledger, builders.admitted(foreign(cpu="4", cards=2)))
 
-    assert charged(book)[1] == 2
+    assert charged(ledger)[1] == 2
 
 
 # ---------------------------------------------------------------- beside binds under way
@@ -300,43 +300,43 @@ def test_who_was_admitted_is_charged_whatever_is_left() -> None:
 
 def test_a_bind_under_way_leaves_it_room() -> None:
     """The kubelet may hear of it before it hears of the bind, which does not stand then; later it is told."""
-    book = shop()
+    ledger = shop()
     four = builders.demand(extra={names.NVIDIA_GPU: 4})
-    books.wait(book, "ours", 4, demand=four)
-    books.assume(book, "ours")
+    books.wait(ledger, "ours", 4, demand=four)
+    books.assume(ledger, "ours")
 
-    books.saw(book, foreign(cards=2))
-    under_way, stood = counts(book, "p"), book.assumed.stands("uid-ours")
+    books.saw(ledger, foreign(cards=2))
+    under_way, stood = counts(ledger, "p"), ledger.assumed.stands("uid-ours")
     ours = builders.pod("ours", gpus=4, nodeName="n1", annotations=builders.record("n1", main=range(4)))
-    books.saw(book, ours)
+    books.saw(ledger, ours)
 
     assert (under_way, stood) == (["p"], False)
-    assert counts(book, "p") == []
+    assert counts(ledger, "p") == []
 
 
 def test_who_is_kept_out_unsettles_nothing_and_helps_nobody() -> None:
     """It takes nothing and leaves nothing, so no bind is decided anew for it and nobody is woken."""
-    book = shop()
-    books.wait(book, "ours")
-    books.assume(book, "ours")
-    books.wait(book, "large", 9)
-    books.asleep(book, "large", Help.CAPACITY_FREED)
+    ledger = shop()
+    books.wait(ledger, "ours")
+    books.assume(ledger, "ours")
+    books.wait(ledger, "large", 9)
+    books.asleep(ledger, "large", Help.CAPACITY_FREED)
 
-    books.saw(book, foreign(cpu="9", cards=2))
-    book.pod_over("uid-p")
+    books.saw(ledger, foreign(cpu="9", cards=2))
+    ledger.pod_over("uid-p")
 
-    assert book.assumed.stands("uid-ours")
-    assert books.awake(book) == []
+    assert ledger.assumed.stands("uid-ours")
+    assert books.awake(ledger) == []
 
 
 def test_what_it_would_take_is_given_to_others() -> None:
     """A pod that waits for all cards of the node gets them."""
-    book = shop()
-    books.saw(book, foreign(cards=2, nodeSelector={"zone": "a"}))
+    ledger = shop()
+    books.saw(ledger, foreign(cards=2, nodeSelector={"zone": "a"}))
 
-    books.wait(book, "ours", 4)
+    books.wait(ledger, "ours", 4)
 
-    (answer,) = books.decide(book)
+    (answer,) = books.decide(ledger)
     assert isinstance(answer, decisions.Bind)
 
 
@@ -344,24 +344,24 @@ def test_what_it_would_take_is_given_to_others() -> None:
 
 
 ARRIVALS: dict[str, Step] = {
-    "node": lambda book: book.node_seen(plugged()),
-    "Device": lambda book: book.device_seen(builders.device("n1")),
-    "admitted": lambda book: books.saw(book, builders.admitted(foreign("admitted", cpu="5", cards=1))),
-    "fits": lambda book: books.saw(book, foreign("fits", cpu="3", cards=3)),
-    "large": lambda book: books.saw(book, foreign("large", cpu="4", cards=1)),
+    "node": lambda ledger: ledger.node_seen(plugged()),
+    "Device": lambda ledger: ledger.device_seen(builders.device("n1")),
+    "admitted": lambda ledger: books.saw(ledger, builders.admitted(foreign("admitted", cpu="5", cards=1))),
+    "fits": lambda ledger: books.saw(ledger, foreign("fits", cpu="3", cards=3)),
+    "large": lambda ledger: books.saw(ledger, foreign("large", cpu="4", cards=1)),
 }
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(ARRIVALS)), ids=", ".join)
 def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     """The same objects have the same pods charged, whichever came last."""
-    book = Ledger(clock.Clock())
+    ledger = Ledger(clock.Clock())
 
     for word in order:
-        ARRIVALS[word](book)
+        ARRIVALS[word](ledger)
 
-    assert counts(book, "admitted", "fits", "large") == ["admitted", "fits"]
-    assert book.unadmitted._charged["n1"] == {facts.CPU: 3000, names.NVIDIA_GPU: 3, facts.PODS: 1}
+    assert counts(ledger, "admitted", "fits", "large") == ["admitted", "fits"]
+    assert ledger.unadmitted._charged["n1"] == {facts.CPU: 3000, names.NVIDIA_GPU: 3, facts.PODS: 1}
 
 
 def test_its_conditions_are_asked_once_of_each_state_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,24 +373,24 @@ def test_its_conditions_are_asked_once_of_each_state_of_its_node(monkeypatch: py
         return True
 
     monkeypatch.setattr(unadmitted_pods, "suits", suits)
-    book = shop()
+    ledger = shop()
 
     for number in range(50):
-        books.saw(book, foreign(f"p{number}"))
-        books.saw(book, builders.admitted(foreign("rival", cpu=f"{number % 2 + 1}")))
-    book.node_seen(plugged(pods=50))
+        books.saw(ledger, foreign(f"p{number}"))
+        books.saw(ledger, builders.admitted(foreign("rival", cpu=f"{number % 2 + 1}")))
+    ledger.node_seen(plugged(pods=50))
 
     assert len(asked) == 100
 
 
 def test_nothing_is_remembered_of_those_that_are_gone() -> None:
     """Who was admitted or is over is no longer looked at."""
-    book = shop()
-    books.saw(book, foreign("a", cards=1))
-    books.saw(book, foreign("b", cards=9))
+    ledger = shop()
+    books.saw(ledger, foreign("a", cards=1))
+    books.saw(ledger, foreign("b", cards=9))
 
-    books.saw(book, builders.admitted(foreign("a", cards=1)))
-    book.pod_over("uid-b")
+    books.saw(ledger, builders.admitted(foreign("a", cards=1)))
+    ledger.pod_over("uid-b")
 
-    assert repr(book.unadmitted) == "<Unadmitted: 0 pods on 0 nodes>"
-    assert not book.unadmitted._charged
+    assert repr(ledger.unadmitted) == "<Unadmitted: 0 pods on 0 nodes>"
+    assert not ledger.unadmitted._charged

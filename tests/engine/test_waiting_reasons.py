@@ -24,33 +24,33 @@ def use(node: str, gib: int, name: str) -> Hold:
     return dataclasses.replace(builders.hold(name, node), shares=(share,))
 
 
-def crowded(book: Ledger) -> Ledger:
+def crowded(ledger: Ledger) -> Ledger:
     """Leave 50 GiB on n1 and 40 on n2."""
-    book.pod_bound(use("n1", 30, "a"))
-    book.pod_bound(use("n2", 40, "b"))
-    return book
+    ledger.pod_bound(use("n1", 30, "a"))
+    ledger.pod_bound(use("n2", 40, "b"))
+    return ledger
 
 
-def waits(book: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Candidate:
+def waits(ledger: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Candidate:
     """Have a pod wait for more than any card has left."""
     asks = builders.request(requests.Gpus(1, core=CORE, memory=gib * builders.GIB))
-    return books.wait(book, name, request=asks)
+    return books.wait(ledger, name, request=asks)
 
 
-def fill(book: Ledger) -> None:
+def fill(ledger: Ledger) -> None:
     """Leave 5 GiB on n1: the counts stay what they are."""
-    book.pod_over("uid-a")
-    book.pod_bound(use("n1", 75, "c"))
+    ledger.pod_over("uid-a")
+    ledger.pod_bound(use("n1", 75, "c"))
 
 
-def said(found: waiting_reasons.Reasons, book: Ledger) -> dict[str, str]:
+def said(found: waiting_reasons.Reasons, ledger: Ledger) -> dict[str, str]:
     """Make a round, and give what is said of each pod."""
-    answers = books.decide(book, 1e6)
+    answers = books.decide(ledger, 1e6)
     found.new_round()
     told: dict[str, str] = {}
     for answer in answers:
         assert isinstance(answer, decisions.Wait)
-        candidate = book.waiting.get(answer.uid)
+        candidate = ledger.backlog.get(answer.uid)
         assert candidate is not None
         told[candidate.name] = found.sentence(candidate, answer)
     return told
@@ -62,9 +62,9 @@ def later(found: waiting_reasons.Reasons, now: float) -> dict[str, str]:
     return {candidate.name: message for candidate, message in found.later(now)}
 
 
-def closely(book: Ledger, candidate: queued_pods.Candidate) -> str:
+def closely(ledger: Ledger, candidate: queued_pods.Candidate) -> str:
     """Return what is true now."""
-    return explain.sentence(explain.explain(book.places, candidate, rules=book.rules), candidate)
+    return explain.sentence(explain.explain(ledger.search, candidate, policy=ledger.policy), candidate)
 
 
 # ---------------------------------------------------------------- what becomes old
@@ -72,88 +72,88 @@ def closely(book: Ledger, candidate: queued_pods.Candidate) -> str:
 
 def test_what_has_become_false_is_not_said_again() -> None:
     """Though the counts are the same, the figures and the nearest node are others."""
-    book = crowded(books.of(2, 1))
-    pod, found = waits(book), waiting_reasons.Reasons(book)
-    before = said(found, book)["p"]
-    fill(book)
+    ledger = crowded(books.of(2, 1))
+    pod, found = waits(ledger), waiting_reasons.Reasons(ledger)
+    before = said(found, ledger)["p"]
+    fill(ledger)
 
-    after = said(found, book)["p"]
+    after = said(found, ledger)["p"]
 
     assert "GPU 0 of n1 has 50 GiB free, 60 GiB wanted" in before
-    assert after == closely(book, pod)
+    assert after == closely(ledger, pod)
     assert "GPU 0 of n2 has 40 GiB free, 60 GiB wanted" in after
 
 
 def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
     """Nobody decides for the pod again, and it learns all the same; once, and then all is quiet."""
-    book = crowded(books.of(2, 1))
-    pod, found = waits(book), waiting_reasons.Reasons(book)
-    said(found, book)
+    ledger = crowded(books.of(2, 1))
+    pod, found = waits(ledger), waiting_reasons.Reasons(ledger)
+    said(found, ledger)
     assert later(found, 10.0) == {}
-    fill(book)
+    fill(ledger)
 
     assert found.next_look(10.5) == 11.0
     assert later(found, 10.5) == {}
-    assert later(found, 11.0) == {"p": closely(book, pod)}
+    assert later(found, 11.0) == {"p": closely(ledger, pod)}
     assert later(found, 12.0) == {}
     assert found.next_look(13.0) == 14.0
 
 
 def test_everybody_gets_a_look_in_the_end() -> None:
     """More pods than looks, each asking for something else: no round looks at more, none is forgotten."""
-    book = crowded(books.of(2, 1))
-    pods = [waits(book, f"p{at}", WANTED + at) for at in range(7)]
-    found = waiting_reasons.Reasons(book)
+    ledger = crowded(books.of(2, 1))
+    pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
+    found = waiting_reasons.Reasons(ledger)
 
-    told = said(found, book)
+    told = said(found, ledger)
     assert sum("nearest" in message for message in told.values()) == waiting_reasons.CLOSE_LOOKS
     for at in range(1, 4):
         news = later(found, 10.0 * at)
         assert len(news) <= waiting_reasons.CLOSE_LOOKS
         told |= news
 
-    assert told == {pod.name: closely(book, pod) for pod in pods}
+    assert told == {pod.name: closely(ledger, pod) for pod in pods}
 
 
 def test_pods_that_ask_the_same_share_a_look() -> None:
     """A hundred pods of one kind have their whole sentence at once."""
-    book = crowded(books.of(2, 1))
-    pods = [waits(book, f"p{at}") for at in range(100)]
+    ledger = crowded(books.of(2, 1))
+    pods = [waits(ledger, f"p{at}") for at in range(100)]
 
-    told = said(waiting_reasons.Reasons(book), book)
+    told = said(waiting_reasons.Reasons(ledger), ledger)
 
-    assert told == {pod.name: closely(book, pod) for pod in pods}
+    assert told == {pod.name: closely(ledger, pod) for pod in pods}
 
 
 def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None:
     """One look serves all that ask the same, and each is told of the pods of its own namespace alone."""
-    book = books.of(1, 1)
-    book.node_seen(builders.node(cpu=1000))
-    book.pod_bound(builders.hold("first", minors=[0], amounts=(("cpu", 1000),)))
+    ledger = books.of(1, 1)
+    ledger.node_seen(builders.node(cpu=1000))
+    ledger.pod_bound(builders.hold("first", minors=[0], amounts=(("cpu", 1000),)))
     own = builders.candidate("own")
     stranger = dataclasses.replace(builders.candidate("stranger"), namespace="zoo")
     for pod in (own, stranger):
-        book.pod_waiting(pod, gated=False)
-    found = waiting_reasons.Reasons(book)
+        ledger.pod_waiting(pod, gated=False)
+    found = waiting_reasons.Reasons(ledger)
 
-    at_once = said(found, book)
-    book.pod_over("uid-first")
-    book.pod_bound(builders.hold("second", minors=[0], amounts=(("cpu", 1000),)))
+    at_once = said(found, ledger)
+    ledger.pod_over("uid-first")
+    ledger.pod_bound(builders.hold("second", minors=[0], amounts=(("cpu", 1000),)))
     news = later(found, 10.0)
 
     assert "if ml/first ended on n1" in at_once["own"]
     assert "if 1 pod of another namespace ended on n1" in at_once["stranger"]
-    assert news == {"own": closely(book, own)}
+    assert news == {"own": closely(ledger, own)}
     assert "if ml/second ended on n1" in news["own"]
 
 
 def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
     """Room was made: its turn comes, and no sentence about full nodes is written before that."""
-    book = crowded(books.of(2, 1))
-    waits(book)
-    found = waiting_reasons.Reasons(book)
-    said(found, book)
-    book.pod_over("uid-a")
+    ledger = crowded(books.of(2, 1))
+    waits(ledger)
+    found = waiting_reasons.Reasons(ledger)
+    said(found, ledger)
+    ledger.pod_over("uid-a")
 
     assert later(found, 10.0) == {}
     assert found.next_look(20.0) == 21.0
@@ -163,15 +163,15 @@ def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
 async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
     """A pod that waits for something to be freed is told when the nearest node fills up."""
     stage = Stage(nodes=2, cards=1)
-    crowded(stage.book)
-    pod = waits(stage.book)
+    crowded(stage.ledger)
+    pod = waits(stage.ledger)
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.status_writer.told)
-        book = stage.book
-        book.pod_bound(use("n1", 45, "c"))
+        ledger = stage.ledger
+        ledger.pod_bound(use("n1", 45, "c"))
         await timeless.at(5.0)
 
-        assert stage.status_writer.of("p")[-1] == closely(book, pod)
+        assert stage.status_writer.of("p")[-1] == closely(ledger, pod)
         assert "GPU 0 of n2" in stage.status_writer.of("p")[-1]
 
 
@@ -179,43 +179,43 @@ async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
 async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
     """Though each round has more new pods than looks, what an old one shows is put right in its turn."""
     stage = Stage(nodes=2, cards=1)
-    crowded(stage.book)
-    pod = waits(stage.book)
+    crowded(stage.ledger)
+    pod = waits(stage.ledger)
 
     for second in range(4):
         await timeless.at(float(second))
         for at in range(waiting_reasons.CLOSE_LOOKS + 3):
-            waits(stage.book, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
+            waits(stage.ledger, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
         stage.loop.round()
         if not second:
-            stage.book.pod_bound(use("n1", 45, "c"))
+            stage.ledger.pod_bound(use("n1", 45, "c"))
 
-    assert stage.status_writer.of("p")[-1] == closely(stage.book, pod)
+    assert stage.status_writer.of("p")[-1] == closely(stage.ledger, pod)
     assert "GPU 0 of n2" in stage.status_writer.of("p")[-1]
 
 
 # ---------------------------------------------------------------- what a pod shows already
 
 
-def shown_before(book: Ledger) -> dict[str, str]:
+def shown_before(ledger: Ledger) -> dict[str, str]:
     """Return what the pods show of an earlier leader, who had time for all, by uid."""
-    return {entry.candidate.uid: closely(book, entry.candidate) for entry in book.waiting.each()}
+    return {entry.candidate.uid: closely(ledger, entry.candidate) for entry in ledger.backlog.each()}
 
 
 @timeless.scenario
 async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
     """Why it had to wait is over with the decision to bind it, however long the bind takes."""
     stage = Stage(cards=1)
-    stage.book.pod_bound(builders.hold("held", "n1", [0]))
+    stage.ledger.pod_bound(builders.hold("held", "n1", [0]))
     stage.writer.when_bound("p", Reply(takes=5.0))
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(1.0)
-        candidate = stage.book.waiting.get("uid-p")
+        candidate = stage.ledger.backlog.get("uid-p")
         assert candidate is not None
         assert stage.loop.reasons.said(candidate).startswith("0/1 nodes are available: ")
-        stage.book.pod_over("uid-held")
+        stage.ledger.pod_over("uid-held")
         await timeless.until(lambda: stage.writer.binds)
 
         assert stage.loop.reasons.said(candidate) == ""
@@ -224,31 +224,31 @@ async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
 
 def test_a_new_leader_keeps_what_is_right() -> None:
     """It has time for few looks, and says of all pods what they show; the looks come, and change nothing."""
-    book = crowded(books.of(3, 1))
-    book.pod_bound(use("n3", 75, "c"))
-    pods = [waits(book, f"p{at}", WANTED + at) for at in range(7)]
-    shown = shown_before(book)
-    found = waiting_reasons.Reasons(book, lambda uid: shown.get(uid, ""))
+    ledger = crowded(books.of(3, 1))
+    ledger.pod_bound(use("n3", 75, "c"))
+    pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
+    shown = shown_before(ledger)
+    found = waiting_reasons.Reasons(ledger, lambda uid: shown.get(uid, ""))
 
-    assert said(found, book) == {pod.name: shown[pod.uid] for pod in pods}
+    assert said(found, ledger) == {pod.name: shown[pod.uid] for pod in pods}
     assert [later(found, 10.0 * at) for at in range(1, 6)] == [{}] * 5
 
 
 def test_a_new_leader_does_not_keep_what_the_counts_contradict() -> None:
     """Other counts are said at once, in few words; what they do not contradict is put right later."""
-    book = crowded(books.of(2, 1))
-    pods = [waits(book, f"p{at}", WANTED + at) for at in range(4)]
-    shown = shown_before(book) | {
+    ledger = crowded(books.of(2, 1))
+    pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(4)]
+    shown = shown_before(ledger) | {
         pods[2].uid: "0/3 nodes are available: 3 have no card with enough free. Would fit if …"
     }
     shown[pods[3].uid] = "0/2 nodes are available: 2 have no card with enough free (nearest: n7)."
-    found = waiting_reasons.Reasons(book, shown.__getitem__)
+    found = waiting_reasons.Reasons(ledger, shown.__getitem__)
 
-    told = said(found, book)
+    told = said(found, ledger)
 
     assert told["p2"] == "0/2 nodes are available: 2 have no card with enough free"
     assert told["p3"] == shown[pods[3].uid]
-    assert later(found, 10.0) == {pod.name: closely(book, pod) for pod in pods[2:]}
+    assert later(found, 10.0) == {pod.name: closely(ledger, pod) for pod in pods[2:]}
 
 
 # ---------------------------------------------------------------- how long it takes
@@ -257,18 +257,18 @@ def test_a_new_leader_does_not_keep_what_the_counts_contradict() -> None:
 def test_a_look_has_an_end() -> None:
     """Sums let the pod in on many nodes and it fits on none: where nobody has looked it does not fit."""
     count = 400
-    book = books.of(count, 4)
+    ledger = books.of(count, 4)
     for at in range(1, count + 1):  # No two of them are alike.
         shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
-        book.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
+        ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
     pod = builders.candidate("p", 1)
-    book.pod_waiting(dataclasses.replace(pod, request=builders.request(*(ask,) * 5)), gated=False)
-    (answer,) = cycle.decide(book.places, book.waiting, 1e6, book.rules)
+    ledger.pod_waiting(dataclasses.replace(pod, request=builders.request(*(ask,) * 5)), gated=False)
+    (answer,) = cycle.decide(ledger.search, ledger.backlog, 1e6, ledger.policy)
     assert isinstance(answer, decisions.Wait)
-    found = waiting_reasons.Reasons(book)
+    found = waiting_reasons.Reasons(ledger)
 
-    (candidate,) = book.waiting.ready(1e6)
+    (candidate,) = ledger.backlog.ready(1e6)
     message = found.sentence(candidate, answer)
 
     assert message.startswith(f"0/{count} nodes are available: ")
@@ -277,9 +277,9 @@ def test_a_look_has_an_end() -> None:
 
 def test_no_look_is_begun_that_has_no_time() -> None:
     """What is left of a round after deciding is all that looks have; the counts are said without one."""
-    book, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(book), waiting_reasons.Reasons(book, clock=now)
-    (answer,) = books.decide(book, 1e6)
+    ledger, now = crowded(books.of(2, 1)), clock.Clock()
+    pod, found = waits(ledger), waiting_reasons.Reasons(ledger, clock=now)
+    (answer,) = books.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
 
     found.new_round(until=now() + waiting_reasons.LEAST_SECONDS / 2)
@@ -288,14 +288,14 @@ def test_no_look_is_begun_that_has_no_time() -> None:
     at_leisure = found.sentence(pod, answer)
 
     assert in_haste == "0/2 nodes are available: 2 have no card with enough free"
-    assert at_leisure == closely(book, pod)
+    assert at_leisure == closely(ledger, pod)
 
 
 def test_looks_that_are_made_up_for_have_no_more_time() -> None:
     """In a quiet round, too, a look is begun only where it can be ended."""
-    book, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(book), waiting_reasons.Reasons(book, clock=now)
-    (answer,) = books.decide(book, 1e6)
+    ledger, now = crowded(books.of(2, 1)), clock.Clock()
+    pod, found = waits(ledger), waiting_reasons.Reasons(ledger, clock=now)
+    (answer,) = books.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
     found.new_round(until=now())
     found.sentence(pod, answer)
@@ -306,18 +306,18 @@ def test_looks_that_are_made_up_for_have_no_more_time() -> None:
     at_leisure = found.later(20.0)
 
     assert in_haste == []
-    assert [message for _, message in at_leisure] == [closely(book, pod)]
+    assert [message for _, message in at_leisure] == [closely(ledger, pod)]
 
 
 def test_a_look_ends_with_its_time() -> None:
     """The clock of the loop ends a look, and the sentence says what was not looked at."""
-    book = books.of(40, 4)
+    ledger = books.of(40, 4)
     for at in range(1, 41):
         shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
-        book.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
+        ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
-    pod = books.wait(book, request=builders.request(*(ask,) * 5))
-    found = waiting_reasons.Reasons(book, clock=clock.Ticking(0.001))
+    pod = books.wait(ledger, request=builders.request(*(ask,) * 5))
+    found = waiting_reasons.Reasons(ledger, clock=clock.Ticking(0.001))
     found.new_round(until=0.03)
 
     message = found.sentence(pod, decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", 40),), None))
@@ -328,9 +328,9 @@ def test_a_look_ends_with_its_time() -> None:
 
 def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
     """It says that it was cut short, and after a pause the pod learns what would help."""
-    book, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(book), waiting_reasons.Reasons(book, clock=now)
-    (answer,) = books.decide(book, 1e6)
+    ledger, now = crowded(books.of(2, 1)), clock.Clock()
+    pod, found = waits(ledger), waiting_reasons.Reasons(ledger, clock=now)
+    (answer,) = books.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
     found.new_round()
     with mock.patch.object(waiting_reasons, "LOOK_STEPS", 1):
@@ -342,18 +342,18 @@ def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
     told = {one.name: message for one, message in found.later(10.0)}
 
     assert in_haste.endswith("What would help was not fully evaluated: search budget.")
-    assert told == {"p": closely(book, pod)}
+    assert told == {"p": closely(ledger, pod)}
     assert found.next_look(20.0) == 21.0
 
 
 def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
     """However many pods there are of whom not all can be found out, a quiet round makes one such look."""
-    book = crowded(books.of(2, 1))
+    ledger = crowded(books.of(2, 1))
     for at in range(7):
-        waits(book, f"p{at}", WANTED + at)
-    found = waiting_reasons.Reasons(book)
+        waits(ledger, f"p{at}", WANTED + at)
+    found = waiting_reasons.Reasons(ledger)
     with mock.patch.object(waiting_reasons, "LOOK_STEPS", 1):
-        said(found, book)
+        said(found, ledger)
         for at in range(1, 5):
             later(found, float(at))
         with mock.patch.object(explain, "explain", wraps=explain.explain) as looks:
@@ -369,14 +369,14 @@ def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
 
 def test_an_init_container_does_not_keep_a_pod_from_learning_what_would_help() -> None:
     """One node of eight cards is looked at to the end, though each container is a puzzle of its own."""
-    book = books.of(1, 8)
+    ledger = books.of(1, 8)
     for minor in range(8):
-        book.pod_bound(builders.hold(f"h{minor}", "n1", minors=[minor]))
+        ledger.pod_bound(builders.hold(f"h{minor}", "n1", minors=[minor]))
     before = requests.ContainerRequest("before", (requests.cards(2),), runs=False)
     main = requests.ContainerRequest("main", (requests.cards(1),))
-    pod = books.wait(book, request=requests.Request((before, main)))
+    pod = books.wait(ledger, request=requests.Request((before, main)))
 
-    told = said(waiting_reasons.Reasons(book), book)
+    told = said(waiting_reasons.Reasons(ledger), ledger)
 
     assert "Would fit if" in told["p"]
-    assert told["p"] == closely(book, pod)
+    assert told["p"] == closely(ledger, pod)

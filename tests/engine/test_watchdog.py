@@ -2,9 +2,8 @@
 
 import pytest
 
-from berth_operator.engine import watchdog
 from berth_operator.engine.ledger import Ledger
-from berth_operator.engine.watchdog import Watchdog
+from berth_operator.engine.watchdog import INTERVAL_SECONDS, Watchdog
 from berth_operator.scheduling.policy import Policy
 from engine import books
 from support import builders, clock, timeless
@@ -17,31 +16,31 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = clock.Clock()
-        self.book = Ledger(self.clock)
-        self.dog = Watchdog(self.book, clock=self.clock)
-        self.book.node_seen(builders.node())
+        self.ledger = Ledger(self.clock)
+        self.watchdog = Watchdog(self.ledger, clock=self.clock)
+        self.ledger.node_seen(builders.node())
 
     def device(self, *, condemned: bool = False) -> None:
         """Have the Device be seen."""
-        self.book.device_seen(builders.device())
-        self.dog.device_seen("n1", condemned=condemned)
+        self.ledger.device_seen(builders.device())
+        self.watchdog.device_seen("n1", condemned=condemned)
 
     def lease(self, renewal: str, *, after: float = 0.0) -> None:
         """Have the Lease be seen, after so many seconds in which it was judged now and then."""
         self.pass_(after)
-        self.dog.lease_seen("n1", renewal)
+        self.watchdog.lease_seen("n1", renewal)
 
     def pass_(self, seconds: float) -> None:
         """Let time pass, and judge."""
         self.clock.advance(seconds)
-        self.dog.judge()
+        self.watchdog.judge()
 
     @property
     def silent(self) -> bool:
         """Whether the ledger was told that the agent is silent."""
-        row = self.book.picture.row("n1")
-        assert row is not None
-        return row.silent
+        info = self.ledger.inventory.row("n1")
+        assert info is not None
+        return info.silent
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_never_heard(scene: Scene) -> None:
     """A Device without a Lease is of a silent agent."""
     scene.device()
 
-    scene.dog.judge()
+    scene.watchdog.judge()
 
     assert scene.silent
 
@@ -147,8 +146,8 @@ def test_what_we_wrote_ourselves_condemns_nobody(scene: Scene) -> None:
     scene.lease("a")
     scene.device(condemned=False)
 
-    scene.dog.device_seen("n1", condemned=True)
-    scene.dog.judge()
+    scene.watchdog.device_seen("n1", condemned=True)
+    scene.watchdog.judge()
 
     assert not scene.silent
 
@@ -158,7 +157,7 @@ def test_lease_deleted(scene: Scene) -> None:
     scene.device()
     scene.lease("a")
 
-    scene.dog.lease_gone("n1")
+    scene.watchdog.lease_gone("n1")
     gone = scene.silent
     scene.lease("b")
 
@@ -170,8 +169,8 @@ def test_device_deleted(scene: Scene) -> None:
     """A node without a Device is not judged, and judged anew when it has one again."""
     scene.device()
     scene.lease("a")
-    scene.dog.device_gone("n1")
-    scene.book.device_gone("n1")
+    scene.watchdog.device_gone("n1")
+    scene.ledger.device_gone("n1")
     scene.pass_(GRACE + 1)
 
     scene.device()
@@ -198,8 +197,8 @@ def test_grace_is_that_of_the_policy_in_force(scene: Scene) -> None:
     scene.lease("a")
     scene.pass_(10)
 
-    scene.book.policy_seen(Policy(grace_seconds=5))
-    scene.dog.judge()
+    scene.ledger.policy_seen(Policy(grace_seconds=5))
+    scene.watchdog.judge()
 
     assert scene.silent
 
@@ -207,12 +206,12 @@ def test_grace_is_that_of_the_policy_in_force(scene: Scene) -> None:
 def test_silence_of_one_is_not_that_of_another(scene: Scene) -> None:
     """Each agent is judged by its own signs."""
     scene.device()
-    scene.book.device_seen(builders.device("n2"))
-    scene.dog.device_seen("n2", condemned=False)
+    scene.ledger.device_seen(builders.device("n2"))
+    scene.watchdog.device_seen("n2", condemned=False)
 
     scene.lease("a")
 
-    other = scene.book.picture.row("n2")
+    other = scene.ledger.inventory.row("n2")
     assert other is not None
     assert (scene.silent, other.silent) == (False, True)
 
@@ -221,17 +220,17 @@ def test_silence_of_one_is_not_that_of_another(scene: Scene) -> None:
 async def test_time_is_watched() -> None:
     """Without any event an agent is found silent within a second after its grace period."""
     now = timeless.clock()
-    book = books.of()
-    dog = Watchdog(book, clock=now)
-    dog.lease_seen("n1", "a")
-    dog.device_seen("n1", condemned=False)
-    row = book.picture.row("n1")
-    assert row is not None
+    ledger = books.of()
+    watchdog = Watchdog(ledger, clock=now)
+    watchdog.lease_seen("n1", "a")
+    watchdog.device_seen("n1", condemned=False)
+    info = ledger.inventory.row("n1")
+    assert info is not None
 
-    async with timeless.beside(dog.run()):
-        await timeless.until(lambda: row.silent)
+    async with timeless.beside(watchdog.run()):
+        await timeless.until(lambda: info.silent)
 
-    assert GRACE < now() <= GRACE + watchdog.INTERVAL_SECONDS + 0.01
+    assert GRACE < now() <= GRACE + INTERVAL_SECONDS + 0.01
 
 
 # ---------------------------------------------------------------- after a restore
@@ -243,7 +242,7 @@ def test_after_a_restore_only_a_renewal_counts(scene: Scene) -> None:
     scene.lease("10:00:00")
     scene.lease("10:00:10", after=10.0)
 
-    scene.dog.restored()
+    scene.watchdog.restored()
     at_once = scene.silent
     scene.lease("09:59:50")
     listed = scene.silent
@@ -258,7 +257,7 @@ def test_a_restore_resurrects_no_dead_agent(scene: Scene) -> None:
     scene.lease("10:00:10")
     scene.pass_(100.0)
 
-    scene.dog.restored()
+    scene.watchdog.restored()
     scene.lease("09:00:00")
     scene.pass_(1.0)
 

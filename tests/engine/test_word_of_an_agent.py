@@ -53,91 +53,91 @@ def begun(
     day: Callable[[], float] = float,
 ) -> Ledger:
     """Return a ledger that knows n2, whose cards are recorded as its own, and n1 with a pod there."""
-    book = Ledger(clock.Clock(), day=day)
+    ledger = Ledger(clock.Clock(), day=day)
     for node in NODES:
-        book.node_seen(node)
-    book.device_seen(builders.device("n2"), RECORDED)
-    book.agent_silent("n2", silent=False)
-    book.device_seen(claimed or claiming())
-    book.agent_silent("n1", silent=False)
+        ledger.node_seen(node)
+    ledger.device_seen(builders.device("n2"), RECORDED)
+    ledger.agent_silent("n2", silent=False)
+    ledger.device_seen(claimed or claiming())
+    ledger.agent_silent("n1", silent=False)
     if known:
-        book.devices_known()
+        ledger.devices_known()
     if pod is not None:
-        books.saw(book, pod)
-    return book
+        books.saw(ledger, pod)
+    return ledger
 
 
-def free(book: Ledger, node: str = "n2") -> int:
+def free(ledger: Ledger, node: str = "n2") -> int:
     """Count the cards that a node can give."""
-    return len([one for one in pictures.well(book.picture, node) if one in THEIRS])
+    return len([one for one in pictures.well(ledger.inventory, node) if one in THEIRS])
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS.keys())
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 def test_a_gpupod_makes_no_doubt_for_the_next_operator(pod: Any, order: tuple[int, ...]) -> None:
     """It was told that n2's cards are n2's, and of n1 nothing is recorded."""
-    book = begun(known=False)
+    ledger = begun(known=False)
     steps: list[Callable[[], object]] = [
-        lambda: book.device_seen(claiming(*MINORS)),
-        lambda: books.named(book, naming(*MINORS)),
-        lambda: books.saw(book, pod),
+        lambda: ledger.device_seen(claiming(*MINORS)),
+        lambda: books.named(ledger, naming(*MINORS)),
+        lambda: books.saw(ledger, pod),
     ]
 
     for at in order:
         steps[at]()
-    book.devices_known()
+    ledger.devices_known()
 
-    assert books.held(book)[0] == [*MINORS]
-    assert (free(book), free(book, "n1")) == (4, 0)
+    assert books.held(ledger)[0] == [*MINORS]
+    assert (free(ledger), free(ledger, "n1")) == (4, 0)
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["the agent speaks", "the agent fell silent"])
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS.keys())
 def test_a_gpupod_keeps_no_card_from_the_node_that_comes_back_for_it(pod: Any, *, silent: bool) -> None:
     """While n2's Device is away n1 publishes its cards: they are n2's again with its Device."""
-    book = begun(pod=pod)
-    books.named(book, naming(*MINORS))
-    book.device_gone("n2")
-    book.device_seen(claiming(*MINORS))
-    meanwhile = books.held(book)[0]
+    ledger = begun(pod=pod)
+    books.named(ledger, naming(*MINORS))
+    ledger.device_gone("n2")
+    ledger.device_seen(claiming(*MINORS))
+    meanwhile = books.held(ledger)[0]
 
-    book.agent_silent("n1", silent=silent)
-    book.device_seen(builders.device("n2"))
-    book.agent_silent("n2", silent=False)
+    ledger.agent_silent("n1", silent=silent)
+    ledger.device_seen(builders.device("n2"))
+    ledger.agent_silent("n2", silent=False)
 
     assert meanwhile == [*MINORS]
-    assert (free(book), free(book, "n1")) == (4, 0)
+    assert (free(ledger), free(ledger, "n1")) == (4, 0)
 
 
 def test_what_a_binding_recorded_is_given_nowhere_else() -> None:
     """The cards were n1's when the pod was bound; n2 has those that no such pod holds, once it is back."""
-    book = begun()
-    book.device_gone("n2")
-    book.device_seen(claiming(*MINORS))
+    ledger = begun()
+    ledger.device_gone("n2")
+    ledger.device_seen(claiming(*MINORS))
     record = builders.written("n1", {"main": {"gpu": [builders.recorded(0, at="n2")]}})
-    books.saw(book, builders.pod("p", gpus=1, nodeName="n1", annotations=record))
+    books.saw(ledger, builders.pod("p", gpus=1, nodeName="n1", annotations=record))
 
-    book.device_seen(builders.device("n2"))
-    book.agent_silent("n2", silent=False)
-    book.agent_silent("n1", silent=True)
-    bound = free(book)
-    books.saw(book, None, "uid-p")
+    ledger.device_seen(builders.device("n2"))
+    ledger.agent_silent("n2", silent=False)
+    ledger.agent_silent("n1", silent=True)
+    bound = free(ledger)
+    books.saw(ledger, None, "uid-p")
 
-    assert (bound, free(book)) == (3, 4)
+    assert (bound, free(ledger)) == (3, 4)
 
 
 def test_a_record_that_becomes_readable_weighs_from_then_on() -> None:
     """It names the very cards that the GpuPod has named before."""
-    book = begun(pod=PODS["a pod whose record is damaged"])
-    books.named(book, naming(*MINORS))
-    book.device_gone("n2")
-    book.device_seen(claiming(*MINORS))
+    ledger = begun(pod=PODS["a pod whose record is damaged"])
+    books.named(ledger, naming(*MINORS))
+    ledger.device_gone("n2")
+    ledger.device_seen(claiming(*MINORS))
 
-    books.saw(book, BOUND)
-    book.device_seen(builders.device("n2"))
-    book.agent_silent("n2", silent=False)
+    books.saw(ledger, BOUND)
+    ledger.device_seen(builders.device("n2"))
+    ledger.agent_silent("n2", silent=False)
 
-    assert free(book) == 0
+    assert free(ledger) == 0
 
 
 # ---------------------------------------------------------------- a Device that is too large
@@ -145,37 +145,37 @@ def test_a_record_that_becomes_readable_weighs_from_then_on() -> None:
 
 def test_a_device_that_is_too_large_disputes_nothing() -> None:
     """Nobody could write down whose its cards are; once it is smaller it has its own again."""
-    book = begun(claiming(*MINORS, large=True), known=False)
-    book.devices_known()
-    (large,) = summaries.take(book.picture, {"n1"})
-    book.device_seen(claiming(*MINORS))
+    ledger = begun(claiming(*MINORS, large=True), known=False)
+    ledger.devices_known()
+    (large,) = summaries.take(ledger.inventory, {"n1"})
+    ledger.device_seen(claiming(*MINORS))
 
     assert (large.free, large.claims, large.disputed, large.reason) == (0, (), (), "too large")
-    assert (free(book), free(book, "n1")) == (4, 0)
-    assert book.picture.claims.keeper(builders.uuid("n1", 9)) == "n1"
+    assert (free(ledger), free(ledger, "n1")) == (4, 0)
+    assert ledger.inventory.claims.keeper(builders.uuid("n1", 9)) == "n1"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the pod first", "the Device first"])
 def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool) -> None:
     """A record of a bind weighs as it does elsewhere, and nothing is said to be wrong with it."""
-    book = Ledger(clock.Clock())
-    book.devices_known()
-    book.device_seen(claiming(*MINORS))
+    ledger = Ledger(clock.Clock())
+    ledger.devices_known()
+    ledger.device_seen(claiming(*MINORS))
     steps: list[Callable[[], object]] = [
-        lambda: books.saw(book, BOUND),
-        lambda: book.device_seen(claiming(*MINORS, large=True)),
+        lambda: books.saw(ledger, BOUND),
+        lambda: ledger.device_seen(claiming(*MINORS, large=True)),
     ]
 
     for step in reversed(steps) if late else steps:
         step()
-    book.device_seen(builders.device("n2"))
-    book.agent_silent("n1", silent=False)
-    book.agent_silent("n2", silent=False)
-    (told,) = summaries.take(book.picture, {"n1"})
-    kept = free(book)
-    books.saw(book, None, "uid-p")
+    ledger.device_seen(builders.device("n2"))
+    ledger.agent_silent("n1", silent=False)
+    ledger.agent_silent("n2", silent=False)
+    (told,) = summaries.take(ledger.inventory, {"n1"})
+    kept = free(ledger)
+    books.saw(ledger, None, "uid-p")
 
-    assert (kept, free(book)) == (0, 4)
+    assert (kept, free(ledger)) == (0, 4)
     assert (told.used, told.reason) == (4, "too large")
 
 
@@ -204,15 +204,15 @@ class World:
         self.said: wire.GpuPod | None = None
         self.record = uuid_records.NOTHING  # In n1's Device.
         self.time = clock.Clock()
-        self.book = begun(pod=pod, day=self.time)
+        self.ledger = begun(pod=pod, day=self.time)
 
     def do(self, step: Any, *, writes: bool) -> None:
         """Do what happens next; the operator can write n1's record then, or cannot."""
         match step:
             case ("n2 is away", minors, large):
-                self.book.device_gone("n2")
+                self.ledger.device_gone("n2")
                 self.publish(claiming(*minors, large=large))
-                self.book.device_seen(builders.device("n2"))
+                self.ledger.device_seen(builders.device("n2"))
             case ("a day passes",):
                 self.time.advance(uuid_ownership.REMEMBERED_SECONDS)
             case ("restarts", minors, large):
@@ -221,8 +221,8 @@ class World:
             case _:
                 self.act(step)
         if writes and self.device is not None and not self.device.large:
-            self.record = self.book.picture.claims.record("n1")
-        self.book.agent_silent("n2", silent=False)
+            self.record = self.ledger.inventory.claims.record("n1")
+        self.ledger.agent_silent("n2", silent=False)
 
     def act(self, step: Any) -> None:
         """Do what n1's agent does."""
@@ -231,34 +231,34 @@ class World:
                 self.publish(claiming(*minors, large=large))
             case ("is gone",):
                 self.device, self.record = None, uuid_records.NOTHING
-                self.book.device_gone("n1")
+                self.ledger.device_gone("n1")
             case ("says", minors):
                 self.said = naming(*minors)
-                books.named(self.book, self.said)
+                books.named(self.ledger, self.said)
             case ("says nothing",):
                 self.said = None
-                self.book.gpupod_gone("ml/p")
+                self.ledger.gpupod_gone("ml/p")
             case ("is silent", silent):
-                self.book.agent_silent("n1", silent=silent)
+                self.ledger.agent_silent("n1", silent=silent)
 
     def publish(self, device: facts.Device) -> None:
         """Have n1's agent publish something."""
         self.device = device
-        self.book.device_seen(device)
+        self.ledger.device_seen(device)
 
     def restart(self) -> None:
         """Have the next operator read all that is there."""
-        recorded = self.book.picture.claims.record("n2")
-        self.book = Ledger(clock.Clock(), day=self.time)
+        recorded = self.ledger.inventory.claims.record("n2")
+        self.ledger = Ledger(clock.Clock(), day=self.time)
         for node in NODES:
-            self.book.node_seen(node)
+            self.ledger.node_seen(node)
         if self.device is not None:
-            self.book.device_seen(self.device, self.record)
-        self.book.device_seen(builders.device("n2"), recorded)
+            self.ledger.device_seen(self.device, self.record)
+        self.ledger.device_seen(builders.device("n2"), recorded)
         if self.said is not None:
-            books.named(self.book, self.said)
-        books.saw(self.book, self.pod)
-        self.book.devices_known()
+            books.named(self.ledger, self.said)
+        books.saw(self.ledger, self.pod)
+        self.ledger.devices_known()
 
 
 @worlds.PROPERTY
@@ -271,5 +271,5 @@ def test_whatever_one_agent_does_another_node_has_its_cards(
     for step in steps:
         world.do(step, writes=data.draw(st.booleans()))
 
-        assert (free(world.book), free(world.book, "n1")) == (4, 0)
-        assert world.book.picture.claims.record("n2").claims == THEIRS
+        assert (free(world.ledger), free(world.ledger, "n1")) == (4, 0)
+        assert world.ledger.inventory.claims.record("n2").claims == THEIRS

@@ -40,7 +40,7 @@ class Reviewer:
 class Desk:
     """What an operator would have behind its pages."""
 
-    book: Ledger
+    ledger: Ledger
     now: clock.Clock = dataclasses.field(default_factory=clock.Clock)
     reviewer: Reviewer = dataclasses.field(default_factory=Reviewer)
     measured: metrics.Metrics = dataclasses.field(default_factory=metrics.Metrics)
@@ -51,16 +51,18 @@ class Desk:
 
     def __post_init__(self) -> None:
         """Make the loop, which decides only when told to."""
-        self.notes = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
+        self.records = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
         writer = hands.Writer(self.now)
-        self.loop = loop.Loop(self.book, writer, hands.PodStatusWriter(), clock=self.now, notes=self.notes)
+        self.loop = loop.Loop(
+            self.ledger, writer, hands.PodStatusWriter(), clock=self.now, records=self.records
+        )
 
     def application(self) -> web.Application:
         """Return all that is served."""
         guard = auth.Guard(self.reviewer, clock=self.now, local=self.local)
         sources = pages.Sources(
-            book=self.book,
-            notes=self.notes,
+            ledger=self.ledger,
+            records=self.records,
             clock=self.now,
             ready=lambda: self.ready,
             said=self.loop.reasons.said,

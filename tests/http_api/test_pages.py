@@ -52,12 +52,12 @@ async def test_every_page_is_listed() -> None:
 async def test_the_backlog_tells_why_and_for_what() -> None:
     """Of each waiting pod it says the reason, the attempts, the pause and what it waits for."""
     desk = desks.desk(cards=2)
-    books.wait(desk.book, "large", 5)
+    books.wait(desk.ledger, "large", 5)
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
-    desk.book.pod_waiting(dataclasses.replace(builders.candidate("odd"), faults=(fault,)), gated=False)
-    desk.book.pod_waiting(builders.candidate("gated"), gated=True)
+    desk.ledger.pod_waiting(dataclasses.replace(builders.candidate("odd"), faults=(fault,)), gated=False)
+    desk.ledger.pod_waiting(builders.candidate("gated"), gated=True)
     desk.loop.round()
-    books.wait(desk.book, "new", 1)
+    books.wait(desk.ledger, "new", 1)
 
     found = {one["pod"]: one for one in await read(desk, "/debug/backlog")}
 
@@ -73,8 +73,8 @@ async def test_the_backlog_tells_why_and_for_what() -> None:
 async def test_a_bind_without_an_answer_is_in_the_backlog() -> None:
     """A pod that is neither bound nor to be tried has not vanished: the page tells where it goes."""
     desk = desks.desk(cards=2)
-    books.wait(desk.book, "open", 1)
-    books.assume(desk.book, "open")
+    books.wait(desk.ledger, "open", 1)
+    books.assume(desk.ledger, "open")
     desk.loop.reasons.failed("uid-open", "no clear answer yet: no route")
 
     (found,) = await read(desk, "/debug/backlog")
@@ -88,15 +88,15 @@ async def test_a_bind_without_an_answer_is_in_the_backlog() -> None:
 async def test_why_it_waited_is_not_why_it_is_being_bound() -> None:
     """A pod whose bind is under way shows no reason of before; its binds stand in order."""
     desk = desks.desk(cards=2)
-    desk.book.pod_bound(builders.hold("held", "n1", [0, 1]))
+    desk.ledger.pod_bound(builders.hold("held", "n1", [0, 1]))
     for name in ("b", "a"):
-        books.wait(desk.book, name)
+        books.wait(desk.ledger, name)
     desk.loop.round()
     (before, _) = await read(desk, "/debug/backlog")
-    desk.book.pod_over("uid-held")
+    desk.ledger.pod_over("uid-held")
     desk.now.advance(10.0)
     for name in ("b", "a"):
-        bind = books.assume(desk.book, name)
+        bind = books.assume(desk.ledger, name)
         desk.loop.reasons.placed(bind.uid)
 
     found = await read(desk, "/debug/backlog")
@@ -111,9 +111,9 @@ async def test_why_it_waited_is_not_why_it_is_being_bound() -> None:
 async def test_the_ledger_tells_who_holds_what() -> None:
     """Of a node it shows the devices, what is used of each, and every hold with its state."""
     desk = desks.desk(nodes=2)
-    desk.book.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(desk.book, "coming", 2)
-    books.assume(desk.book, "coming")
+    desk.ledger.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(desk.ledger, "coming", 2)
+    books.assume(desk.ledger, "coming")
 
     one = await read(desk, "/debug/ledger?node=n1")
     everything = await read(desk, "/debug/ledger")
@@ -142,7 +142,7 @@ async def test_others_have_their_turn_while_a_long_page_is_made(
     # Given a hundred nodes, and as many pods that wait and were decided for
     desk, turns, seen = desks.desk(nodes=100, cards=1), itertools.count(), set[int]()
     for at in range(100):
-        books.wait(desk.book, f"large-{at}", 2)
+        books.wait(desk.ledger, f"large-{at}", 2)
     desk.loop.round()
 
     # When a page is made while another task counts its turns
@@ -177,7 +177,7 @@ def noting(view: Callable[..., Any], seen: set[int], turn: Callable[[], int]) ->
 async def test_explanations_let_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ask, one explanation is worked out at a time, and as much time passes in between."""
     desk, why, begun = desks.desk(cards=1), views.why, list[float]()
-    books.wait(desk.book)
+    books.wait(desk.ledger)
 
     def slowly(*given: Any) -> Any:
         begun.append(asyncio.get_running_loop().time())
@@ -195,8 +195,8 @@ async def test_explanations_let_others_have_their_turn(monkeypatch: pytest.Monke
 async def test_an_explanation_is_a_table_for_people() -> None:
     """Without a word on the form it is the sentence and the table of all cards."""
     desk = desks.desk(cards=1)
-    desk.book.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(desk.book)
+    desk.ledger.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(desk.ledger)
 
     status, text = await desk.ask("/debug/explain?pod=ml/p")
 
@@ -210,8 +210,8 @@ async def test_an_explanation_is_a_table_for_people() -> None:
 async def test_an_explanation_is_fields_for_programs() -> None:
     """As JSON it has the sentence, the refusals and what would help."""
     desk = desks.desk(cards=1)
-    desk.book.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(desk.book)
+    desk.ledger.pod_bound(builders.hold("held", "n1", [0]))
+    books.wait(desk.ledger)
 
     told = await read(desk, "/debug/explain?pod=ml/p&format=json")
 
@@ -225,8 +225,8 @@ async def test_where_nodes_are_few_each_card_is_looked_at() -> None:
     """A simple request is explained to the last card of as many nodes as are called few."""
     desk = desks.desk(nodes=views.FEW_NODES, cards=1)
     for at in range(1, views.FEW_NODES + 1):
-        desk.book.pod_bound(builders.hold(f"held-{at}", f"n{at}", [0]))
-    books.wait(desk.book)
+        desk.ledger.pod_bound(builders.hold(f"held-{at}", f"n{at}", [0]))
+    books.wait(desk.ledger)
 
     told = await read(desk, "/debug/explain?pod=ml/p&format=json")
 
@@ -238,7 +238,7 @@ async def test_a_request_at_fault_is_explained_by_its_fault(form: str) -> None:
     """A pod that no node was asked about is told what is wrong with it."""
     desk = desks.desk()
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
-    desk.book.pod_waiting(dataclasses.replace(builders.candidate(), faults=(fault,)), gated=False)
+    desk.ledger.pod_waiting(dataclasses.replace(builders.candidate(), faults=(fault,)), gated=False)
 
     status, text = await desk.ask(f"/debug/explain?pod=ml/p&format={form}")
 
@@ -250,10 +250,10 @@ async def test_a_request_at_fault_is_explained_by_its_fault(form: str) -> None:
 async def test_what_holds_a_gated_pod_is_said(form: str) -> None:
     """That it would fit does not hide why nobody places it."""
     desk = desks.desk()
-    desk.book.pod_waiting(builders.candidate(), gated=True)
+    desk.ledger.pod_waiting(builders.candidate(), gated=True)
 
     _, gated = await desk.ask(f"/debug/explain?pod=ml/p&format={form}")
-    desk.book.pod_waiting(builders.candidate(), gated=False)
+    desk.ledger.pod_waiting(builders.candidate(), gated=False)
     _, free = await desk.ask(f"/debug/explain?pod=ml/p&format={form}")
 
     assert "It is not tried as long as it has spec.schedulingGates." in gated
@@ -263,7 +263,7 @@ async def test_what_holds_a_gated_pod_is_said(form: str) -> None:
 async def test_a_gated_pod_is_explained_too() -> None:
     """What would happen to a pod once its gates are gone can be asked before."""
     desk = desks.desk()
-    desk.book.pod_waiting(builders.candidate(), gated=True)
+    desk.ledger.pod_waiting(builders.candidate(), gated=True)
 
     status, text = await desk.ask("/debug/explain?pod=ml/p")
 
@@ -274,10 +274,10 @@ async def test_a_gated_pod_is_explained_too() -> None:
 async def test_the_last_decisions_are_told_newest_first() -> None:
     """Each with the moment, the answer and a digest of what it was made on."""
     desk = desks.desk(cards=1)
-    books.wait(desk.book, "large", 5)
+    books.wait(desk.ledger, "large", 5)
     desk.loop.round()
     desk.now.advance(60)
-    books.wait(desk.book, "odd", 3)
+    books.wait(desk.ledger, "odd", 3)
     desk.loop.round()
 
     last, first = await read(desk, "/debug/decisions")
@@ -337,7 +337,7 @@ QUESTIONS = {
 async def test_a_mistake_is_one_sentence(path: str, status: int, sentence: str) -> None:
     """A question that makes no sense is answered with what is wrong with it, and nothing else."""
     desk = desks.desk()
-    desk.book.pod_bound(builders.hold("held", "n1", [0]))
+    desk.ledger.pod_bound(builders.hold("held", "n1", [0]))
 
     assert await desk.ask(path) == (status, f"{sentence}\n")
 
@@ -369,7 +369,7 @@ async def test_nothing_can_be_changed() -> None:
 async def test_metrics_are_served_as_prometheus_reads_them() -> None:
     """The metrics come as text with the version of its format."""
     desk = desks.desk(cards=1)
-    books.wait(desk.book, "large", 5)
+    books.wait(desk.ledger, "large", 5)
     desk.loop.round()
 
     async with desk.client() as client:

@@ -23,7 +23,7 @@ def ignore(_: int) -> None:
 
 def audit_of(
     session: api.Api,
-    book: Ledger,
+    ledger: Ledger,
     following: feeds.Feeds,
     *,
     report: Callable[[int], None] = ignore,
@@ -32,7 +32,7 @@ def audit_of(
     """Make the audit of a ledger; what it finds is mended by the feeds that the ledger follows."""
     return auditor.Auditor(
         session,
-        book,
+        ledger,
         clock=time.monotonic,
         report=report,
         mend=mend or following.mend,

@@ -48,13 +48,13 @@ class Scene:
 
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
-        self.book = Ledger(clock.Clock())
+        self.ledger = Ledger(clock.Clock())
         self.known = foreign_gpupods.Known()
         self.clock = clock.Clock()
         self.leading = True
         self.reasons: list[metrics.Removal] = []
         self.cleaner = foreign_gpupods.Cleaner(
-            session, self.book, self.known, self, clock=self.clock, removed=self.reasons.append
+            session, self.ledger, self.known, self, clock=self.clock, removed=self.reasons.append
         )
         server.on("DELETE", WHERE, stub.thing({}))
 
@@ -76,7 +76,7 @@ class Scene:
 
     def bound(self, node: str, *, uid: str = "u1") -> None:
         """Let the operator know of the bound pod."""
-        self.book.pod_bound(holds.Hold(uid, "ml/train", node))
+        self.ledger.pod_bound(holds.Hold(uid, "ml/train", node))
 
     def serves(self, found: Thing | None, answer: stub.Answer) -> None:
         """Let the server have these."""

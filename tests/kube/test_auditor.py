@@ -10,7 +10,8 @@ import pytest
 from berth_crds.client import api, errors
 from berth_operator.engine import drift, ports
 from berth_operator.engine.drift import Difference
-from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from kube import auditing
@@ -24,11 +25,11 @@ class Audited:
     """A ledger that follows the cluster, and its audit."""
 
     def __init__(self, session: api.Api) -> None:
-        self.book = Ledger(time.monotonic)
-        dog = Watchdog(self.book, clock=time.monotonic)
-        self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
+        self.ledger = Ledger(time.monotonic)
+        watchdog = Watchdog(self.ledger, clock=time.monotonic)
+        self.feeds = feeds.Feeds(session, self.ledger, watchdog, auditor.Nobody())
         self.reports: list[int] = []
-        self.auditor = auditing.audit_of(session, self.book, self.feeds, report=self.reports.append)
+        self.auditor = auditing.audit_of(session, self.ledger, self.feeds, report=self.reports.append)
 
 
 @pytest.fixture
@@ -67,14 +68,14 @@ async def test_drift_is_told_and_mended(
     """A waiting pod that the ledger lost is found by the audit, reported, and known again afterwards."""
     candidate = await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
     await audited.feeds.catch_up()
-    audited.book.pod_over(candidate.uid)
+    audited.ledger.pod_over(candidate.uid)
 
     found = await audited.auditor.audit()
 
     assert ("waiting", candidate.uid) in {(one.what, one.name) for one in found}
     assert audited.reports == [len(found)]
     assert f"waiting {candidate.uid}" in caplog.text
-    assert candidate.uid in audited.book.waiting
+    assert candidate.uid in audited.ledger.backlog
     assert await audited.auditor.audit() == ()
     assert audited.reports[-1] == 0
 
@@ -83,14 +84,14 @@ async def test_what_the_api_has_not_is_let_go(audited: Audited, admin: api.Api, 
     """A hold whose pod's end was never heard withholds its cards no longer than to the next audit."""
     await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
     await audited.feeds.catch_up()
-    audited.book.pod_bound(builders.hold("ghost", "n-1", [0]))
-    audited.book.pod_waiting(builders.candidate("lost"), gated=False)
+    audited.ledger.pod_bound(builders.hold("ghost", "n-1", [0]))
+    audited.ledger.pod_waiting(builders.candidate("lost"), gated=False)
 
     found = await audited.auditor.audit()
 
     assert {one.name for one in found} == {"uid-ghost", "uid-lost"}
-    assert audited.book.state("uid-ghost") is State.FREE
-    assert "uid-lost" not in audited.book.waiting
+    assert audited.ledger.state("uid-ghost") is State.FREE
+    assert "uid-lost" not in audited.ledger.backlog
     assert await audited.auditor.audit() == ()
 
 
@@ -180,9 +181,9 @@ async def test_all_is_read_and_compared_by_the_auditors_clock(monkeypatch: pytes
         given.append(parts[-1].clock)
         return made(*parts)
 
-    def portions(book: Ledger, fresh: Ledger, clock: ports.Clock) -> Any:
+    def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock) -> Any:
         given.append(clock)
-        return compared(book, fresh, clock)
+        return compared(ledger, fresh, clock)
 
     monkeypatch.setattr(feeds, "Feeds", read)
     monkeypatch.setattr(drift, "portions", portions)

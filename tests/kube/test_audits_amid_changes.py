@@ -37,13 +37,13 @@ class Audited:
 
     def __init__(self, cluster: Cluster, session: api.Api) -> None:
         self.cluster = cluster
-        self.book = Ledger(time.monotonic)
-        dog = Watchdog(self.book, clock=time.monotonic)
-        self.feeds = feeds.Feeds(session, self.book, dog, auditor.Nobody())
+        self.ledger = Ledger(time.monotonic)
+        watchdog = Watchdog(self.ledger, clock=time.monotonic)
+        self.feeds = feeds.Feeds(session, self.ledger, watchdog, auditor.Nobody())
         self.reports: list[int] = []
         self.auditor = Looking(
             session,
-            self.book,
+            self.ledger,
             clock=time.monotonic,
             report=self.reports.append,
             mend=self.feeds.mend,
@@ -104,10 +104,10 @@ async def test_a_device_that_goes_to_and_fro_is_no_drift(audited: Audited) -> No
     """Both looks come upon the same two values, but the ledger has heard of changes between them."""
 
     def to_and_fro() -> None:
-        row = audited.book.picture.row(NODE)
-        assert row is not None and row.published is not None
-        audited.book.device_seen(dataclasses.replace(row.published, astray=("x",)))
-        audited.book.device_seen(dataclasses.replace(row.published, astray=()))
+        info = audited.ledger.inventory.row(NODE)
+        assert info is not None and info.published is not None
+        audited.ledger.device_seen(dataclasses.replace(info.published, astray=("x",)))
+        audited.ledger.device_seen(dataclasses.replace(info.published, astray=()))
 
     audited.publish()
     audited.auditor.happen = to_and_fro
@@ -130,7 +130,7 @@ async def test_what_was_heard_and_lost_is_drift_however_busy_it_is(audited: Audi
         audited.publish()
         audited.hear()
 
-    audited.book.device_gone(NODE)
+    audited.ledger.device_gone(NODE)
     audited.auditor.happen = change
 
     assert await audited.audit() == DRIFTED
@@ -138,7 +138,7 @@ async def test_what_was_heard_and_lost_is_drift_however_busy_it_is(audited: Audi
 
 async def test_what_comes_and_goes_is_no_drift(audited: Audited) -> None:
     """That the ledger knew nothing of it in either look proves nothing where it heard of it in between."""
-    audited.book.device_gone(NODE)
+    audited.ledger.device_gone(NODE)
     audited.heard[drift.DEVICE, NODE] = "9"
     audited.publish()
     audited.auditor.happen = audited.heard.clear

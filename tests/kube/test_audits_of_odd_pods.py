@@ -49,24 +49,24 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
 ) -> None:
     """Neither while the audit mends nor afterwards is the card given to anybody else; its end frees it."""
     monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
-    book = Ledger(time.monotonic)
-    dog = Watchdog(book, clock=time.monotonic)
+    ledger = Ledger(time.monotonic)
+    watchdog = Watchdog(ledger, clock=time.monotonic)
     given: list[decisions.Decision] = []
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Cluster(server)
         cluster.pods[:] = [holder("5"), rival()]
-        following = feeds.Feeds(session, book, dog, auditor.Nobody())
+        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
 
         async def mend(ghosts: Any) -> None:
-            given.extend(books.decide(book))
+            given.extend(books.decide(ledger))
             await following.mend(ghosts)
-            given.extend(books.decide(book))
+            given.extend(books.decide(ledger))
 
-        audit = auditing.audit_of(session, book, following, mend=mend)
+        audit = auditing.audit_of(session, ledger, following, mend=mend)
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
-            dog.lease_seen(NODE, "later")
+            watchdog.lease_seen(NODE, "later")
             cluster.pods[:] = [odd, rival()]
             assert await audit.audit() != ()
             cluster.pods[:] = [rival()]
@@ -77,27 +77,27 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
         Reason.FULL,
         Reason.WITHHELD,
     }
-    assert [type(one) for one in books.decide(book)] == [decisions.Bind]
+    assert [type(one) for one in books.decide(ledger)] == [decisions.Bind]
 
 
 async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its GpuPod has not changed: what the audit reads anew is told all the same, and names the card."""
     monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
-    book = Ledger(time.monotonic)
-    dog = Watchdog(book, clock=time.monotonic)
+    ledger = Ledger(time.monotonic)
+    watchdog = Watchdog(ledger, clock=time.monotonic)
     nameless = HOLDER | {"resourceVersion": "5", "annotations": {names.ALLOCATION: "{"}}
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Cluster(server)
         cluster.pods[:] = [holder("5", metadata=nameless)]
         cluster.gpupods[:] = [churn.gpupod("holder", "u-1", NODE, 0)]
-        following = feeds.Feeds(session, book, dog, auditor.Nobody())
-        audit = auditing.audit_of(session, book, following)
+        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
+        audit = auditing.audit_of(session, ledger, following)
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
-            known = book.picture.hold("u-1")
-            book.gpupod_gone("ml/holder")
-            lost = book.picture.hold("u-1")
+            known = ledger.inventory.hold("u-1")
+            ledger.gpupod_gone("ml/holder")
+            lost = ledger.inventory.hold("u-1")
             found = await audit.audit()
 
     assert known is not None
@@ -105,4 +105,4 @@ async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.Mo
     assert (known.withheld, [one.uuid for one in known.shares]) == (0, [churn.uuid(NODE, 0)])
     assert lost.withheld == holds.ALL_CARDS
     assert [one.name for one in found] == ["u-1"]
-    assert book.picture.hold("u-1") == known
+    assert ledger.inventory.hold("u-1") == known

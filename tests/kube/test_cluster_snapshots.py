@@ -8,7 +8,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, errors
-from berth_operator.engine.ledger import State
+from berth_operator.engine.hold_states import State
 from berth_operator.kube import cluster_snapshots
 from berth_operator.scheduling import cycle
 from berth_operator.simulation import cluster, files, placing, scenario
@@ -53,7 +53,7 @@ class Yard:
 
     def __init__(self, server: stub.Stub) -> None:
         self.server = server
-        self.book = books.of(1, 1)
+        self.ledger = books.of(1, 1)
         allocatable = {"cpu": "8", "memory": "64Gi", "pods": "110"}
         device = {"metadata": {"name": "n1"}, "spec": {"node": "n1", "devices": [CARD]}}
         self.has("Node", {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
@@ -68,7 +68,7 @@ class Yard:
     async def take(self) -> dict[str, Any]:
         """Take a snapshot."""
         async with api.Api(self.server.link, agent="test") as session:
-            pages = cluster_snapshots.Snapshots(session, self.book).pages()
+            pages = cluster_snapshots.Snapshots(session, self.ledger).pages()
             return {
                 "apiVersion": "v1",
                 "kind": "List",
@@ -108,8 +108,8 @@ async def test_a_waiting_pod_is_placed_by_the_simulation(yard: Yard) -> None:
 
 async def test_a_bind_under_way_takes_its_cards(yard: Yard) -> None:
     """A pod that is assumed is in the snapshot as it will be bound, so that its cards are not free."""
-    books.wait(yard.book)
-    bind = books.assume(yard.book)
+    books.wait(yard.ledger)
+    bind = books.assume(yard.ledger)
     yard.has("Pod", pod("p"), pod("next"))
 
     taken = await yard.take()
@@ -125,28 +125,28 @@ async def test_a_bind_under_way_takes_its_cards(yard: Yard) -> None:
 
 async def test_a_bind_that_is_confirmed_meanwhile_is_not_lost(yard: Yard) -> None:
     """A pod that was listed before its bind and confirmed after it is shown where it is now."""
-    candidate = books.wait(yard.book)
-    bind = books.assume(yard.book)
+    candidate = books.wait(yard.ledger)
+    bind = books.assume(yard.ledger)
 
     async def listed(request: Any) -> Any:
-        yard.book.pod_bound(cycle.hold_for(candidate, bind.placement))
+        yard.ledger.pod_bound(cycle.hold_for(candidate, bind.placement))
         return await stub.page(pod("p"), version="1")(request)
 
     yard.server.on("GET", LISTS["Pod"], listed)
 
     taken = await yard.take()
 
-    assert yard.book.state("uid-p") is State.CONFIRMED
+    assert yard.ledger.state("uid-p") is State.CONFIRMED
     assert of(taken, "Pod")["p"]["spec"]["nodeName"] == "n1"
 
 
 async def test_a_bind_that_failed_meanwhile_is_not_shown(yard: Yard) -> None:
     """A pod whose bind came to nothing while the list was read waits in the snapshot too."""
-    books.wait(yard.book)
-    books.assume(yard.book)
+    books.wait(yard.ledger)
+    books.assume(yard.ledger)
 
     async def listed(request: Any) -> Any:
-        yard.book.forget("uid-p")
+        yard.ledger.forget("uid-p")
         return await stub.page(pod("p"), version="1")(request)
 
     yard.server.on("GET", LISTS["Pod"], listed)

@@ -9,7 +9,8 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, connection, lease, watch
-from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds, policy_sink
 from berth_operator.scheduling import holds
@@ -19,6 +20,7 @@ from kube import churn
 from support import clock, pictures, pods
 
 NODE = "n1"
+KNOWN = {"namespace": "ml", "uid": "u-1", "resourceVersion": "5"}
 
 
 class Scene:
@@ -26,27 +28,26 @@ class Scene:
 
     def __init__(self) -> None:
         self.time = clock.Clock()
-        self.book = Ledger(self.time)
-        self.dog = Watchdog(self.book, clock=self.time)
-        self.pods = feeds.PodSink(self.book, auditor.Nobody())
-        self.gpupods = feeds.GpuPodSink(self.book)
-        self.nodes = feeds.NodeSink(self.book)
-        self.devices = feeds.DeviceSink(self.book, self.dog)
-        self.leases = feeds.LeaseSink(self.dog)
-        self.policies = policy_sink.PolicySink(self.book)
+        self.ledger = Ledger(self.time)
+        self.watchdog = Watchdog(self.ledger, clock=self.time)
+        self.pods = feeds.PodSink(self.ledger, auditor.Nobody())
+        self.gpupods = feeds.GpuPodSink(self.ledger)
+        self.nodes = feeds.NodeSink(self.ledger)
+        self.devices = feeds.DeviceSink(self.ledger, self.watchdog)
+        self.leases = feeds.LeaseSink(self.watchdog)
+        self.policies = policy_sink.PolicySink(self.ledger)
 
     def with_node(self) -> "Scene":
         """Add a node with cards and an agent that speaks."""
         self.nodes.upserted(raw.Node(wire.Meta(NODE)))
         self.devices.upserted(read(churn.device(NODE), wire.Device))
-        spec = lease.LeaseSpec(renew_time="now")
-        self.leases.upserted(lease.Lease(wire.Meta(NODE), spec))
+        self.leases.upserted(lease.Lease(wire.Meta(NODE), lease.LeaseSpec(renew_time="now")))
         return self
 
     @property
     def free(self) -> int:
         """Count the free cards of the node."""
-        return pictures.free_cards(self.book.picture, NODE)
+        return pictures.free_cards(self.ledger.inventory, NODE)
 
 
 def read(body: Any, kind: Any) -> Any:
@@ -58,9 +59,7 @@ def pod(**changes: Any) -> dict[str, Any]:
     """Make a pod as the server shows it, bound to the node unless told otherwise."""
     spec: dict[str, Any] = {"nodeName": NODE} | changes.pop("spec", {})
     made = pods.manifest("p", cards=1, **spec)
-    made["metadata"] |= {"namespace": "ml", "uid": "u-1", "resourceVersion": "5"} | changes.pop(
-        "metadata", {}
-    )
+    made["metadata"] |= KNOWN | changes.pop("metadata", {})
     return made | {"status": {"phase": "Running"}} | changes
 
 
@@ -135,12 +134,12 @@ def test_an_assumed_place_of_an_odd_pod_withholds_everything(scene: Scene) -> No
     """Somebody may have bound it elsewhere on the node than we meant to."""
     waiting = pod(spec={"nodeName": ""}, status={"phase": "Pending"})
     scene.pods.upserted(read(waiting, raw.Pod))
-    scene.book.assume(churn.assumption("u-1", NODE, 0))
+    scene.ledger.assume(churn.assumption("u-1", NODE, 0))
 
     scene.pods.odd(odd(pod(spec={"priority": "high"})))
 
     assert scene.free == 0
-    assert scene.book.state("u-1") is State.CONFIRMED
+    assert scene.ledger.state("u-1") is State.CONFIRMED
 
 
 @pytest.mark.parametrize(
@@ -191,16 +190,16 @@ BLIND = watch.Unreadable(wire.Meta("p", "ml"), "it is damaged")
 def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(scene: Scene) -> None:
     """Withheld until its GpuPod names them, and again when it is gone."""
     scene.pods.upserted(LOST)
-    withheld = scene.book.picture.hold("u-1")
+    withheld = scene.ledger.inventory.hold("u-1")
     scene.gpupods.upserted(gpupod(2))
-    named = scene.book.picture.hold("u-1")
+    named = scene.ledger.inventory.hold("u-1")
     scene.gpupods.deleted(gpupod(2).metadata)
 
     assert withheld is not None
     assert named is not None
     assert (withheld.withheld, withheld.shares) == (holds.ALL_CARDS, ())
     assert (named.withheld, [one.uuid for one in named.shares]) == (0, [churn.uuid(NODE, 2)])
-    assert scene.book.picture.hold("u-1") == withheld
+    assert scene.ledger.inventory.hold("u-1") == withheld
 
 
 def test_a_gpupod_names_the_cards_of_a_pod_that_cannot_be_read(scene: Scene) -> None:
@@ -230,12 +229,12 @@ def test_a_gpupod_that_says_nothing_readable_names_nothing(
     scene.gpupods.upserted(gpupod(2))
 
     blind(scene.gpupods)
-    hold = scene.book.picture.hold("u-1")
+    hold = scene.ledger.inventory.hold("u-1")
     scene.gpupods.upserted(gpupod(2))
 
     assert hold is not None
     assert (hold.withheld, hold.shares) == (holds.ALL_CARDS, ())
-    assert scene.book.picture.hold("u-1") != hold
+    assert scene.ledger.inventory.hold("u-1") != hold
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -296,7 +295,7 @@ def test_a_gpupod_that_is_not_needed_is_not_talked_about(
     scene.gpupods.upserted(gpupod(1, node="n2"))
 
     assert said(caplog) == []
-    assert scene.book.picture.hold("u-1") is not None
+    assert scene.ledger.inventory.hold("u-1") is not None
     assert scene.free == 3
 
 
@@ -331,9 +330,9 @@ def test_a_node_that_cannot_be_read_takes_no_pod(scene: Scene) -> None:
     """Taints and room of such a node are unknown."""
     scene.nodes.odd(read({"metadata": {"name": NODE}, "spec": {"taints": "all"}}, raw.Node))
 
-    row = scene.book.picture.row(NODE)
-    assert row is not None
-    assert row.node is None
+    info = scene.ledger.inventory.row(NODE)
+    assert info is not None
+    assert info.node is None
 
 
 # ---------------------------------------------------------------- policies
@@ -347,17 +346,17 @@ def rule(name: str, **spec: Any) -> wire.PlacementPolicy:
 def test_the_default_policy_counts_and_its_last_good_state_stays(scene: Scene) -> None:
     """Other policies change nothing, a bad one changes nothing, and without any the built-in one holds."""
     scene.policies.upserted(rule("default", strategy="spread"))
-    good = scene.book.rules
+    good = scene.ledger.policy
     scene.policies.upserted(rule("other", strategy="binpack"))
     scene.policies.upserted(rule("default", strategy="roulette"))
-    kept = scene.book.rules
+    kept = scene.ledger.policy
     scene.policies.deleted(wire.Meta("other"))
-    still = scene.book.rules
+    still = scene.ledger.policy
     scene.policies.deleted(wire.Meta("default"))
 
     assert good.strategy == "spread"
     assert kept == still == good
-    assert scene.book.rules == Policy()
+    assert scene.ledger.policy == Policy()
 
 
 # ---------------------------------------------------------------- signs of life

@@ -27,7 +27,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def book() -> Ledger:
+def ledger() -> Ledger:
     """Lend a ledger that knows a node whose device plugin serves four cards."""
     lent = books.of()
     lent.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}, labels={"zone": "a"}))
@@ -35,9 +35,9 @@ def book() -> Ledger:
 
 
 @pytest.fixture
-def sink(book: Ledger) -> feeds.PodSink:
+def sink(ledger: Ledger) -> feeds.PodSink:
     """Lend what tells that ledger of pods."""
-    return feeds.PodSink(book, auditor.Nobody())
+    return feeds.PodSink(ledger, auditor.Nobody())
 
 
 def pod(name: str, namespace: str = "ml") -> raw.Pod:
@@ -54,29 +54,29 @@ def pod(name: str, namespace: str = "ml") -> raw.Pod:
     )
 
 
-def test_pods_beyond_it_are_not_charged_before_they_are_admitted(book: Ledger, sink: feeds.PodSink) -> None:
+def test_pods_beyond_it_are_not_charged_before_they_are_admitted(ledger: Ledger, sink: feeds.PodSink) -> None:
     """Nothing that they say is kept until then; and once they are there, they have what they ask for."""
     for name in "abc":
         sink.upserted(pod(name))
-    before = pictures.free_cards(book.picture)
-    hold = book.unadmitted.whole(dataclasses.replace(pods.bound(pod("c")).hold))
+    before = pictures.free_cards(ledger.inventory)
+    hold = ledger.unadmitted.whole(dataclasses.replace(pods.bound(pod("c")).hold))
 
     sink.upserted(builders.admitted(pod("c")))
 
     assert before == 2
     assert (hold.amounts, hold.withheld) == ((), 0)
-    assert pictures.free_cards(book.picture) == 1
+    assert pictures.free_cards(ledger.inventory) == 1
 
 
-def test_another_namespace_has_room_of_its_own(book: Ledger, sink: feeds.PodSink) -> None:
+def test_another_namespace_has_room_of_its_own(ledger: Ledger, sink: feeds.PodSink) -> None:
     """As long as there is room for all together."""
     for name, namespace in {"a": "ml", "b": "ml", "c": "ml", "d": "other", "e": "third"}.items():
         sink.upserted(pod(name, namespace))
 
-    assert [book.unadmitted.bare(f"uid-{name}") for name in "abcde"] == [False, False, True, False, True]
+    assert [ledger.unadmitted.bare(f"uid-{name}") for name in "abcde"] == [False, False, True, False, True]
 
 
-def test_a_pod_that_is_gone_makes_room(book: Ledger, sink: feeds.PodSink) -> None:
+def test_a_pod_that_is_gone_makes_room(ledger: Ledger, sink: feeds.PodSink) -> None:
     """The next one that comes is charged."""
     for name in "ab":
         sink.upserted(pod(name))
@@ -84,24 +84,24 @@ def test_a_pod_that_is_gone_makes_room(book: Ledger, sink: feeds.PodSink) -> Non
 
     sink.upserted(pod("c"))
 
-    assert not book.unadmitted.bare("uid-c")
-    assert pictures.free_cards(book.picture) == 2
+    assert not ledger.unadmitted.bare("uid-c")
+    assert pictures.free_cards(ledger.inventory) == 2
 
 
-def test_a_pod_that_was_there_stays_charged(book: Ledger, sink: feeds.PodSink) -> None:
+def test_a_pod_that_was_there_stays_charged(ledger: Ledger, sink: feeds.PodSink) -> None:
     """Whatever its status says later, what a kubelet has admitted is there."""
     sink.upserted(builders.admitted(pod("c")))
     for name in "ab":
         sink.upserted(pod(name))
-    before = pictures.free_cards(book.picture)
+    before = pictures.free_cards(ledger.inventory)
 
     sink.upserted(pod("c"))
 
-    assert book.picture.hold("uid-c") is not None
-    assert (before, pictures.free_cards(book.picture)) == (1, 1)
+    assert ledger.inventory.hold("uid-c") is not None
+    assert (before, pictures.free_cards(ledger.inventory)) == (1, 1)
 
 
-def test_which_pods_there_is_room_for_is_no_drift(book: Ledger, sink: feeds.PodSink) -> None:
+def test_which_pods_there_is_room_for_is_no_drift(ledger: Ledger, sink: feeds.PodSink) -> None:
     """A ledger that heard of them in another order knows the same."""
     fresh = books.of()
     fresh.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}, labels={"zone": "a"}))
@@ -111,8 +111,8 @@ def test_which_pods_there_is_room_for_is_no_drift(book: Ledger, sink: feeds.PodS
     for name in "cba":
         other.upserted(pod(name))
 
-    assert book.unadmitted.bare("uid-c") and fresh.unadmitted.bare("uid-a")
-    assert drift.drift(book, fresh) == ()
+    assert ledger.unadmitted.bare("uid-c") and fresh.unadmitted.bare("uid-a")
+    assert drift.drift(ledger, fresh) == ()
 
 
 def test_of_very_many_containers_those_that_ask_for_devices_are_known() -> None:

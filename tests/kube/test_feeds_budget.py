@@ -34,12 +34,12 @@ class Scene:
     """A ledger with a sink for pods."""
 
     def __init__(self) -> None:
-        self.book = Ledger(clock.Clock())
-        self.sink = feeds.PodSink(self.book, auditor.Nobody())
+        self.ledger = Ledger(clock.Clock())
+        self.sink = feeds.PodSink(self.ledger, auditor.Nobody())
 
     def faults(self, uid: str) -> list[Reason]:
         """Name what is wrong with a pod that waits."""
-        candidate = self.book.waiting.get(uid)
+        candidate = self.ledger.backlog.get(uid)
         assert candidate is not None
         return [one.reason for one in candidate.faults]
 
@@ -57,7 +57,7 @@ def test_a_pod_beyond_the_budget_waits_with_a_fault_and_nothing_else(scene: Scen
         scene.sink.upserted(pod(uid))
 
     assert (scene.faults("a"), scene.faults("b")) == ([], [Reason.TOO_MUCH_TOGETHER])
-    candidate = scene.book.waiting.get("b")
+    candidate = scene.ledger.backlog.get("b")
     assert candidate is not None
     assert not candidate.request.conditions.avoid_uuids
     said = explain.sentence(decisions.Reject("b", candidate.faults), candidate)
@@ -98,7 +98,7 @@ def test_which_pod_has_found_no_room_is_no_drift(scene: Scene) -> None:
     for uid in ("b", "a"):
         other.sink.upserted(pod(uid))
 
-    assert drift.drift(scene.book, other.book) == ()
+    assert drift.drift(scene.ledger, other.ledger) == ()
 
 
 class Informer:

@@ -20,14 +20,14 @@ def node(labels: int) -> raw.Node:
 
 def test_a_node_that_says_too_much_takes_no_pod(caplog: pytest.LogCaptureFixture) -> None:
     """It is told once in the log, and read again as soon as it says less."""
-    book = Ledger(clock.Clock())
-    sink = feeds.NodeSink(book)
+    ledger = Ledger(clock.Clock())
+    sink = feeds.NodeSink(ledger)
     known = []
 
     for labels in (5, 5000, 5000, 5):
         sink.upserted(node(labels))
-        row = book.picture.row("n1")
-        known.append(row is not None and row.node is not None)
+        info = ledger.inventory.row("n1")
+        known.append(info is not None and info.node is not None)
 
     assert known == [True, False, False, True]
     assert len([one for one in caplog.messages if "node n1 takes no pod: it has 5000 labels" in one]) == 1
@@ -35,15 +35,15 @@ def test_a_node_that_says_too_much_takes_no_pod(caplog: pytest.LogCaptureFixture
 
 def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixture) -> None:
     """It is told once in the log, in the summary while it lasts, and read again as soon as it says less."""
-    book = Ledger(clock.Clock())
-    sink = feeds.DeviceSink(book, Watchdog(book, clock=clock.Clock()))
+    ledger = Ledger(clock.Clock())
+    sink = feeds.DeviceSink(ledger, Watchdog(ledger, clock=clock.Clock()))
     known = []
 
     for labels in (5, 5000, 6000, 5):
         said = {"labels": dict.fromkeys(map(str, range(labels)), "")}
         sink.upserted(builders.published(cards=[said]))
-        book.agent_silent("n1", silent=False)
-        (found,) = summaries.take(book.picture, {"n1"})
+        ledger.agent_silent("n1", silent=False)
+        (found,) = summaries.take(ledger.inventory, {"n1"})
         known.append((found.free, found.reason, len(found.claims)))
 
     assert known == [(1, "", 1), (0, "more than 1024 labels", 1), (0, "more than 1024 labels", 1), (1, "", 1)]
@@ -53,8 +53,8 @@ def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixtur
 
 def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture) -> None:
     """It is measured as it comes; the log tells of it once, and the summary while it lasts."""
-    book = Ledger(clock.Clock())
-    sink = feeds.DeviceSink(book, Watchdog(book, clock=clock.Clock()))
+    ledger = Ledger(clock.Clock())
+    sink = feeds.DeviceSink(ledger, Watchdog(ledger, clock=clock.Clock()))
     codec = watch.Codec(raw.Device)
     known = []
 
@@ -63,8 +63,8 @@ def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture
         thing = codec.thing(msgspec.Raw(msgspec.json.encode(said)))
         assert isinstance(thing, raw.Device)
         sink.upserted(thing)
-        book.agent_silent("n1", silent=False)
-        (found,) = summaries.take(book.picture, {"n1"})
+        ledger.agent_silent("n1", silent=False)
+        (found,) = summaries.take(ledger.inventory, {"n1"})
         known.append((found.free, found.reason, len(found.claims)))
 
     large = (0, "more than 1048576 bytes as an object", 0)
@@ -75,8 +75,8 @@ def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture
 
 def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
     """What is to be recorded of it is no more than its status takes, or the server would refuse all of it."""
-    book = Ledger(clock.Clock())
-    sink = feeds.DeviceSink(book, Watchdog(book, clock=clock.Clock()))
+    ledger = Ledger(clock.Clock())
+    sink = feeds.DeviceSink(ledger, Watchdog(ledger, clock=clock.Clock()))
     lists = [
         [{"uuid": f"M{at}-{one}", "profile": "1g.5gb", "memory": 1} for one in range(64)] for at in range(64)
     ]
@@ -85,14 +85,14 @@ def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
         builders.published(cards=[{"mig": {"enabled": True, "instances": those}} for those in lists])
     )
 
-    (found,) = summaries.take(book.picture, {"n1"})
+    (found,) = summaries.take(ledger.inventory, {"n1"})
     assert len(found.claims) == 64
 
 
 def test_objects_that_change_their_faults_have_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     """Written a hundred times, each time wrong in another way, each of them has a few lines a minute."""
-    book = Ledger(clock.Clock())
-    nodes_, gpupods = feeds.NodeSink(book), feeds.GpuPodSink(book)
+    ledger = Ledger(clock.Clock())
+    nodes_, gpupods = feeds.NodeSink(ledger), feeds.GpuPodSink(ledger)
     limiter = logs.Limiter(clock.Clock())
 
     for turn in range(100):

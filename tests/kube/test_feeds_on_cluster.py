@@ -27,8 +27,8 @@ class Follower:
     """A ledger, and the feeds that keep it."""
 
     def __init__(self, session: api.Api) -> None:
-        self.book = Ledger(time.monotonic)
-        dog = Watchdog(self.book, clock=time.monotonic)
+        self.ledger = Ledger(time.monotonic)
+        watchdog = Watchdog(self.ledger, clock=time.monotonic)
         wall = clock.Clock().wall
         status_writer = pod_status.PodStatusWriter(
             session,
@@ -36,17 +36,17 @@ class Follower:
             rate_limiter.unlimited(),
             wall=wall,
         )
-        self.feeds = feeds.Feeds(session, self.book, dog, status_writer)
+        self.feeds = feeds.Feeds(session, self.ledger, watchdog, status_writer)
 
     def told(self) -> dict[str, Any]:
         """Return all that the ledger knows."""
-        entries = self.book.waiting._entries.values()
+        entries = self.ledger.backlog._entries.values()
         return {
-            "picture": pictures.told(self.book.picture),
-            "leftovers": pictures.leftovers(self.book.picture),
+            "picture": pictures.told(self.ledger.inventory),
+            "leftovers": pictures.leftovers(self.ledger.inventory),
             "waiting": {entry.candidate.uid: entry.candidate for entry in entries},
-            "states": dict(self.book._states),
-            "rules": self.book.rules,
+            "states": dict(self.ledger._states),
+            "rules": self.ledger.policy,
         }
 
 
@@ -234,7 +234,7 @@ async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wi
 
         async def holds(*minors: int) -> None:
             async def so() -> bool:
-                hold = follower.book.picture.hold(pod.uid)
+                hold = follower.ledger.inventory.hold(pod.uid)
                 found = [one.uuid for one in hold.shares] if hold else []
                 return found == [churn.uuid(node, minor) for minor in minors]
 
@@ -247,11 +247,11 @@ async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wi
         await holds(1, 3)
         async with following(admin) as fresh:
             restarted = fresh.told()["picture"][node]["holds"][pod.uid]
-        assert restarted == follower.book.picture.hold(pod.uid)
+        assert restarted == follower.ledger.inventory.hold(pod.uid)
         await life.drop(resources.GPU_PODS, "lost")
         await holds()
 
-        hold = follower.book.picture.hold(pod.uid)
+        hold = follower.ledger.inventory.hold(pod.uid)
         assert hold is not None
         assert hold.withheld == 2
         await ends_right(follower, admin)
@@ -266,10 +266,10 @@ async def assumed(follower: Follower, life: churn.Churn, name: str) -> None:
     life.made.add(name)
 
     async def known() -> bool:
-        return candidate.uid in follower.book.waiting
+        return candidate.uid in follower.ledger.backlog
 
     await waiting.eventually(known, what="the pod to wait", seconds=10)
-    follower.book.assume(churn.assumption(candidate.uid, life.nodes[0], 3))
+    follower.ledger.assume(churn.assumption(candidate.uid, life.nodes[0], 3))
 
 
 async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(

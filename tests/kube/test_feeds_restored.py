@@ -59,11 +59,11 @@ def holder(version: str) -> dict[str, Any]:
 
 async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() -> None:
     """Who waits to be sure waits for all lists, begun after the restore was found out."""
-    book = Ledger(time.monotonic)
-    dog = Watchdog(book, clock=time.monotonic)
+    ledger = Ledger(time.monotonic)
+    watchdog = Watchdog(ledger, clock=time.monotonic)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Server(server)
-        following = feeds.Feeds(session, book, dog, auditor.Nobody())
+        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
             await asyncio.wait_for(following.wait_sure(), 1)
@@ -77,7 +77,7 @@ async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() 
             cluster.gate.set()
             await asyncio.wait_for(sure, 5)
 
-            held = book.picture.hold("u-1")
+            held = ledger.inventory.hold("u-1")
 
     assert not early
     assert held is not None
@@ -86,11 +86,11 @@ async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() 
 
 async def test_one_informer_that_finds_it_out_is_enough() -> None:
     """Its list is of a lower revision; all others list anew as well, and until then nothing is sure."""
-    book = Ledger(time.monotonic)
-    dog = Watchdog(book, clock=time.monotonic)
+    ledger = Ledger(time.monotonic)
+    watchdog = Watchdog(ledger, clock=time.monotonic)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Server(server)
-        following = feeds.Feeds(session, book, dog, auditor.Nobody())
+        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
         nodes, *_, pods_ = following._all
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
@@ -102,4 +102,4 @@ async def test_one_informer_that_finds_it_out_is_enough() -> None:
 
     assert session.history.restores == 1
     assert pods_.lists > before
-    assert book.picture.hold("u-1") is not None
+    assert ledger.inventory.hold("u-1") is not None

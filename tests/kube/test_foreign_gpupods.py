@@ -166,10 +166,10 @@ async def test_one_that_was_right_is_not_read_when_its_pod_has_ended(scene: Scen
     scene.knows("n1")
     scene.bound("n1")
     await scene.passes(1)
-    scene.book.pod_over("u1")
+    scene.ledger.pod_over("u1")
     scene.bound("n1", uid="u2")
     scene.knows("n1", pod_uid="u2", uid="g2")
-    scene.book.pod_over("u2")
+    scene.ledger.pod_over("u2")
 
     await scene.passes(3)
 
@@ -296,13 +296,13 @@ async def test_many_are_gone_through_in_turns(scene: Scene, monkeypatch: pytest.
     turns = 0
     for at in range(100):
         scene.known.put(f"ml/p{at}", foreign_gpupods.Record(f"g{at}", f"u{at}", "n1"))
-        scene.book.pod_bound(holds.Hold(f"u{at}", f"ml/p{at}", f"n{at % 20}"))
+        scene.ledger.pod_bound(holds.Hold(f"u{at}", f"ml/p{at}", f"n{at % 20}"))
 
     looking = scene.cleaner.look()
     step = looking.__await__()
     for turns, _ in enumerate(step, 1):
         scene.known.drop(f"ml/p{turns}")
-        scene.book.pod_over(f"u{turns}")
+        scene.ledger.pod_over(f"u{turns}")
         fresh = dataclasses.replace(scene.known.records["ml/p0"], uid=f"new{turns}")
         scene.known.put(f"ml/new{turns}", fresh)
 

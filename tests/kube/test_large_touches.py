@@ -39,11 +39,13 @@ class Server:
 async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> None:
     """However large the pods of a crowd are, little of them is under way at once, and others do not wait."""
     sizes = {f"large-{at}": MIB for at in range(40)} | {"huge": 8 * MIB} | {f"p-{at}": 0 for at in range(64)}
-    server, book = Server(sizes), Ledger(time.monotonic)
+    server, ledger = Server(sizes), Ledger(time.monotonic)
     for name in sizes:
-        book.pod_waiting(queued_pods.Candidate(uid=name, namespace="ml", name=name), gated=False, version="5")
+        ledger.pod_waiting(
+            queued_pods.Candidate(uid=name, namespace="ml", name=name), gated=False, version="5"
+        )
     touching = pod_touches.Touches(
-        cast(api.Api, server), book, shown=lambda _: None, size=sizes.__getitem__, wall=clock.Clock().wall
+        cast(api.Api, server), ledger, shown=lambda _: None, size=sizes.__getitem__, wall=clock.Clock().wall
     )
 
     assert await touching.void(declaration.Declaration(0, frozenset(sizes))) == "9"

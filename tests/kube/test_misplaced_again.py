@@ -34,7 +34,7 @@ async def test_what_comes_for_a_node_with_a_history_is_looked_at_as_it_comes(sce
     await removed_once(scene)
     before = len(scene.server.requests)
 
-    scene.book.pod_bound(holds.Hold("u7", "ml/right", "n2"))
+    scene.ledger.pod_bound(holds.Hold("u7", "ml/right", "n2"))
     scene.knows("n2", uid="g7", pod_uid="u7", title="ml/right")
     scene.knows("n3", uid="g8", pod_uid="u8", title="ml/other")
     await scene.cleaner.glance()

@@ -36,11 +36,11 @@ class Lead(hands.Lead):
 
 
 def touching(
-    session: api.Api, book: Ledger, shown: pod_status.Verdict | None = None, *, at: int = 0
+    session: api.Api, ledger: Ledger, shown: pod_status.Verdict | None = None, *, at: int = 0
 ) -> pod_touches.Touches:
     """Make what changes the pods of a ledger, all of which show this, at a moment."""
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=at)
-    return pod_touches.Touches(session, book, shown=lambda _: shown, wall=lambda: moment)
+    return pod_touches.Touches(session, ledger, shown=lambda _: shown, wall=lambda: moment)
 
 
 # ---------------------------------------------------------------- on a real server
@@ -52,8 +52,8 @@ async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, names
     await yard.create(pods.manifest("p", cards=1))
     pod = await yard.read("p")
     candidate, old, new = reading.candidate(pod), Ledger(time.monotonic), Ledger(time.monotonic)
-    for book in (old, new):
-        book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
+    for ledger in (old, new):
+        ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
     late = writer.Writer(session, old, Lead(), term="old_x/1", clock=time.monotonic)
 
     version = await touching(session, new).void(EVERYTHING)
@@ -85,13 +85,13 @@ async def test_a_bind_that_is_given_up_is_void(
     """If the pod is still unbound after the change, no bind that was sent before can be carried out."""
     yard = pods.Yard(admin, namespace)
     await yard.create(pods.manifest("p", cards=1))
-    pod, book = await yard.read("p"), Ledger(time.monotonic)
+    pod, ledger = await yard.read("p"), Ledger(time.monotonic)
     candidate = reading.candidate(pod)
-    book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
+    ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
     sender = writer.Writer(
-        session, book, Toucher(touching(session, book)), term="old_x/1", clock=time.monotonic
+        session, ledger, Toucher(touching(session, ledger)), term="old_x/1", clock=time.monotonic
     )
-    late = dataclasses.replace(book.revisions[candidate.uid])
+    late = dataclasses.replace(ledger.revisions[candidate.uid])
     if arrives:
         assert await sender.bind(candidate, pods.placement(NODE, pods.CARD)) == ports.Bound()
 
@@ -102,7 +102,7 @@ async def test_a_bind_that_is_given_up_is_void(
         return
     assert isinstance(seen, ports.Unbound)
     assert seen.version != late.text
-    book.revisions[candidate.uid] = late
+    ledger.revisions[candidate.uid] = late
     answer = await sender.bind(candidate, pods.placement(NODE, pods.CARD))
     assert isinstance(answer, ports.Unknown)
     assert "Precondition failed" in answer.message
@@ -118,11 +118,11 @@ async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: 
     await admin.send("PATCH", path, body=body, content=api.STRATEGIC_PATCH)
     seen = []
     for _ in range(3):
-        pod, book = await yard.read("p"), Ledger(time.monotonic)
-        book.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
+        pod, ledger = await yard.read("p"), Ledger(time.monotonic)
+        ledger.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
 
         # At the very same moment: what would change nothing is not written, and that is noticed.
-        seen.append(await touching(session, book, pod_status.shown_verdict(pod)).void(EVERYTHING))
+        seen.append(await touching(session, ledger, pod_status.shown_verdict(pod)).void(EVERYTHING))
 
     assert len(set(seen)) == 3
     now = await yard.read("p")
@@ -134,11 +134,11 @@ async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, n
     """The pod is left as it is bound, and its revision tells the new leader what it has to know first."""
     yard = pods.Yard(admin, namespace)
     await yard.create(pods.manifest("p", cards=1))
-    pod, book = await yard.read("p"), Ledger(time.monotonic)
-    book.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
+    pod, ledger = await yard.read("p"), Ledger(time.monotonic)
+    ledger.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
     await yard.bind("p", NODE)
 
-    version = await touching(session, book).void(EVERYTHING)
+    version = await touching(session, ledger).void(EVERYTHING)
 
     now = await yard.read("p")
     assert now.spec.node_name == NODE
@@ -154,10 +154,10 @@ POD = resources.PODS.path("p", namespace="ml")
 
 def waiting(**versions: str) -> Ledger:
     """Make a ledger in which these pods wait."""
-    book = Ledger(time.monotonic)
+    ledger = Ledger(time.monotonic)
     for name, version in versions.items():
-        book.pod_waiting(builders.candidate(name), gated=False, version=version)
-    return book
+        ledger.pod_waiting(builders.candidate(name), gated=False, version=version)
+    return ledger
 
 
 def written(version: str) -> stub.Answer:
@@ -173,7 +173,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_only_what_was_declared_is_changed() -> None:
     """New pods and those named; the others surely have no bind under way."""
-    book = waiting(new="12", named="3", other="4")
+    ledger = waiting(new="12", named="3", other="4")
     asked: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -184,7 +184,7 @@ async def test_only_what_was_declared_is_changed() -> None:
         for name in ("new", "named", "other"):
             server.on("PATCH", resources.PODS.path(name, namespace="ml", sub="status"), answer)
         declared = declaration.Declaration(after=10, uids=frozenset({"uid-named"}))
-        version = await touching(session, book).void(declared)
+        version = await touching(session, ledger).void(declared)
 
     assert sorted(asked) == ["named", "new"]
     assert version == "20"
@@ -192,11 +192,11 @@ async def test_only_what_was_declared_is_changed() -> None:
 
 async def test_a_gated_pod_needs_no_change() -> None:
     """Nobody has ever sent a bind of it."""
-    book = Ledger(time.monotonic)
-    book.pod_waiting(builders.candidate("p"), gated=True, version="5")
+    ledger = Ledger(time.monotonic)
+    ledger.pod_waiting(builders.candidate("p"), gated=True, version="5")
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        assert await touching(session, book).void(EVERYTHING) == ""
+        assert await touching(session, ledger).void(EVERYTHING) == ""
         assert not server.requests
 
 
@@ -213,11 +213,11 @@ async def test_a_gated_pod_needs_no_change() -> None:
 )
 async def test_every_answer_is_understood(answers: list[stub.Answer], version: str, patches: int) -> None:
     """A pod counts as changed only when it surely is, or is gone."""
-    book = waiting(p="5")
+    ledger = waiting(p="5")
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", PATH, *answers)
 
-        assert await touching(session, book).void(EVERYTHING) == version
+        assert await touching(session, ledger).void(EVERYTHING) == version
 
     moments = [json.loads(body)["status"]["conditions"][0]["lastProbeTime"] for body in server.bodies]
     assert len(moments) == len(set(moments)) >= patches
@@ -233,12 +233,12 @@ async def test_every_answer_is_understood(answers: list[stub.Answer], version: s
 )
 async def test_a_pod_in_another_revision_is_read(found: list[stub.Answer], version: str) -> None:
     """It is changed already, and what became of it has to be known."""
-    book = waiting(p="5")
+    ledger = waiting(p="5")
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", PATH, stub.status(409, "another revision"))
         server.on("GET", POD, *found)
 
-        assert await touching(session, book).void(EVERYTHING) == version
+        assert await touching(session, ledger).void(EVERYTHING) == version
 
 
 async def test_it_is_told_how_many_pods_are_changed(caplog: pytest.LogCaptureFixture) -> None:
@@ -256,12 +256,12 @@ async def test_a_pod_that_nobody_may_change_does_not_stop_all_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Refused again and again, it is left with a warning."""
-    book = waiting(p="5", q="6")
+    ledger = waiting(p="5", q="6")
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", PATH, stub.status(403, "a webhook says no"))
         server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
 
-        version = await asyncio.wait_for(touching(session, book).void(EVERYTHING), 10)
+        version = await asyncio.wait_for(touching(session, ledger).void(EVERYTHING), 10)
 
     assert version == "8"
     assert "ml/p cannot be changed, so a late bind may arrive" in caplog.text
@@ -278,12 +278,12 @@ async def test_a_pod_that_the_server_fails_to_change_does_not_stop_all_others(
     message: str, patches: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is left in the end, with a warning, and the log does not keep silent about it until then."""
-    book = waiting(p="5", q="6")
+    ledger = waiting(p="5", q="6")
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", PATH, stub.status(500, message))
         server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
 
-        version = await asyncio.wait_for(touching(session, book).void(EVERYTHING), 30)
+        version = await asyncio.wait_for(touching(session, ledger).void(EVERYTHING), 30)
 
     assert version == "8"
     assert len([one for one in server.requests if one.path == PATH]) == patches
@@ -297,7 +297,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
     """A webhook may hang for the pods of one namespace: the others are changed meanwhile, then it goes on."""
     monkeypatch.setattr(pod_touches, "TROUBLE_SECONDS", 1.0)
     crowd = [f"h{number}" for number in range(2 * pod_touches.AT_ONCE)]
-    book = waiting(**dict.fromkeys(crowd, "5"), q="6")
+    ledger = waiting(**dict.fromkeys(crowd, "5"), q="6")
     slow = stub.status(504, "request did not complete within the allotted timeout")
 
     async def hanging(request: web.Request) -> web.StreamResponse:
@@ -309,7 +309,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
             server.on("PATCH", resources.PODS.path(name, namespace="ml", sub="status"), hanging)
         server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
 
-        version = await asyncio.wait_for(touching(session, book).void(EVERYTHING), 20)
+        version = await asyncio.wait_for(touching(session, ledger).void(EVERYTHING), 20)
 
     asked = [one for one in server.requests if "/h0/" in one.path]
     assert version == "8"
@@ -320,13 +320,13 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
 
 async def test_a_pod_with_a_fault_needs_no_change() -> None:
     """No bind of it was ever sent."""
-    book = Ledger(time.monotonic)
+    ledger = Ledger(time.monotonic)
     fault = refusals.unsupported("too long")
     one = dataclasses.replace(builders.candidate("p"), faults=(fault,))
-    book.pod_waiting(one, gated=False, version="5")
+    ledger.pod_waiting(one, gated=False, version="5")
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        assert await touching(session, book).void(EVERYTHING) == ""
+        assert await touching(session, ledger).void(EVERYTHING) == ""
         assert not server.requests
 
 

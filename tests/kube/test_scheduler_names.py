@@ -54,12 +54,12 @@ def test_pods_of_named_schedulers_wait_for_berth(
     scheduler: str, answering: frozenset[str], *, waits: bool
 ) -> None:
     """A pod whose schedulerName is in the list is in the backlog, and no other is."""
-    book = Ledger(clock.Clock())
-    sink = feeds.PodSink(book, auditor.Nobody(), schedulers=answering)
+    ledger = Ledger(clock.Clock())
+    sink = feeds.PodSink(ledger, auditor.Nobody(), schedulers=answering)
 
     sink.upserted(read(pod(scheduler)))
 
-    assert ("u-1" in book.waiting) == waits
+    assert ("u-1" in ledger.backlog) == waits
 
 
 def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
@@ -76,19 +76,19 @@ def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
 async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting pod of a named scheduler is no drift: the second ledger has it, too."""
     monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
-    book = Ledger(time.monotonic)
-    dog = Watchdog(book, clock=time.monotonic)
+    ledger = Ledger(time.monotonic)
+    watchdog = Watchdog(ledger, clock=time.monotonic)
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         Cluster(server).pods[:] = [pod(OTHER)]
-        following = feeds.Feeds(session, book, dog, auditor.Nobody(), feeds.Options(BOTH))
-        audit = auditing.audit_of(session, book, following)
+        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody(), feeds.Options(BOTH))
+        audit = auditing.audit_of(session, ledger, following)
         audit.schedulers = BOTH
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
             found = await audit.audit()
 
-    assert "u-1" in book.waiting
+    assert "u-1" in ledger.backlog
     assert found == ()
 
 

@@ -16,11 +16,11 @@ class Scene:
     """A ledger of some nodes, each of which takes a millisecond, and what was told of them."""
 
     def __init__(self, nodes: int) -> None:
-        self.book = books.of(nodes)
+        self.ledger = books.of(nodes)
         self.shown: list[list[str]] = []
         news = node_news.NodeNews(lambda _: None, str)
         ticking = clock.Ticking(0.001)
-        self.reporter = summary_reporter.SummaryReporter(self.book, self.show, news, clock=ticking)
+        self.reporter = summary_reporter.SummaryReporter(self.ledger, self.show, news, clock=ticking)
 
     def show(self, found: list[summaries.Summary]) -> None:
         """Note which nodes were shown together."""
@@ -46,7 +46,7 @@ async def test_others_have_their_turn_between_portions() -> None:
     async with timeless.beside(scene.reporter.run()):
         await other()
 
-    assert sorted(scene.names) == sorted(row.name for row in scene.book.picture.each())
+    assert sorted(scene.names) == sorted(info.name for info in scene.ledger.inventory.each())
     assert max(map(len, scene.shown)) <= 1000 * summaries.PORTION_SECONDS + 1
     assert turns >= len(scene.shown) - 1 >= 15
 
@@ -61,7 +61,7 @@ def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureF
     async def tell() -> None:
         async with timeless.beside(scene.reporter.run()):
             await timeless.at(1.1)
-            silence(scene.book)
+            silence(scene.ledger)
             await timeless.at(2.1)
 
     tell()
@@ -73,10 +73,10 @@ def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureF
     assert len(scene.names) == 2 * nodes
 
 
-def silence(book: Ledger) -> None:
+def silence(ledger: Ledger) -> None:
     """Have all agents fall silent."""
-    for row in book.picture.each():
-        book.agent_silent(row.name, silent=True)
+    for info in ledger.inventory.each():
+        ledger.agent_silent(info.name, silent=True)
 
 
 @timeless.scenario
@@ -86,7 +86,7 @@ async def test_only_what_was_touched_is_summed_up_again() -> None:
 
     async with timeless.beside(scene.reporter.run()):
         await timeless.until(lambda: scene.shown)
-        scene.book.agent_silent("n1", silent=True)
+        scene.ledger.agent_silent("n1", silent=True)
         await timeless.at(2.1)
 
     assert scene.names.count("n1") == 2

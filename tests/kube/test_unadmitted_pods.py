@@ -16,7 +16,7 @@ POD = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", nodeSelect
 
 
 @pytest.fixture
-def book() -> Ledger:
+def ledger() -> Ledger:
     """Lend a ledger that knows a node without labels, whose device plugin serves four cards."""
     lent = books.of()
     lent.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
@@ -24,9 +24,9 @@ def book() -> Ledger:
 
 
 @pytest.fixture
-def sink(book: Ledger) -> feeds.PodSink:
+def sink(ledger: Ledger) -> feeds.PodSink:
     """Lend what tells that ledger of pods."""
-    return feeds.PodSink(book, auditor.Nobody())
+    return feeds.PodSink(ledger, auditor.Nobody())
 
 
 def unreadable(spec: Mapping[str, object]) -> watch.Unreadable:
@@ -36,34 +36,34 @@ def unreadable(spec: Mapping[str, object]) -> watch.Unreadable:
 
 
 def test_it_withholds_nothing_and_nobody_is_told(
-    book: Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
+    ledger: Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once it was admitted all the same it withholds what it asks for, and the log says so."""
     sink.upserted(POD)
-    before, told = pictures.free_cards(book.picture), caplog.text
+    before, told = pictures.free_cards(ledger.inventory), caplog.text
 
     sink.upserted(builders.admitted(POD))
 
     assert (before, told) == (4, "")
-    assert pictures.free_cards(book.picture) == 2
+    assert pictures.free_cards(ledger.inventory) == 2
     assert "ml/p withholds cards of its node" in caplog.text
 
 
-def test_if_it_cannot_be_read_any_more_it_withholds_everything(book: Ledger, sink: feeds.PodSink) -> None:
+def test_if_it_cannot_be_read_any_more_it_withholds_everything(ledger: Ledger, sink: feeds.PodSink) -> None:
     """It may have been admitted meanwhile."""
     sink.upserted(POD)
 
     sink.odd(unreadable({"nodeName": "n1"}))
 
-    assert pictures.free_cards(book.picture) == 0
+    assert pictures.free_cards(ledger.inventory) == 0
 
 
 def test_of_a_node_that_offers_no_card_nobody_is_told(
-    book: Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
+    ledger: Ledger, sink: feeds.PodSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pod there cannot have been given one, and the log does not say that it keeps any from others."""
-    book.node_seen(builders.node("n1"))
+    ledger.node_seen(builders.node("n1"))
 
     sink.upserted(builders.admitted(POD))
 
-    assert (pictures.free_cards(book.picture), caplog.text) == (4, "")
+    assert (pictures.free_cards(ledger.inventory), caplog.text) == (4, "")

@@ -242,11 +242,11 @@ async def test_an_answer_that_only_the_pod_explains_tells_its_revision(made_up: 
     """A look that finds the same revision shows that it was not refused for that."""
     made_up.on("POST", f"{PATH}/binding", stub.status(409, "no"))
     made_up.on("GET", PATH, stub.thing(pod_as(metadata={"resourceVersion": "7"})))
-    book = Ledger(clock.Clock())
-    book.pod_waiting(CANDIDATE, gated=False, version="7")
+    ledger = Ledger(clock.Clock())
+    ledger.pod_waiting(CANDIDATE, gated=False, version="7")
 
     async with api.Api(made_up.link, agent="test") as session:
-        sender = writer.Writer(session, book, Lead(), term=TERM, clock=clock.Clock())
+        sender = writer.Writer(session, ledger, Lead(), term=TERM, clock=clock.Clock())
         answer = await sender.bind(CANDIDATE, pods.placement("n", pods.CARD))
         seen = await sender.look(CANDIDATE)
 

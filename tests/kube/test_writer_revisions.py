@@ -24,17 +24,17 @@ def yard(admin: api.Api, namespace: str) -> pods.Yard:
 
 def expecting(pod: raw.Pod) -> tuple[queued_pods.Candidate, Ledger]:
     """Make a ledger in which this pod waits, and give the pod as it is decided on."""
-    book, candidate = Ledger(time.monotonic), reading.candidate(pod)
-    book.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
-    return candidate, book
+    ledger, candidate = Ledger(time.monotonic), reading.candidate(pod)
+    ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
+    return candidate, ledger
 
 
 async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) -> None:
     """A pod that was changed after it was decided on is not bound by that; a look makes it good again."""
     await yard.create(pods.manifest("p", cards=1))
-    candidate, book = expecting(await yard.read("p"))
+    candidate, ledger = expecting(await yard.read("p"))
     await yard.patch("p", {"metadata": {"labels": {"x": "y"}}})
-    bound = hand(session, book=book)
+    bound = hand(session, ledger=ledger)
 
     refused = await bound.bind(candidate, pods.placement(NODE, pods.CARD))
     looked = await bound.look(candidate)
@@ -51,10 +51,10 @@ async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) 
 async def test_a_look_finds_out_that_the_pod_asks_for_something_else(session: Noted, yard: pods.Yard) -> None:
     """What was decided is not right for it any more."""
     await yard.create(pods.manifest("p", cards=1))
-    candidate, book = expecting(await yard.read("p"))
+    candidate, ledger = expecting(await yard.read("p"))
     await yard.patch("p", {"metadata": {"annotations": {names.MODEL: "t4"}}})
 
-    looked = await hand(session, book=book).look(candidate)
+    looked = await hand(session, ledger=ledger).look(candidate)
 
     assert isinstance(looked, ports.Unbound)
     assert not looked.same

@@ -29,10 +29,10 @@ class Lead(hands.Lead):
         self.doubts += 1
 
 
-def hand(session: api.Api, lead: Lead | None = None, book: Ledger | None = None) -> writer.Writer:
+def hand(session: api.Api, lead: Lead | None = None, ledger: Ledger | None = None) -> writer.Writer:
     """Make a writer of a term."""
-    book = book or Ledger(time.monotonic)
-    return writer.Writer(session, book, lead or Lead(), term=TERM, clock=time.monotonic)
+    ledger = ledger or Ledger(time.monotonic)
+    return writer.Writer(session, ledger, lead or Lead(), term=TERM, clock=time.monotonic)
 
 
 def bound_by(session: api.Api, candidate: queued_pods.Candidate, *cards: decisions.Share) -> Any:

@@ -18,10 +18,10 @@ THOROUGH: Final = hypothesis.settings(worlds.PROPERTY, max_examples=100)
 
 
 def place(
-    picture: Inventory, candidate: queued_pods.Candidate, rules: Policy = RULES
+    inventory: Inventory, candidate: queued_pods.Candidate, policy: Policy = RULES
 ) -> decisions.Placement | None:
     """Look for a place."""
-    return Search(picture).place(candidate.request, candidate.demand, rules=rules)
+    return Search(inventory).place(candidate.request, candidate.demand, policy=policy)
 
 
 def minors(placement: decisions.Placement | None) -> list[int] | None:

@@ -170,29 +170,31 @@ def able(world: worlds.World, candidate: queued_pods.Candidate) -> list[str]:
 
 
 def look(
-    world: worlds.World, name: str, candidate: queued_pods.Candidate, rules: Policy
+    world: worlds.World, name: str, candidate: queued_pods.Candidate, policy: Policy
 ) -> tuple[float, int | None]:
     """Ask a picture made for this question alone how good one node is, and which card it would give."""
-    picture = world.paint()
+    inventory = world.paint()
     question = questions.ask(candidate.request, candidate.demand)
-    ranking, _ = search.rank(picture, np.array([picture.index[name]]), question, rules)
+    ranking, _ = search.rank(inventory, np.array([inventory.index[name]]), question, policy)
     return float(ranking.score[0]), None if ranking.slot is None else int(ranking.slot[0])
 
 
-def best(world: worlds.World, candidate: queued_pods.Candidate, rules: Policy) -> decisions.Placement | None:
+def best(world: worlds.World, candidate: queued_pods.Candidate, policy: Policy) -> decisions.Placement | None:
     """Choose the best of all nodes that are able, equal ones by name; a preference is a condition first."""
     manner = candidate.request.manner
     if manner.scope is not None and not manner.required:
         strict = dataclasses.replace(manner, required=True)
         request = dataclasses.replace(candidate.request, manner=strict)
-        found = _best(world, dataclasses.replace(candidate, request=request), rules)
+        found = _best(world, dataclasses.replace(candidate, request=request), policy)
         if found is not None:
             return found
-    return _best(world, candidate, rules)
+    return _best(world, candidate, policy)
 
 
-def _best(world: worlds.World, candidate: queued_pods.Candidate, rules: Policy) -> decisions.Placement | None:
-    looks = {name: look(world, name, candidate, rules) for name in able(world, candidate)}
+def _best(
+    world: worlds.World, candidate: queued_pods.Candidate, policy: Policy
+) -> decisions.Placement | None:
+    looks = {name: look(world, name, candidate, policy) for name in able(world, candidate)}
     if not looks:
         return None
     first = min(looks, key=lambda name: (-looks[name][0], name))

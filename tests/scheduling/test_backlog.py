@@ -285,23 +285,23 @@ def test_restored_pod_remembers_its_attempts() -> None:
 
 def test_pod_that_is_given_back_is_tried_at_once() -> None:
     """What was decided for it was not carried out, and that is no failure of its own."""
-    waiting = Backlog()
-    waiting.give_back(builders.candidate("p"), attempts=3)
+    backlog = Backlog()
+    backlog.give_back(builders.candidate("p"), attempts=3)
 
-    assert [one.name for one in waiting.ready(0.0)] == ["p"]
-    assert waiting.attempts("uid-p") == 3
+    assert [one.name for one in backlog.ready(0.0)] == ["p"]
+    assert backlog.attempts("uid-p") == 3
 
 
 def test_who_only_watches_does_not_grow() -> None:
     """Pods that come and go while nobody decides leave nothing behind, and who stays keeps its place."""
-    waiting = Backlog()
-    waiting.push(builders.candidate("stays"))
+    backlog = Backlog()
+    backlog.push(builders.candidate("stays"))
     for at in range(3 * queues.SPARE_PLACES):
-        waiting.push(builders.candidate(f"p{at}"))
-        waiting.remove(f"uid-p{at}")
+        backlog.push(builders.candidate(f"p{at}"))
+        backlog.remove(f"uid-p{at}")
 
-    assert waiting._line.places <= queues.SPARE_PLACES + 4
-    assert [one.name for one in waiting.ready(0.0)] == ["stays"]
+    assert backlog._line.places <= queues.SPARE_PLACES + 4
+    assert [one.name for one in backlog.ready(0.0)] == ["stays"]
 
 
 def test_removed_pod_is_gone() -> None:

@@ -35,11 +35,11 @@ def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
 
 def test_the_demoted_are_listed_last() -> None:
     """In the order in which the pods would be taken."""
-    waiting = of(builders.candidate("a", priority=5), builders.candidate("b"))
+    backlog = of(builders.candidate("a", priority=5), builders.candidate("b"))
 
-    waiting.demote("uid-a")
+    backlog.demote("uid-a")
 
-    assert [entry.candidate.name for entry in waiting.each()] == ["b", "a"]
+    assert [entry.candidate.name for entry in backlog.each()] == ["b", "a"]
 
 
 def test_who_is_demoted_pauses_for_longer() -> None:
@@ -65,48 +65,48 @@ def test_of_the_woken_the_demoted_are_tried_last() -> None:
 
 def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
     """It comes after all others until then, whatever its priority, and does not wait for its pause to end."""
-    waiting = Backlog()
+    backlog = Backlog()
     for name, priority in [("vip", 9), ("other", 0)]:
-        waiting.push(builders.candidate(name, priority=priority))
-    waiting.demote("uid-vip")
-    waiting.put_off("uid-vip", now=0.0, wants=None)
+        backlog.push(builders.candidate(name, priority=priority))
+    backlog.demote("uid-vip")
+    backlog.put_off("uid-vip", now=0.0, wants=None)
 
-    before = [one.name for one in waiting.ready(1.0)]
-    waiting.put_off("uid-vip", now=1.0, wants=None)
-    waiting.reinstate("uid-vip")
+    before = [one.name for one in backlog.ready(1.0)]
+    backlog.put_off("uid-vip", now=1.0, wants=None)
+    backlog.reinstate("uid-vip")
 
     assert before == ["other", "vip"]
-    assert [one.name for one in waiting.ready(1.0)] == ["vip", "other"]
+    assert [one.name for one in backlog.ready(1.0)] == ["vip", "other"]
 
 
 def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
     """Its turn comes by priority then."""
-    waiting = Backlog()
+    backlog = Backlog()
     for name, priority in [("vip", 9), ("other", 0)]:
-        waiting.push(builders.candidate(name, priority=priority))
-        waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
-    waiting.demote("uid-vip")
+        backlog.push(builders.candidate(name, priority=priority))
+        backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    backlog.demote("uid-vip")
 
-    waiting.reinstate("uid-vip")
-    early = list(waiting.ready(1.0))
-    waiting.helped([Help.CAPACITY_FREED])
+    backlog.reinstate("uid-vip")
+    early = list(backlog.ready(1.0))
+    backlog.helped([Help.CAPACITY_FREED])
 
     assert early == []
-    assert [one.name for one in waiting.ready(1.0)] == ["vip", "other"]
+    assert [one.name for one in backlog.ready(1.0)] == ["vip", "other"]
 
 
 def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     """Of many that were woken some are tried; each that does not take its place makes room for one more."""
-    waiting = Backlog()
+    backlog = Backlog()
     names = [f"p{number:02}" for number in range(wakeups.TRIED_OF_A_KIND + 2)]
     for name in names:
-        waiting.push(builders.candidate(name))
+        backlog.push(builders.candidate(name))
         for _ in range(9):
-            waiting.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
-    waiting.helped([Help.CAPACITY_FREED])
-    first = [one.name for one in waiting.ready(1.0)]
+            backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    backlog.helped([Help.CAPACITY_FREED])
+    first = [one.name for one in backlog.ready(1.0)]
 
-    waiting.skip("uid-p00", now=1.0)
+    backlog.skip("uid-p00", now=1.0)
 
     assert first == names[: wakeups.TRIED_OF_A_KIND]
-    assert [one.name for one in waiting.ready(1.0)] == names[1 : wakeups.TRIED_OF_A_KIND + 1]
+    assert [one.name for one in backlog.ready(1.0)] == names[1 : wakeups.TRIED_OF_A_KIND + 1]

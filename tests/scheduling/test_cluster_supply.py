@@ -22,18 +22,18 @@ def joins(
 ) -> Change:
     """Have a node with many cards and few cpus join."""
 
-    def join(book: Ledger) -> None:
-        book.node_seen(builders.node("n9", cpu=1000, **node))
-        book.device_seen(builders.device("n9", cards, failed=failed))
-        book.agent_silent("n9", silent=silent)
+    def join(ledger: Ledger) -> None:
+        ledger.node_seen(builders.node("n9", cpu=1000, **node))
+        ledger.device_seen(builders.device("n9", cards, failed=failed))
+        ledger.agent_silent("n9", silent=silent)
 
     return join
 
 
-def leaves_its_device(book: Ledger) -> None:
+def leaves_its_device(ledger: Ledger) -> None:
     """Have a node join and go, and its Device stay."""
-    joins()(book)
-    book.node_gone("n9")
+    joins()(ledger)
+    ledger.node_gone("n9")
 
 
 IDLE: dict[str, Change] = {
@@ -48,73 +48,73 @@ IDLE: dict[str, Change] = {
 @pytest.mark.parametrize("happen", IDLE.values(), ids=IDLE.keys())
 def test_a_node_that_can_give_nothing_does_not_count(happen: Change) -> None:
     """Where other pods go does not depend on cards that nobody can have."""
-    book = books.of(3)
-    before = book.picture.lesson(), book.picture.scale()
+    ledger = books.of(3)
+    before = ledger.inventory.lesson(), ledger.inventory.scale()
 
-    happen(book)
+    happen(ledger)
 
-    assert (book.picture.lesson(), book.picture.scale()) == before
+    assert (ledger.inventory.lesson(), ledger.inventory.scale()) == before
 
 
 def test_a_node_that_can_give_something_counts() -> None:
     """It does from the moment its agent is heard, and no more once it is gone."""
-    book = books.of(3)
-    before = book.picture.lesson(), book.picture.scale()
+    ledger = books.of(3)
+    before = ledger.inventory.lesson(), ledger.inventory.scale()
 
-    joins()(book)
-    there = book.picture.lesson(), book.picture.scale()
-    book.device_gone("n9")
+    joins()(ledger)
+    there = ledger.inventory.lesson(), ledger.inventory.scale()
+    ledger.device_gone("n9")
 
     assert there[0] != before[0]
     assert there[1] == (64, 64 << 40)
-    assert (book.picture.lesson(), book.picture.scale()) == before
+    assert (ledger.inventory.lesson(), ledger.inventory.scale()) == before
 
 
 def test_what_is_no_news_of_all_voids_no_answer() -> None:
     """A number of a card that changes neither what nodes have together nor who is the largest is its own."""
-    book = books.of(3)
-    book.picture.lesson()
-    before = book.picture.supplies, book.picture.layout
+    ledger = books.of(3)
+    ledger.inventory.lesson()
+    before = ledger.inventory.supplies, ledger.inventory.layout
 
     for less in range(1, 9):
         first = builders.card(memory=builders.MEMORY - less)
-        book.device_seen(builders.device(cards=[first, *(builders.card(minor) for minor in (1, 2, 3))]))
-        book.picture.lesson()
+        ledger.device_seen(builders.device(cards=[first, *(builders.card(minor) for minor in (1, 2, 3))]))
+        ledger.inventory.lesson()
 
     # The first of these takes from a node that was as large as any, and the others do not.
-    assert book.picture.supplies <= before[0] + 1
-    assert book.picture.layout == before[1]
+    assert ledger.inventory.supplies <= before[0] + 1
+    assert ledger.inventory.layout == before[1]
 
 
 def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> None:
     """Each other state would void all that is remembered; the latest counts when the second is over."""
     now = clock.Clock()
-    book = books.of(3, now=now)
-    book.picture.lesson()
+    ledger = books.of(3, now=now)
+    ledger.inventory.lesson()
     found = []
 
     for step in range(1, 31):
         now.advance(0.1)
-        book.device_seen(builders.device(cards=1 + step % 4))
-        books.decide(book, now.now)
-        found.append((book.picture.lesson(), book.picture.layout))
+        ledger.device_seen(builders.device(cards=1 + step % 4))
+        books.decide(ledger, now.now)
+        found.append((ledger.inventory.lesson(), ledger.inventory.layout))
 
     assert len(set(found)) <= 4
-    assert book.picture.supplies > 1
+    assert ledger.inventory.supplies > 1
 
 
 def test_the_latest_state_counts_in_a_later_round() -> None:
     """What was left out because it came too soon is made up for, without another event."""
     now = clock.Clock()
-    book = books.of(2, now=now)
-    book.picture.lesson()
+    ledger = books.of(2, now=now)
+    ledger.inventory.lesson()
     for cards in (5, 9):
         now.advance(0.5)
-        book.device_seen(builders.device(cards=cards))
-        book.picture.lesson()
+        ledger.device_seen(builders.device(cards=cards))
+        ledger.inventory.lesson()
 
-    soon = book.picture.scale()
+    soon = ledger.inventory.scale()
     now.advance(1.0)
-    books.decide(book, now.now)
+    books.decide(ledger, now.now)
 
-    assert (soon[0], book.picture.scale()[0]) == (5, 9)
+    assert (soon[0], ledger.inventory.scale()[0]) == (5, 9)

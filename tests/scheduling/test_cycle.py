@@ -14,7 +14,6 @@ from berth_operator.scheduling import (
     node_info,
     questions,
     queued_pods,
-    search,
     tally,
 )
 from berth_operator.scheduling.backlog import Backlog
@@ -23,7 +22,7 @@ from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
-from berth_operator.scheduling.search import Search
+from berth_operator.scheduling.search import STEPS_A_NODE, Search
 from scheduling import second_opinion
 from support import builders, clock, pictures, worlds
 
@@ -31,24 +30,24 @@ USUAL = Policy()
 
 
 def decide(
-    picture: Inventory,
+    inventory: Inventory,
     *waiting: queued_pods.Candidate,
-    rules: Policy = USUAL,
+    policy: Policy = USUAL,
     limit: int = 256,
 ) -> list[decisions.Decision]:
     """Make one round for these pods."""
     queue = Backlog()
     for candidate in waiting:
         queue.push(candidate)
-    return cycle.decide(Search(picture), queue, 0.0, rules, limit=limit)
+    return cycle.decide(Search(inventory), queue, 0.0, policy, limit=limit)
 
 
 def test_each_sees_what_the_ones_before_got() -> None:
     """Two pods of one round never get the same card, and the third is told that none is left."""
-    picture = builders.picture(*builders.nodes(1, cards=2))
+    inventory = builders.picture(*builders.nodes(1, cards=2))
     pods = [builders.candidate(name) for name in ("a", "b", "c")]
 
-    first, second, third = decide(picture, *pods)
+    first, second, third = decide(inventory, *pods)
 
     assert worlds.shares_of([first, second]) == ["GPU-n1-0", "GPU-n1-1"]
     full = (Count(Reason.FULL, "", 1),)
@@ -57,10 +56,10 @@ def test_each_sees_what_the_ones_before_got() -> None:
 
 def test_resources_run_out_within_a_round() -> None:
     """Not cards alone: cpu that one pod of the round takes is gone for the next."""
-    picture = builders.picture(builders.node(cpu=1500))
+    inventory = builders.picture(builders.node(cpu=1500))
     pods = [builders.candidate(name, cards=0) for name in ("a", "b")]
 
-    first, second = decide(picture, *pods)
+    first, second = decide(inventory, *pods)
 
     assert isinstance(first, Bind)
     assert isinstance(second, Wait)
@@ -79,21 +78,21 @@ def test_faulty_pod_is_rejected_without_a_search() -> None:
 
 def test_round_takes_so_many_and_no_more() -> None:
     """A round ends after its limit; the first in order are taken."""
-    picture = builders.picture(*builders.nodes(1))
+    inventory = builders.picture(*builders.nodes(1))
     pods = [builders.candidate(name) for name in ("c", "a", "b")]
 
-    found = decide(picture, *pods, limit=2)
+    found = decide(inventory, *pods, limit=2)
 
     assert [answer.uid for answer in found] == ["uid-a", "uid-b"]
 
 
 def test_one_crowd_is_explained_once() -> None:
     """Hopeless pods of one kind cost one search, so that they do not keep the others waiting."""
-    picture = builders.picture(*builders.nodes(3))
+    inventory = builders.picture(*builders.nodes(3))
     crowd = [builders.candidate(f"p{number}", cards=9) for number in range(20)]
 
     with mock.patch.object(tally, "tally", wraps=tally.tally) as asked:
-        found = decide(picture, *crowd)
+        found = decide(inventory, *crowd)
 
     assert asked.call_count == 1
     assert {(type(answer), answer.uid) for answer in found} == {(Wait, pod.uid) for pod in crowd}
@@ -101,11 +100,11 @@ def test_one_crowd_is_explained_once() -> None:
 
 def test_what_was_said_is_said_anew_after_a_placement() -> None:
     """A pod is told of the cluster as it is when its turn comes, not as it was for others of its kind."""
-    picture = builders.picture(*builders.nodes(1, cards=3), builders.hold("x", withheld=1))
+    inventory = builders.picture(*builders.nodes(1, cards=3), builders.hold("x", withheld=1))
     first, last = (builders.candidate(name, cards=3, priority=level) for name, level in (("a", 3), ("z", 1)))
     between = builders.candidate("m", cards=1, priority=2)
 
-    found = decide(picture, first, between, last)
+    found = decide(inventory, first, between, last)
 
     counts = [answer.counts for answer in found if isinstance(answer, Wait)]
     assert [type(answer) for answer in found] == [Wait, Bind, Wait]
@@ -117,27 +116,27 @@ def test_what_was_said_is_said_anew_after_a_placement() -> None:
 
 def test_inventory_is_left_as_found() -> None:
     """A round takes nothing for good: what is really sent, the ledger assumes."""
-    picture = builders.picture(*builders.nodes(2), builders.hold("a", minors=(0,)))
-    before = pictures.told(picture)
+    inventory = builders.picture(*builders.nodes(2), builders.hold("a", minors=(0,)))
+    before = pictures.told(inventory)
 
-    decide(picture, *(builders.candidate(f"p{number}", cards=2) for number in range(4)))
+    decide(inventory, *(builders.candidate(f"p{number}", cards=2) for number in range(4)))
 
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     """A round that fails half-way gives everything back."""
-    picture = builders.picture(*builders.nodes(2))
-    before = pictures.told(picture)
+    inventory = builders.picture(*builders.nodes(2))
+    before = pictures.told(inventory)
     fits, hopeless = builders.candidate("a", cards=2), builders.candidate("b", cards=9)
 
     with (
         mock.patch.object(tally, "tally", side_effect=RuntimeError("broken")),
         pytest.raises(RuntimeError, match="broken"),
     ):
-        decide(picture, fits, hopeless)
+        decide(inventory, fits, hopeless)
 
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
@@ -151,14 +150,14 @@ def test_second_opinion_agrees_pod_by_pod(
     world: worlds.World, pods: tuple[queued_pods.Candidate, ...], strategy: Strategy
 ) -> None:
     """A round equals brute force for each pod in turn, with all that was given charged (I1)."""
-    picture, rules = world.paint(), Policy(strategy=strategy)
+    inventory, policy = world.paint(), Policy(strategy=strategy)
 
-    answers = decide(picture, *pods, rules=rules)
+    answers = decide(inventory, *pods, policy=policy)
 
     by_uid = {pod.uid: pod for pod in pods}
     for answer in answers:
         pod = by_uid[answer.uid]
-        expected = second_opinion.best(world, pod, rules)
+        expected = second_opinion.best(world, pod, policy)
         bound = answer.placement if isinstance(answer, Bind) else None
         assert bound == expected
         if bound is not None:
@@ -169,31 +168,31 @@ def test_second_opinion_agrees_pod_by_pod(
 @hypothesis.given(world=worlds.worlds(), pods=PODS)
 def test_rounds_promise_nothing_twice(world: worlds.World, pods: tuple[queued_pods.Candidate, ...]) -> None:
     """Over many rounds, each charged for good, no device is given beyond what it has (I1)."""
-    picture = world.paint()
-    before = {row.name: dict(row.used) for row in picture.each()}
+    inventory = world.paint()
+    before = {info.name: dict(info.used) for info in inventory.each()}
 
     given = set[tuple[str, str]]()
     for pod in pods:
-        (answer,) = decide(picture, pod)
+        (answer,) = decide(inventory, pod)
         if isinstance(answer, Bind):
-            picture.charge(cycle.hold_for(pod, answer.placement))
+            inventory.charge(cycle.hold_for(pod, answer.placement))
             given |= {(answer.placement.node, uuid) for uuid in worlds.shares_of([answer])}
 
     for node, uuid in given:
-        row = picture.row(node)
-        assert row is not None
-        card, pieces = unit(row, uuid)
-        new, old = row.used[uuid], before[node].get(uuid, device_view.UNUSED)
+        info = inventory.row(node)
+        assert info is not None
+        card, pieces = unit(info, uuid)
+        new, old = info.used[uuid], before[node].get(uuid, device_view.UNUSED)
         assert uuid in second_opinion.sound(world, node)
         assert new.core <= 100
         assert new.memory <= max(card.memory, old.memory)
         assert new.pods <= pieces
 
 
-def unit(row: node_info.Row, uuid: str) -> tuple[cards_.Card, int]:
+def unit(info: node_info.Row, uuid: str) -> tuple[cards_.Card, int]:
     """Find the card of a device or instance, and how many pods may have a part of it."""
-    assert row.device is not None
-    for card in (*row.device.cards, *row.device.others):
+    assert info.device is not None
+    for card in (*info.device.cards, *info.device.others):
         if card.uuid == uuid:
             return card, card.replicas or 100
         if any(one.uuid == uuid for one in card.instances):
@@ -208,9 +207,9 @@ def test_equal_inputs_give_equal_decisions(
 ) -> None:
     """Neither the order in which nodes came nor that in which pods came changes a decision (I11)."""
     expected = decide(world.paint(), *pods)
-    picture = world.paint(data.draw(st.permutations(worlds.NODES)))
+    inventory = world.paint(data.draw(st.permutations(worlds.NODES)))
 
-    found = decide(picture, *data.draw(st.permutations(pods)))
+    found = decide(inventory, *data.draw(st.permutations(pods)))
 
     assert found == expected
 
@@ -219,12 +218,12 @@ def test_equal_inputs_give_equal_decisions(
 @hypothesis.given(world=worlds.worlds(), pods=PODS)
 def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[queued_pods.Candidate, ...]) -> None:
     """Whatever a round decides, the inventory is as it was."""
-    picture = world.paint()
-    before = pictures.told(picture)
+    inventory = world.paint()
+    before = pictures.told(inventory)
 
-    decide(picture, *pods)
+    decide(inventory, *pods)
 
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 # ---------------------------------------------------------------- hard and odd requests
@@ -242,13 +241,13 @@ def test_what_nobody_has_heard_of_is_refused(ask: requests.Ask, *, known: bool) 
     cut = builders.card(0, mig=True, instances=builders.instances("n1", 0, 1))
     other = cards_.Card("nic-0", 0, memory=0, type="rdma")
     made = builders.device(cards=[cut]) if known else builders.device()
-    picture = builders.picture(builders.node(), dataclasses.replace(made, others=(other,) if known else ()))
-    before = pictures.told(picture), dict(picture.columns.profiles.of), dict(picture.columns.types.of)
+    inventory = builders.picture(builders.node(), dataclasses.replace(made, others=(other,) if known else ()))
+    before = pictures.told(inventory), dict(inventory.table.profiles.of), dict(inventory.table.types.of)
 
-    (answer,) = decide(picture, builders.candidate(cards=ask))
+    (answer,) = decide(inventory, builders.candidate(cards=ask))
 
     assert isinstance(answer, Wait)
-    assert (pictures.told(picture), picture.columns.profiles.of, picture.columns.types.of) == before
+    assert (pictures.told(inventory), inventory.table.profiles.of, inventory.table.types.of) == before
 
 
 # Two of them fit on a card, and yet sums would let twenty onto eight cards.
@@ -266,12 +265,12 @@ def crowd(count: int) -> requests.Request:
 
 def test_hard_pods_do_not_hold_a_round_up() -> None:
     """All searches of a round share their effort: pods that got none of it wait, the easy ones do not."""
-    picture = builders.picture(*builders.nodes(30, cards=8))
+    inventory = builders.picture(*builders.nodes(30, cards=8))
     hard = [dataclasses.replace(builders.candidate(f"hard-{at:02}"), request=crowd(24)) for at in range(20)]
     easy = dataclasses.replace(builders.candidate("easy"), created="later")
 
     with mock.patch.object(cycle, "STEPS_A_ROUND", 300):
-        answers = decide(picture, *hard, easy)
+        answers = decide(inventory, *hard, easy)
 
     tried = [answer.uid for answer in answers]
     assert tried == [one.uid for one in hard[: len(tried) - 1]] + [easy.uid]
@@ -281,32 +280,35 @@ def test_hard_pods_do_not_hold_a_round_up() -> None:
 
 def test_search_for_which_others_left_too_little_is_made_again() -> None:
     """A node is not given up for a search that ended early because of others: with time, the pod fits."""
-    places = Search(builders.picture(*builders.nodes(1, cards=8)))
+    search = Search(builders.picture(*builders.nodes(1, cards=8)))
     candidate = dataclasses.replace(builders.candidate(), request=crowd(16))
 
     def place(steps: int) -> object:
         effort = allocator.Effort(steps)
-        return places.place(candidate.request, candidate.demand, rules=USUAL, effort=effort)
+        return search.place(candidate.request, candidate.demand, policy=USUAL, effort=effort)
 
     assert [place(steps) for steps in (1, 5, 10)] == [None] * 3
-    assert place(search.STEPS_A_NODE) is not None
+    assert place(STEPS_A_NODE) is not None
 
 
 def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     """A pod whose search was cut short is told so, waits for nothing but time, and ends where it fits."""
-    picture = builders.picture(*builders.nodes(30, cards=8))
-    places = Search(picture)
+    inventory = builders.picture(*builders.nodes(30, cards=8))
+    search = Search(inventory)
     queue = Backlog()
     queue.push(dataclasses.replace(builders.candidate(), request=builders.request(*[TWO_FIFTHS] * 17)))
 
-    with mock.patch.object(search, "STEPS_A_NODE", 20), mock.patch.object(cycle, "STEPS_A_ROUND", 100):
-        (first,) = cycle.decide(places, queue, 0.0, USUAL)
-        later = [cycle.decide(places, queue, 0.0, USUAL)[0] for _ in range(40)]
+    with (
+        mock.patch("berth_operator.scheduling.search.STEPS_A_NODE", 20),
+        mock.patch.object(cycle, "STEPS_A_ROUND", 100),
+    ):
+        (first,) = cycle.decide(search, queue, 0.0, USUAL)
+        later = [cycle.decide(search, queue, 0.0, USUAL)[0] for _ in range(40)]
 
     assert isinstance(first, Wait)
     assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
     (waiting,) = queue.ready(0.0)
-    looked_at = places.closer(questions.ask(waiting.request, waiting.demand), USUAL)
+    looked_at = search.closer(questions.ask(waiting.request, waiting.demand), USUAL)
     assert len(looked_at) == 30
     assert isinstance(later[-1], Wait)
 
@@ -321,13 +323,13 @@ def timed(
     queue = Backlog()
     for candidate in waiting:
         queue.push(candidate)
-    picture = builders.picture(*builders.nodes(nodes, cards=8))
+    inventory = builders.picture(*builders.nodes(nodes, cards=8))
     for at in range(1, nodes + 1):  # No two of them are alike.
         share = builders.share(0, at=f"n{at}", core=0, memory=at)
-        picture.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
-    places = Search(picture)
+        inventory.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
+    search = Search(inventory)
     time = cycle.Time(now, ends, search_)
-    return list(cycle.each(places, queue, 0.0, USUAL, cycle.Limits(time=time)))
+    return list(cycle.each(search, queue, 0.0, USUAL, cycle.Limits(time=time)))
 
 
 def tight(name: str) -> queued_pods.Candidate:
@@ -375,12 +377,12 @@ def test_pods_of_one_kind_share_that_they_were_cut_short() -> None:
 
 def test_node_that_takes_all_the_time_is_given_up() -> None:
     """Or the next search would begin with it again, and no other node would ever be asked."""
-    places = Search(builders.picture(*builders.nodes(3, cards=8)))
+    search = Search(builders.picture(*builders.nodes(3, cards=8)))
     pod = tight("p")
 
     for _ in range(3):
         effort = allocator.Effort(expired=lambda: True)
-        assert places.place(pod.request, pod.demand, rules=USUAL, effort=effort) is None
+        assert search.place(pod.request, pod.demand, policy=USUAL, effort=effort) is None
 
-    closer = places.closer(questions.ask(pod.request, pod.demand), USUAL)
+    closer = search.closer(questions.ask(pod.request, pod.demand), USUAL)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3

@@ -43,52 +43,52 @@ def steps(draw: st.DrawFn) -> Step:
     return kind, draw(kinds[kind])
 
 
-def take(picture: Inventory, world: worlds.World, step: Step) -> None:
+def take(inventory: Inventory, world: worlds.World, step: Step) -> None:
     """Do one step both to the picture and to the truth."""
     match step:
         case (("put node" | "drop node" | "put device" | "drop device" | "hear"), _):
-            take_node(picture, world, step)
+            take_node(inventory, world, step)
         case "charge", Hold() as hold if hold.uid not in world.holds:
-            picture.charge(hold)
+            inventory.charge(hold)
             world.holds[hold.uid] = hold
         case "release", str(uid) if uid in world.holds:
-            picture.release(uid)
+            inventory.release(uid)
             del world.holds[uid]
         case "teach", (str(uid), (None | workload.Sample()) as sample):
-            picture.workload.see(uid, sample)
+            inventory.workload.see(uid, sample)
             world.samples.pop(uid, None)
             if sample is not None:
                 world.samples[uid] = sample
         case "ask", queued_pods.Candidate() as candidate:
-            assert decide(picture, candidate) == decide(world.paint(), candidate)
+            assert decide(inventory, candidate) == decide(world.paint(), candidate)
 
 
-def take_node(picture: Inventory, world: worlds.World, step: Step) -> None:
+def take_node(inventory: Inventory, world: worlds.World, step: Step) -> None:
     """Do a step that is about a node or its cards."""
     match step:
         case "put node", facts.Node() as node:
-            picture.put_node(node)
+            inventory.put_node(node)
             world.nodes[node.name] = node
         case "drop node", str(name):
-            picture.drop_node(name)
+            inventory.drop_node(name)
             world.nodes.pop(name, None)
         case "put device", devices.Device() as device:
-            picture.put_device(device)
+            inventory.put_device(device)
             world.devices[device.node] = device
         case "drop device", str(name):
-            picture.drop_device(name)
+            inventory.drop_device(name)
             world.devices.pop(name, None)
             world.heard.discard(name)
         case "hear", (str(name), bool(heard)) if name in world.devices:
-            picture.set_silent(name, not heard)
+            inventory.set_silent(name, not heard)
             (world.heard.add if heard else world.heard.discard)(name)
 
 
-def decide(picture: Inventory, candidate: queued_pods.Candidate) -> list[decisions.Decision]:
+def decide(inventory: Inventory, candidate: queued_pods.Candidate) -> list[decisions.Decision]:
     """Ask an inventory about one pod."""
-    waiting = Backlog()
-    waiting.push(candidate)
-    return cycle.decide(Search(picture), waiting, 0.0, Policy())
+    backlog = Backlog()
+    backlog.push(candidate)
+    return cycle.decide(Search(inventory), backlog, 0.0, Policy())
 
 
 @worlds.PROPERTY
@@ -97,28 +97,28 @@ def test_only_the_present_matters(story: list[Step], rows: int, slots: int) -> N
     """After any arrivals and departures the picture equals one made afresh of what is true now (I8)."""
     world = worlds.World()
     with mock.patch.multiple(node_table, ROWS=rows, SLOTS=slots):
-        picture = Inventory()
+        inventory = Inventory()
 
         for step in story:
-            take(picture, world, step)
+            take(inventory, world, step)
 
-    assert pictures.told(picture) == pictures.told(world.paint())
-    assert pictures.learned(picture) == pictures.learned(world.paint())
-    assert pictures.leftovers(picture) == []
+    assert pictures.told(inventory) == pictures.told(world.paint())
+    assert pictures.learned(inventory) == pictures.learned(world.paint())
+    assert pictures.leftovers(inventory) == []
 
 
 @worlds.PROPERTY
 @hypothesis.given(world=worlds.worlds(), holders=st.lists(worlds.held("x"), max_size=4))
 def test_what_if_leaves_no_trace(world: worlds.World, holders: list[Hold]) -> None:
     """Charging and releasing in any number leaves the picture exactly as it was."""
-    picture = world.paint()
-    before = pictures.told(picture)
+    inventory = world.paint()
+    before = pictures.told(inventory)
 
     for hold in holders:
-        picture.charge(hold)
-        picture.release(hold.uid)
+        inventory.charge(hold)
+        inventory.release(hold.uid)
 
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 @worlds.PROPERTY

@@ -13,24 +13,24 @@ from berth_operator.scheduling.nodes import facts
 from support import builders, pictures
 
 
-def free(picture: Inventory, node: str = "n1") -> list[object]:
+def free(inventory: Inventory, node: str = "n1") -> list[object]:
     """List the free cards of a node."""
-    found: list[object] = pictures.told(picture)[node]["free"]
+    found: list[object] = pictures.told(inventory)[node]["free"]
     return found
 
 
-def room(picture: Inventory, demand: facts.Demand) -> list[bool]:
+def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
     """Return which rows have the resources left."""
-    found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
+    found: list[bool] = resources.room(inventory, np.arange(inventory.size), demand).tolist()
     return found
 
 
-def matching(picture: Inventory, models: set[str]) -> list[int]:
+def matching(inventory: Inventory, models: set[str]) -> list[int]:
     """List the slots of n1 whose cards are of one of these models."""
     asked = requests.Conditions(models=frozenset(models))
-    found = search.matching_cards(picture, np.arange(picture.size), asked)
-    table = picture.columns.open if found is None else found
-    slots: list[int] = np.flatnonzero(table[picture.index["n1"]]).tolist()
+    found = search.matching_cards(inventory, np.arange(inventory.size), asked)
+    table = inventory.table.open if found is None else found
+    slots: list[int] = np.flatnonzero(table[inventory.index["n1"]]).tolist()
     return slots
 
 
@@ -39,13 +39,13 @@ def matching(picture: Inventory, models: set[str]) -> list[int]:
 
 def test_charge_takes_and_release_gives_back() -> None:
     """What a pod held is as free as before once it is gone."""
-    picture = builders.picture(*builders.nodes(1))
-    before = pictures.told(picture)
+    inventory = builders.picture(*builders.nodes(1))
+    before = pictures.told(inventory)
     hold = builders.hold("a", minors=(1, 3), amounts=(("cpu", 500), ("pods", 1)))
 
-    picture.charge(hold)
-    charged = pictures.told(picture)["n1"]
-    released = picture.release(hold.uid)
+    inventory.charge(hold)
+    charged = pictures.told(inventory)["n1"]
+    released = inventory.release(hold.uid)
 
     assert charged["free"] == ["GPU-n1-0", "GPU-n1-2"]
     left, given = charged["left"], charged["allocatable"]
@@ -54,42 +54,42 @@ def test_charge_takes_and_release_gives_back() -> None:
         "pods": 1,
     }
     assert released == hold
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 def test_nobody_holds_twice() -> None:
     """A second hold of one pod is a mistake, and changes nothing."""
-    picture = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
-    before = pictures.told(picture)
+    inventory = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
+    before = pictures.told(inventory)
 
     with pytest.raises(ValueError, match="ml/a holds something already"):
-        picture.charge(builders.hold("a", minors=(1,)))
+        inventory.charge(builders.hold("a", minors=(1,)))
 
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 def test_cards_held_twice_are_free_when_both_are_gone() -> None:
     """A card that two records name, as a broken one may, stays held until nobody names it."""
-    picture = builders.picture(
+    inventory = builders.picture(
         *builders.nodes(1), builders.hold("a", minors=(0,)), builders.hold("b", minors=(0,))
     )
 
-    picture.release("uid-a")
-    after_one = free(picture)
-    picture.release("uid-b")
+    inventory.release("uid-a")
+    after_one = free(inventory)
+    inventory.release("uid-b")
 
     assert "GPU-n1-0" not in after_one
-    assert "GPU-n1-0" in free(picture)
+    assert "GPU-n1-0" in free(inventory)
 
 
 def test_hold_is_found_by_pod() -> None:
     """What a pod holds can be looked up; a stranger holds nothing."""
     hold = builders.hold("a", minors=(0,))
 
-    picture = builders.picture(*builders.nodes(1), hold)
+    inventory = builders.picture(*builders.nodes(1), hold)
 
-    assert picture.hold("uid-a") == hold
-    assert picture.hold("uid-b") is None
+    assert inventory.hold("uid-a") == hold
+    assert inventory.hold("uid-b") is None
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_hold_is_found_by_pod() -> None:
 )
 def test_absurd_amounts_overflow_nothing(amount: int) -> None:
     """However much others claim on a node, sums stay right and come back to what they were."""
-    picture = builders.picture(*builders.nodes(1))
-    before = pictures.told(picture)
+    inventory = builders.picture(*builders.nodes(1))
+    before = pictures.told(inventory)
     names = [f"greedy{at}" for at in range(3)]
 
     for name in names:
-        picture.charge(builders.hold(name, amounts=(("cpu", amount),)))
-    full = room(picture, builders.demand(1))
+        inventory.charge(builders.hold(name, amounts=(("cpu", amount),)))
+    full = room(inventory, builders.demand(1))
     for name in names:
-        picture.release(f"uid-{name}")
+        inventory.release(f"uid-{name}")
 
     assert full == [False]
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 # ---------------------------------------------------------------- which cards are free
@@ -133,74 +133,74 @@ def test_card_in_trouble_is_not_free(trouble: dict[str, Any]) -> None:
     """A card in any trouble or given out otherwise is not free, its neighbours are."""
     cards = [builders.card(0), builders.card(1, **trouble), builders.card(2)]
 
-    picture = builders.picture(builders.node(), builders.device(cards=cards))
+    inventory = builders.picture(builders.node(), builders.device(cards=cards))
 
-    assert free(picture) == ["GPU-n1-0", "GPU-n1-2"]
+    assert free(inventory) == ["GPU-n1-0", "GPU-n1-2"]
 
 
 def test_no_card_of_a_silent_agent_is_free() -> None:
     """Nothing is known of cards whose agent is silent; when it speaks again, they are free again."""
-    picture = builders.picture(*builders.nodes(1, cards=2), silent=["n1"])
-    silent = free(picture)
+    inventory = builders.picture(*builders.nodes(1, cards=2), silent=["n1"])
+    silent = free(inventory)
 
-    picture.set_silent("n1", False)
+    inventory.set_silent("n1", False)
 
     assert silent == []
-    assert free(picture) == ["GPU-n1-0", "GPU-n1-1"]
+    assert free(inventory) == ["GPU-n1-0", "GPU-n1-1"]
 
 
 def test_no_card_of_a_failed_source_is_free() -> None:
     """An agent that cannot read its cards vouches for none of them."""
-    picture = builders.picture(builders.node(), builders.device(failed="NVMLDown"))
+    inventory = builders.picture(builders.node(), builders.device(failed="NVMLDown"))
 
-    assert free(picture) == []
+    assert free(inventory) == []
 
 
 def test_device_is_silent_until_its_agent_is_heard() -> None:
     """A Device alone is no sign of life, the first time or after it was gone."""
-    picture = Inventory()
-    picture.put_node(builders.node())
-    picture.put_device(builders.device())
-    first = free(picture)
-    picture.set_silent("n1", False)
-    picture.drop_device("n1")
+    inventory = Inventory()
+    inventory.put_node(builders.node())
+    inventory.put_device(builders.device())
+    first = free(inventory)
+    inventory.set_silent("n1", False)
+    inventory.drop_device("n1")
 
-    picture.put_device(builders.device())
+    inventory.put_device(builders.device())
 
     assert first == []
-    assert free(picture) == []
+    assert free(inventory) == []
 
 
 def test_withheld_cards_count() -> None:
     """Cards that nobody can name are taken from the count, never below nothing."""
-    picture = builders.picture(*builders.nodes(1), builders.hold("a", withheld=3))
-    few = pictures.told(picture)["n1"]["free cards"]
+    inventory = builders.picture(*builders.nodes(1), builders.hold("a", withheld=3))
+    few = pictures.told(inventory)["n1"]["free cards"]
 
-    picture.charge(builders.hold("b", withheld=1 << 16))
+    inventory.charge(builders.hold("b", withheld=1 << 16))
 
     assert few == 1
-    assert pictures.told(picture)["n1"]["free cards"] == 0
+    assert pictures.told(inventory)["n1"]["free cards"] == 0
 
 
 def test_republished_device_forgets_cards_that_are_gone() -> None:
     """A card that was taken out of the node is not free any more, nor is its slot."""
-    picture = builders.picture(*builders.nodes(1, cards=4))
+    inventory = builders.picture(*builders.nodes(1, cards=4))
 
-    picture.put_device(builders.device(cards=[builders.card(3, model="H200")]))
+    inventory.put_device(builders.device(cards=[builders.card(3, model="H200")]))
 
-    assert free(picture) == ["GPU-n1-3"]
-    assert pictures.told(picture)["n1"]["beyond the cards"] == []
-    assert matching(picture, {builders.MODEL}) == []
+    assert free(inventory) == ["GPU-n1-3"]
+    assert pictures.told(inventory)["n1"]["beyond the cards"] == []
+    assert matching(inventory, {builders.MODEL}) == []
 
 
 def test_hold_of_a_vanished_card_comes_back_with_it() -> None:
     """A card that reappears while its pod lives is still that pod's."""
-    picture = builders.picture(*builders.nodes(1, cards=2), builders.hold("a", minors=(0,)))
-    picture.put_device(builders.device(cards=[builders.card(1)]))
+    inventory = builders.picture(*builders.nodes(1, cards=2), builders.hold("a", minors=(0,)))
+    inventory.put_device(builders.device(cards=[builders.card(1)]))
 
-    picture.put_device(builders.device(cards=2))
+    inventory.put_device(builders.device(cards=2))
 
-    assert free(picture) == ["GPU-n1-1"]
+    assert free(inventory) == ["GPU-n1-1"]
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_models_by_any_spelling(asked: set[str], minors: list[int]) -> None:
     """Cards match the models asked for, however either side spells them."""
     models = (builders.MODEL, "Tesla T4", "NVIDIA H200")
     cards = [builders.card(minor, model=model) for minor, model in enumerate(models)]
-    picture = builders.picture(builders.node(), builders.device(cards=cards))
+    inventory = builders.picture(builders.node(), builders.device(cards=cards))
 
-    found = matching(picture, asked)
+    found = matching(inventory, asked)
 
     assert found == minors

@@ -23,16 +23,16 @@ def pod(name: str, namespace: str, label: int = 0, *, priority: int = 0) -> queu
 
 def line(*pods: queued_pods.Candidate, allowed: int = 0) -> Backlog:
     """Return a backlog of these pods, in the order of their creation."""
-    waiting = Backlog()
+    backlog = Backlog()
     for at, one in enumerate(pods):
-        waiting.push(dataclasses.replace(one, created=f"{at:04}"))
-    waiting.allow(allowed)
-    return waiting
+        backlog.push(dataclasses.replace(one, created=f"{at:04}"))
+    backlog.allow(allowed)
+    return backlog
 
 
-def ready(waiting: Backlog, limit: int | None = None) -> str:
+def ready(backlog: Backlog, limit: int | None = None) -> str:
     """Name the pods in the order of their turns."""
-    return " ".join(one.name for one in waiting.ready(1000.0, limit))
+    return " ".join(one.name for one in backlog.ready(1000.0, limit))
 
 
 CASES: Final = {
@@ -61,64 +61,64 @@ CASES: Final = {
 }
 
 
-@pytest.mark.parametrize(("waiting", "expected"), CASES.values(), ids=CASES.keys())
-def test_whose_turn_it_is(waiting: Backlog, expected: str) -> None:
+@pytest.mark.parametrize(("backlog", "expected"), CASES.values(), ids=CASES.keys())
+def test_whose_turn_it_is(backlog: Backlog, expected: str) -> None:
     """Between namespaces the PriorityClass counts and who came first; within one the label, too."""
-    assert ready(waiting) == expected
-    assert " ".join(one.candidate.name for one in waiting.each()) == expected
+    assert ready(backlog) == expected
+    assert " ".join(one.candidate.name for one in backlog.each()) == expected
 
 
 def test_a_raised_pod_is_found_however_far_back_it_stands() -> None:
     """A round takes few pods of a long line, and yet the namespace's most important ones."""
-    waiting = line(*(pod(f"a{at}", "x") for at in range(50)), pod("s", "y"), pod("vip", "x", 9))
+    backlog = line(*(pod(f"a{at}", "x") for at in range(50)), pod("s", "y"), pod("vip", "x", 9))
 
-    assert ready(waiting, 2) == "vip a0"
+    assert ready(backlog, 2) == "vip a0"
 
 
 def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
     """Who has left the line takes nobody's turn."""
-    waiting = line(pod("a", "x"), pod("b", "x", 5), pod("c", "x", 9))
+    backlog = line(pod("a", "x"), pod("b", "x", 5), pod("c", "x", 9))
 
-    waiting.remove("uid-c")
-    waiting.put_off("uid-b", now=1000.0, wants=FREED)
+    backlog.remove("uid-c")
+    backlog.put_off("uid-b", now=1000.0, wants=FREED)
 
-    assert ready(waiting) == "a"
-    assert len(waiting._raised) == 0
+    assert ready(backlog) == "a"
+    assert len(backlog._raised) == 0
 
 
 def test_of_those_that_a_change_helps_the_raised_are_tried_first() -> None:
     """Of a crowd of one kind few are tried at once, and the label decides which of a namespace."""
     names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 4)]
-    waiting = line(*(pod(name, "x") for name in names), pod("vip", "x", 9))
+    backlog = line(*(pod(name, "x") for name in names), pod("vip", "x", 9))
     for name in (*names, "vip"):
         for _ in range(9):
-            waiting.put_off(f"uid-{name}", now=1000.0, wants=FREED)
+            backlog.put_off(f"uid-{name}", now=1000.0, wants=FREED)
 
-    waiting.helped([Help.CAPACITY_FREED])
+    backlog.helped([Help.CAPACITY_FREED])
 
-    assert ready(waiting).split()[0] == "vip"
+    assert ready(backlog).split()[0] == "vip"
 
 
 def test_a_policy_that_changes_gives_everybody_a_new_turn() -> None:
     """Those in line are sorted anew at once, and back again."""
-    waiting = line(pod("s", "y"), pod("b", "x", 9))
+    backlog = line(pod("s", "y"), pod("b", "x", 9))
 
-    found = [ready(waiting)]
+    found = [ready(backlog)]
     for allowed in (10**9, 0):
-        waiting.allow(allowed)
-        found.append(ready(waiting))
+        backlog.allow(allowed)
+        found.append(ready(backlog))
 
     assert found == ["s b", "b s", "s b"]
 
 
 def test_a_policy_that_changes_ends_no_pause() -> None:
     """Who was refused a moment ago is not tried again for that."""
-    waiting = line(pod("s", "y"), pod("b", "x", 9))
-    waiting.put_off("uid-b", now=1000.0, wants=None)
+    backlog = line(pod("s", "y"), pod("b", "x", 9))
+    backlog.put_off("uid-b", now=1000.0, wants=None)
 
-    waiting.allow(10**9)
+    backlog.allow(10**9)
 
-    assert [one.name for one in waiting.ready(1000.0)] == ["s"]
+    assert [one.name for one in backlog.ready(1000.0)] == ["s"]
 
 
 PODS: Final = st.lists(
@@ -144,11 +144,11 @@ def test_within_a_namespace_the_label_decides(pods: list[tuple[str, int, int]]) 
 
     A label below zero counts for others as well, so it decides nothing more.
     """
-    waiting = line(
+    backlog = line(
         *(pod(f"p{at}", space, label, priority=rank) for at, (space, label, rank) in enumerate(pods))
     )
 
-    found = waiting.ready(1000.0)
+    found = backlog.ready(1000.0)
 
     groups: dict[label_order.Group, list[tuple[int, str]]] = {}
     for one in found:

@@ -22,77 +22,79 @@ def odd_device(turn: int, count: int, at: str = "n1") -> devices.Device:
 def test_names_that_a_node_has_no_more_leave_their_columns() -> None:
     """A Device that is full of new names at each write takes no more room than the first did."""
     others = builders.nodes(2)[2:]
-    picture = builders.picture(builders.node(), *others)
+    inventory = builders.picture(builders.node(), *others)
 
     widths = set()
     for turn in range(30):
-        picture.put_device(odd_device(turn, 20))
-        table = picture.columns
+        inventory.put_device(odd_device(turn, 20))
+        table = inventory.table
         widths.add((table.instances.shape, table.others.shape, table.models.width, len(table.profiles)))
 
     assert len(widths) == 1
     fresh = builders.picture(builders.node(), *others, odd_device(29, 20))
-    picture.set_silent("n1", False)
-    assert pictures.told(picture)["n1"] == pictures.told(fresh)["n1"]
+    inventory.set_silent("n1", False)
+    assert pictures.told(inventory)["n1"] == pictures.told(fresh)["n1"]
 
 
 def test_many_names_at_once_are_made_room_for_at_once() -> None:
     """A hundred profiles of one Device copy each table once."""
-    picture = builders.picture(builders.node())
+    inventory = builders.picture(builders.node())
 
     with mock.patch.object(node_table, "_grown", wraps=node_table._grown) as grown:
-        picture.columns.use_kinds(0, profiles=map(str, range(100)), types=())
+        inventory.table.use_kinds(0, profiles=map(str, range(100)), types=())
 
     assert grown.call_count == len(node_table.INSTANCE_TABLES)
 
 
 def test_names_of_a_node_without_devices_are_nobodys() -> None:
     """With the Device its models, profiles and types are gone, and the next one has their numbers."""
-    picture = builders.picture(builders.node(), odd_device(0, 5))
+    inventory = builders.picture(builders.node(), odd_device(0, 5))
 
-    picture.drop_device("n1")
+    inventory.drop_device("n1")
 
-    table = picture.columns
+    table = inventory.table
     assert (len(table.models), len(table.profiles), len(table.types)) == (0, 0, 0)
-    picture.put_device(odd_device(1, 5))
+    inventory.put_device(odd_device(1, 5))
     assert (table.models.width, table.profiles.width, table.types.width) == (5, 5, 5)
 
 
 def test_name_that_two_nodes_have_stays_with_the_second() -> None:
     """A node that changes takes nothing from another, which keeps its numbers."""
-    picture = builders.picture(builders.node(), builders.node("n2"), odd_device(0, 5), odd_device(0, 5, "n2"))
-    before = pictures.told(picture)["n2"]
+    inventory = builders.picture(
+        builders.node(), builders.node("n2"), odd_device(0, 5), odd_device(0, 5, "n2")
+    )
+    before = pictures.told(inventory)["n2"]
 
     for turn in range(1, 4):
-        picture.put_device(odd_device(turn, 5))
+        inventory.put_device(odd_device(turn, 5))
 
-    assert pictures.told(picture)["n2"] == before
+    assert pictures.told(inventory)["n2"] == before
 
 
 def test_profiles_beyond_the_limit_of_all_nodes_are_not_given() -> None:
     """What has no column is not given, nobody else's is touched, and the node can say how many that are."""
-    picture = builders.picture(builders.node(), builders.node("n2"), odd_device(0, 5, "n2"))
-    before = pictures.told(picture)["n2"]
+    inventory = builders.picture(builders.node(), builders.node("n2"), odd_device(0, 5, "n2"))
+    before = pictures.told(inventory)["n2"]
 
-    picture.put_device(odd_device(1, node_table.MOST_KINDS))
+    inventory.put_device(odd_device(1, node_table.MOST_KINDS))
 
-    row = picture.row("n1")
-    assert row is not None
-    assert row.uncounted == 10
-    assert (len(picture.columns.profiles), len(picture.columns.types)) == (node_table.MOST_KINDS,) * 2
-    assert pictures.told(picture)["n2"] == before
-    picture.put_device(odd_device(2, 5))
-    assert row.uncounted == 0
+    info = inventory.row("n1")
+    assert info is not None
+    assert info.uncounted == 10
+    assert (len(inventory.table.profiles), len(inventory.table.types)) == (node_table.MOST_KINDS,) * 2
+    assert pictures.told(inventory)["n2"] == before
+    inventory.put_device(odd_device(2, 5))
+    assert info.uncounted == 0
 
 
 def test_models_are_asked_for_only_while_a_node_has_them() -> None:
     """A pattern is tried on the models that there are now, however many there have been."""
-    picture = builders.picture(builders.node())
+    inventory = builders.picture(builders.node())
     asked = requests.Conditions(pattern="A1")
 
     with mock.patch.object(conditions, "model_meets", wraps=conditions.model_meets) as meets:
         for turn in range(20):
-            picture.put_device(odd_device(turn, 10))
-            search.matching_cards(picture, picture.everything, asked)
+            inventory.put_device(odd_device(turn, 10))
+            search.matching_cards(inventory, inventory.everything, asked)
 
     assert meets.call_count == 20 * 10

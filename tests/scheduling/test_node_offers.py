@@ -21,11 +21,11 @@ CARD = builders.card()
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
 def test_a_no_is_certain(world: worlds.World, pod: queued_pods.Candidate) -> None:
     """Wherever the search places a pod, the offer of that node was large enough."""
-    picture = world.paint()
+    inventory = world.paint()
 
-    found = place(picture, pod)
+    found = place(inventory, pod)
 
-    assert found is None or node_offers.judge(picture, found.node)(pod)
+    assert found is None or node_offers.judge(inventory, found.node)(pod)
 
 
 @pytest.mark.parametrize(
@@ -62,61 +62,61 @@ def test_a_name_that_a_node_advertises_no_more_may_help() -> None:
 
 def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
     """Not even one whose request was made up so that both have the same hash."""
-    book = books.of()
-    book.pod_bound(builders.hold("holder", minors=range(4)))
+    ledger = books.of()
+    ledger.pod_bound(builders.hold("holder", minors=range(4)))
     shares = {"odd": requests.Gpus(8, 46, 4619257955497632), "plain": requests.Gpus(1, 50, 8 << 30)}
     for name, ask in shares.items():
-        book.pod_waiting(builders.candidate(name, ask), gated=False)
-        books.asleep(book, name, *decisions.Help)
+        ledger.pod_waiting(builders.candidate(name, ask), gated=False)
+        books.asleep(ledger, name, *decisions.Help)
 
-    book.pod_over("uid-holder")
+    ledger.pod_over("uid-holder")
 
-    assert books.awake(book) == ["plain"]
+    assert books.awake(ledger) == ["plain"]
 
 
-def happen(book: Ledger, data: st.DataObject) -> None:
+def happen(ledger: Ledger, data: st.DataObject) -> None:
     """Have one thing happen to a node, its cards, its agent or a pod on it."""
     at = data.draw(st.sampled_from(worlds.NODES))
     match data.draw(st.sampled_from(["hold", "end", "end", "node", "cards", "no node", "no cards", "agent"])):
         case "hold":
             hold = data.draw(worlds.held(f"h{data.draw(st.integers(0, 3))}"))
-            if book.picture.hold(hold.uid) is None:
-                book.pod_bound(hold)
+            if ledger.inventory.hold(hold.uid) is None:
+                ledger.pod_bound(hold)
         case "end":
-            book.pod_over(f"uid-h{data.draw(st.integers(0, 3))}")
+            ledger.pod_over(f"uid-h{data.draw(st.integers(0, 3))}")
         case "node":
-            book.node_seen(data.draw(worlds.nodes(at)))
+            ledger.node_seen(data.draw(worlds.nodes(at)))
         case "cards":
-            book.device_seen(data.draw(worlds.devices(at)))
+            ledger.device_seen(data.draw(worlds.devices(at)))
         case "no node":
-            book.node_gone(at)
+            ledger.node_gone(at)
         case "no cards":
-            book.device_gone(at)
+            ledger.device_gone(at)
         case _:
-            book.agent_silent(at, silent=data.draw(st.booleans()))
+            ledger.agent_silent(at, silent=data.draw(st.booleans()))
 
 
-def decide(book: Ledger) -> None:
+def decide(ledger: Ledger) -> None:
     """Try whoever may be tried, and let it wait for what it wants."""
-    for answer in cycle.decide(book.places, book.waiting, 1e9, book.rules):
+    for answer in cycle.decide(ledger.search, ledger.backlog, 1e9, ledger.policy):
         if isinstance(answer, decisions.Wait):
-            book.waiting.put_off(answer.uid, now=0.0, wants=answer.wants)
+            ledger.backlog.put_off(answer.uid, now=0.0, wants=answer.wants)
 
 
 @worlds.PROPERTY
 @hypothesis.given(data=st.data(), pod=worlds.candidates())
 def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: queued_pods.Candidate) -> None:
     """Whatever happens to nodes, cards and pods: who waits for a change has no place (I5)."""
-    book = Ledger(clock.Clock())
+    ledger = Ledger(clock.Clock())
     for at in worlds.NODES:
-        book.node_seen(data.draw(worlds.nodes(at)))
-        book.device_seen(data.draw(worlds.devices(at)))
-        book.agent_silent(at, silent=False)
-    book.pod_waiting(pod, gated=False)
+        ledger.node_seen(data.draw(worlds.nodes(at)))
+        ledger.device_seen(data.draw(worlds.devices(at)))
+        ledger.agent_silent(at, silent=False)
+    ledger.pod_waiting(pod, gated=False)
 
     for _ in range(data.draw(st.integers(1, 12))):
-        decide(book)
-        happen(book, data)
-        (entry,) = book.waiting.entries()
+        decide(ledger)
+        happen(ledger, data)
+        (entry,) = ledger.backlog.entries()
         if entry.wants is not None and not pod.faults:
-            assert book.places.place(pod.request, pod.demand, rules=book.rules) is None
+            assert ledger.search.place(pod.request, pod.demand, policy=ledger.policy) is None

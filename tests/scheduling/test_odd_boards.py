@@ -26,22 +26,22 @@ BAD, GOOD = "n1", "n2"  # Of equal nodes the first by name is asked first.
 _salts = itertools.count(1)
 
 
-def change(picture: Inventory, sort: str) -> None:
+def change(inventory: Inventory, sort: str) -> None:
     """Have the bad node publish a board that nobody has seen before."""
     size = 63 if "three" in sort else odd_boards.CARDS
     published = odd_boards.published(BAD, odd_boards.SORTS[sort](), size=size, salt=next(_salts))
-    picture.put_device(devices.device(published))
-    picture.set_silent(BAD, silent=False)
+    inventory.put_device(devices.device(published))
+    inventory.set_silent(BAD, silent=False)
 
 
 def cluster(sort: str) -> Inventory:
     """Make a node with an odd board, and one where all cards are joined."""
-    picture = builders.picture(builders.node(BAD), builders.node(GOOD))
+    inventory = builders.picture(builders.node(BAD), builders.node(GOOD))
     joined = odd_boards.published(GOOD, odd_boards.apart(1, odd_boards.CARDS))
-    picture.put_device(devices.device(joined))
-    picture.set_silent(GOOD, silent=False)
-    change(picture, sort)
-    return picture
+    inventory.put_device(devices.device(joined))
+    inventory.set_silent(GOOD, silent=False)
+    change(inventory, sort)
+    return inventory
 
 
 def linked(count: int, *, required: bool) -> queued_pods.Candidate:
@@ -54,22 +54,22 @@ def linked(count: int, *, required: bool) -> queued_pods.Candidate:
 @pytest.mark.parametrize("sort", odd_boards.SORTS)
 def test_a_pod_of_linked_cards_is_placed_beside_an_odd_board(sort: str, required: bool) -> None:  # noqa: FBT001  a column of the table
     """What one pod is given suffices to ask the odd node and to go to another."""
-    places = Search(cluster(sort))
+    search = Search(cluster(sort))
 
     for count in range(1, 9):
         pod, effort = linked(count, required=required), allocator.Effort(cycle.STEPS_A_POD)
-        assert places.place(pod.request, pod.demand, rules=RULES, effort=effort) is not None
+        assert search.place(pod.request, pod.demand, policy=RULES, effort=effort) is not None
         assert effort.left > 0
 
 
 @pytest.mark.parametrize("sort", odd_boards.SORTS)
 def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
     """Explaining why more cards than a node has joined do not fit keeps within its effort."""
-    picture = cluster(sort)
-    picture.charge(builders.hold("h", GOOD, range(60)))
+    inventory = cluster(sort)
+    inventory.charge(builders.hold("h", GOOD, range(60)))
     pod, effort = linked(40, required=True), explain.work(whole=False)
 
-    told = explain.explain(Search(picture), pod, rules=RULES, effort=effort)
+    told = explain.explain(Search(inventory), pod, policy=RULES, effort=effort)
 
     assert told.total == 2
     assert effort.left > 0
@@ -110,14 +110,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_node_that_takes_all_the_time_is_asked_last(clock: Clock) -> None:
     """However often it changes meanwhile, it costs a pod one turn, and then another node is asked first."""
-    picture = cluster("all joined but for two pairs")
-    places, pod = Search(picture), hard()
+    inventory = cluster("all joined but for two pairs")
+    search, pod = Search(inventory), hard()
 
     def place() -> str | None:
         clock.asked.clear()
-        change(picture, "all joined but for two pairs")
+        change(inventory, "all joined but for two pairs")
         effort = allocator.Effort(expired=clock.expired)
-        found = places.place(pod.request, pod.demand, rules=RULES, effort=effort)
+        found = search.place(pod.request, pod.demand, policy=RULES, effort=effort)
         return found.node if found is not None else None
 
     assert [place() for _ in range(4)] == [None, GOOD, GOOD, GOOD]

@@ -13,9 +13,9 @@ FREED = frozenset({Help.CAPACITY_FREED})
 MANY = 20 * queues.SPARE_PLACES
 
 
-def places(waiting: Backlog) -> int:
+def places(backlog: Backlog) -> int:
     """Count all places in all lines, void ones included."""
-    all_of = vars(waiting).values()
+    all_of = vars(backlog).values()
     own = [value for value in all_of if isinstance(value, queues.Line)]
     named = [value for value in all_of if isinstance(value, queues.Lines)]
     more = [
@@ -27,67 +27,67 @@ def places(waiting: Backlog) -> int:
 @pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
 def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool) -> None:  # noqa: FBT001  a column of the table
     """Each edit gives the pod a new place, and the void ones are dropped."""
-    waiting = Backlog()
+    backlog = Backlog()
 
     for at in range(MANY):
-        waiting.push(builders.candidate(label=at + 1))
-        for pod in waiting.ready(float(at), 256) if decides else ():
-            waiting.put_off(pod.uid, now=float(at), wants=FREED)
+        backlog.push(builders.candidate(label=at + 1))
+        for pod in backlog.ready(float(at), 256) if decides else ():
+            backlog.put_off(pod.uid, now=float(at), wants=FREED)
 
-    assert places(waiting) <= 8 * queues.SPARE_PLACES
+    assert places(backlog) <= 8 * queues.SPARE_PLACES
 
 
 def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
     """A pod that was woken but pauses behind its kind has one place there, not one for each wake."""
-    waiting = Backlog()
+    backlog = Backlog()
     crowd = [builders.candidate(f"p{at:02}") for at in range(3 * wakeups.TRIED_OF_A_KIND)]
     for pod in crowd:
-        waiting.push(pod)
+        backlog.push(pod)
 
     for at in range(MANY):
-        for pod in waiting.ready(20.0 * at):
-            waiting.put_off(pod.uid, now=20.0 * at, wants=FREED)
-        waiting.helped([Help.CAPACITY_FREED])
+        for pod in backlog.ready(20.0 * at):
+            backlog.put_off(pod.uid, now=20.0 * at, wants=FREED)
+        backlog.helped([Help.CAPACITY_FREED])
 
-    assert places(waiting) <= 8 * (len(crowd) + queues.SPARE_PLACES)
+    assert places(backlog) <= 8 * (len(crowd) + queues.SPARE_PLACES)
 
 
 def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
     """A pod that has its turn in each round, and is kept back each time, has one place."""
-    waiting = Backlog()
-    waiting.push(builders.candidate())
+    backlog = Backlog()
+    backlog.push(builders.candidate())
 
     for _ in range(MANY):
-        assert len(list(waiting.others(0.0, ()))) == 1
+        assert len(list(backlog.others(0.0, ()))) == 1
 
-    assert places(waiting) <= 8
+    assert places(backlog) <= 8
 
 
 def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
     """A namespace in which nobody waits any more needs no line."""
-    waiting = Backlog()
+    backlog = Backlog()
 
     for at in range(MANY):
-        waiting.push(builders.candidate(priority=at, label=1))
+        backlog.push(builders.candidate(priority=at, label=1))
 
-    assert places(waiting) <= 8 * queues.SPARE_PLACES
+    assert places(backlog) <= 8 * queues.SPARE_PLACES
 
 
 def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     """Each pod asks for something that nobody else asks for; one that stays keeps its kind."""
-    waiting = Backlog()
-    waiting.push(builders.candidate("stays"))
-    waiting.put_off("uid-stays", now=0.0, wants=FREED)
-    kind = next(iter(waiting.entries())).kind
+    backlog = Backlog()
+    backlog.push(builders.candidate("stays"))
+    backlog.put_off("uid-stays", now=0.0, wants=FREED)
+    kind = next(iter(backlog.entries())).kind
 
     for at in range(MANY):
-        waiting.push(builders.candidate(demand=builders.demand(at)))
-        waiting.put_off("uid-p", now=0.0, wants=FREED)
-    waiting.push(builders.candidate("again"))
-    waiting.put_off("uid-again", now=0.0, wants=FREED)
+        backlog.push(builders.candidate(demand=builders.demand(at)))
+        backlog.put_off("uid-p", now=0.0, wants=FREED)
+    backlog.push(builders.candidate("again"))
+    backlog.put_off("uid-again", now=0.0, wants=FREED)
 
-    assert len(waiting._kinds) <= 2 * queues.SPARE_PLACES
-    assert [entry.kind == kind for entry in waiting.entries()] == [True, False, True]
+    assert len(backlog._kinds) <= 2 * queues.SPARE_PLACES
+    assert [entry.kind == kind for entry in backlog.entries()] == [True, False, True]
 
 
 def test_what_is_valid_is_kept_in_order() -> None:

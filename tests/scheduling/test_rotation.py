@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import backlog, cycle, decisions, rotation
-from berth_operator.scheduling.backlog import Backlog
+from berth_operator.scheduling import cycle, decisions, rotation
+from berth_operator.scheduling.backlog import ANYTHING, Backlog
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import packing
 from berth_operator.scheduling.nodes import facts
@@ -22,21 +22,21 @@ FREED = 0, 1, 2  # Cards of n1 that are held and freed again.
 def stage(*, free: bool) -> tuple[Ledger, clock.Clock]:
     """Return three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
     now = clock.Clock()
-    book = books.of(2, 3, now=now)
-    book.node_seen(builders.node("n3", labels={"pool": "crowd"}))
-    book.device_seen(builders.device("n3", 3))
-    book.agent_silent("n3", silent=False)
-    book.pod_bound(builders.hold("n3", "n3", (0, 1, 2)))
+    ledger = books.of(2, 3, now=now)
+    ledger.node_seen(builders.node("n3", labels={"pool": "crowd"}))
+    ledger.device_seen(builders.device("n3", 3))
+    ledger.agent_silent("n3", silent=False)
+    ledger.pod_bound(builders.hold("n3", "n3", (0, 1, 2)))
     for minor in FREED:
-        book.pod_bound(builders.hold(f"h{minor}", "n1", (minor,)))
-    book.pod_bound(builders.hold("n2", "n2", (0, 1) if free else (0, 1, 2)))
-    return book, now
+        ledger.pod_bound(builders.hold(f"h{minor}", "n1", (minor,)))
+    ledger.pod_bound(builders.hold("n2", "n2", (0, 1) if free else (0, 1, 2)))
+    return ledger, now
 
 
-def wait(book: Ledger, name: str, created: str, *, of: str = "other", **fields: Any) -> None:
+def wait(ledger: Ledger, name: str, created: str, *, of: str = "other", **fields: Any) -> None:
     """Have a pod of some namespace wait."""
     pod = builders.candidate(name, created=created, **fields)
-    book.pod_waiting(dataclasses.replace(pod, namespace=of), gated=False)
+    ledger.pod_waiting(dataclasses.replace(pod, namespace=of), gated=False)
 
 
 def pinned(at: int) -> facts.Demand:
@@ -45,66 +45,66 @@ def pinned(at: int) -> facts.Demand:
     return facts.Demand(amounts=((facts.CPU, at + 1),), where=where)
 
 
-def crowd(book: Ledger, now: clock.Clock) -> None:
+def crowd(ledger: Ledger, now: clock.Clock) -> None:
     """Have a crowd wait for n3, where each asks for something else, and be refused once."""
     for at in range(CROWD):
-        wait(book, f"c{at:02}", "2026-01-01", of="crowd", demand=pinned(at))
-    while book.waiting.next_due() is not None:
-        play(book, now)
+        wait(ledger, f"c{at:02}", "2026-01-01", of="crowd", demand=pinned(at))
+    while ledger.backlog.next_due() is not None:
+        play(ledger, now)
         now.advance(1.0)
 
 
-def play(book: Ledger, now: clock.Clock) -> list[str]:
+def play(ledger: Ledger, now: clock.Clock) -> list[str]:
     """Make a round of 20 ms, in which each decision takes a while, and name the pods that were bound."""
     time = cycle.Time(now, now() + 0.02, 0.01, turns=now() + 0.01)
     answers = []
-    for answer in cycle.each(book.places, book.waiting, now(), book.rules, cycle.Limits(time=time)):
+    for answer in cycle.each(ledger.search, ledger.backlog, now(), ledger.policy, cycle.Limits(time=time)):
         now.advance(TRY_SECONDS)
         answers.append(answer)
         if isinstance(answer, decisions.Bind):
-            book.assume(answer)
+            ledger.assume(answer)
     for answer in answers:
         if isinstance(answer, decisions.Wait):
-            book.waiting.put_off(answer.uid, now=now(), wants=answer.wants)
+            ledger.backlog.put_off(answer.uid, now=now(), wants=answer.wants)
     return [answer.uid.removeprefix("uid-") for answer in answers if isinstance(answer, decisions.Bind)]
 
 
-def free(book: Ledger, minor: int) -> None:
+def free(ledger: Ledger, minor: int) -> None:
     """Have a card of n1 become free."""
-    book.pod_over(f"uid-h{minor}")
+    ledger.pod_over(f"uid-h{minor}")
 
 
-def free_and_take(book: Ledger, minor: int) -> None:
+def free_and_take(ledger: Ledger, minor: int) -> None:
     """Have a card of n1 become free, and be taken by a pod of somebody else before anybody can use it."""
-    free(book, minor)
-    book.pod_bound(builders.hold(f"h{minor}", "n1", (minor,)))
+    free(ledger, minor)
+    ledger.pod_bound(builders.hold(f"h{minor}", "n1", (minor,)))
 
 
 def test_a_newcomer_has_its_turn_though_others_are_woken_all_the_time() -> None:
     """Each round begins with the older ones, and a part of it is for those that were not tried yet."""
-    book, now = stage(free=True)
-    crowd(book, now)
-    wait(book, "new", "2026-01-02")
+    ledger, now = stage(free=True)
+    crowd(ledger, now)
+    wait(ledger, "new", "2026-01-02")
 
     found = []
     for _ in range(2):
-        free_and_take(book, 0)
-        found += play(book, now)
+        free_and_take(ledger, 0)
+        found += play(ledger, now)
 
     assert found == ["new"]
 
 
 def test_each_of_a_crowd_has_its_turn() -> None:
     """Those at the end of the line are tried, too, though the first are woken again before that."""
-    book, now = stage(free=False)
-    crowd(book, now)
-    before = {entry.candidate.uid: entry.attempts for entry in book.waiting.entries()}
+    ledger, now = stage(free=False)
+    crowd(ledger, now)
+    before = {entry.candidate.uid: entry.attempts for entry in ledger.backlog.entries()}
 
     for _ in range(8):
-        free_and_take(book, 0)
-        play(book, now)
+        free_and_take(ledger, 0)
+        play(ledger, now)
 
-    assert all(entry.attempts > before[entry.candidate.uid] for entry in book.waiting.entries())
+    assert all(entry.attempts > before[entry.candidate.uid] for entry in ledger.backlog.entries())
 
 
 @pytest.mark.parametrize("steps", [cycle.STEPS_A_POD, packing.SPENT], ids=["at first", "when they are spent"])
@@ -115,14 +115,14 @@ def test_a_freed_card_goes_to_the_first_that_can_use_it(monkeypatch: pytest.Monk
     """
     monkeypatch.setattr(cycle, "STEPS_A_ROUND", steps)
     monkeypatch.setattr(cycle, "STEPS_A_POD", steps)
-    book, now = stage(free=False)
-    wait(book, "first", "2026-01-01T12", of="crowd")
-    crowd(book, now)
-    wait(book, "new", "2026-01-02")
-    play(book, now)
+    ledger, now = stage(free=False)
+    wait(ledger, "first", "2026-01-01T12", of="crowd")
+    crowd(ledger, now)
+    wait(ledger, "new", "2026-01-02")
+    play(ledger, now)
 
-    free(book, 0)
-    found = [play(book, now) for _ in range(6)]
+    free(ledger, 0)
+    found = [play(ledger, now) for _ in range(6)]
 
     assert [name for names in found for name in names] == ["first"]
     assert found[0] == []
@@ -130,15 +130,15 @@ def test_a_freed_card_goes_to_the_first_that_can_use_it(monkeypatch: pytest.Monk
 
 def test_who_was_kept_back_for_long_takes_what_it_finds() -> None:
     """Claims that are renewed all the time do not keep a card from a pod for ever."""
-    book, now = stage(free=False)
-    crowd(book, now)
-    free(book, 0)
-    wait(book, "new", "2026-01-02")
+    ledger, now = stage(free=False)
+    crowd(ledger, now)
+    free(ledger, 0)
+    wait(ledger, "new", "2026-01-02")
     began, found = now(), list[str]()
 
     while not found and now() < began + 60:
-        free_and_take(book, 1)
-        found = play(book, now)
+        free_and_take(ledger, 1)
+        found = play(ledger, now)
         now.advance(0.01)
 
     assert found == ["new"]
@@ -147,125 +147,125 @@ def test_who_was_kept_back_for_long_takes_what_it_finds() -> None:
 
 def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None:
     """A turn is for pods that matter as much: a burst of important ones is decided first."""
-    book, now = stage(free=True)
+    ledger, now = stage(free=True)
     for at in range(CROWD):
-        wait(book, f"c{at:02}", "2026-01-02", of="crowd", priority=1, demand=pinned(at))
-    wait(book, "last", "2026-01-02", of="crowd", priority=1)
-    wait(book, "minor", "2026-01-01")
+        wait(ledger, f"c{at:02}", "2026-01-02", of="crowd", priority=1, demand=pinned(at))
+    wait(ledger, "last", "2026-01-02", of="crowd", priority=1)
+    wait(ledger, "minor", "2026-01-01")
 
-    found = [play(book, now) for _ in range(6)]
+    found = [play(ledger, now) for _ in range(6)]
 
     assert [name for names in found for name in names] == ["last"]
 
 
 def test_namespaces_take_turns() -> None:
     """However many pods of one namespace are new, the first of another is tried in the first round."""
-    book, now = stage(free=True)
+    ledger, now = stage(free=True)
     for at in range(CROWD):
-        wait(book, f"c{at:02}", "2026-01-01", of="crowd", demand=pinned(at))
-    wait(book, "new", "2026-01-02")
+        wait(ledger, f"c{at:02}", "2026-01-01", of="crowd", demand=pinned(at))
+    wait(ledger, "new", "2026-01-02")
 
-    assert play(book, now) == ["new"]
+    assert play(ledger, now) == ["new"]
 
 
 def test_the_demoted_have_no_turns() -> None:
     """They come after all others."""
-    waiting = Backlog()
+    backlog = Backlog()
     for name in ("a", "b"):
-        waiting.push(builders.candidate(name))
-    waiting.demote("uid-a")
+        backlog.push(builders.candidate(name))
+    backlog.demote("uid-a")
 
-    found = [pod.name for pod, _ in waiting.others(0.0, ())]
+    found = [pod.name for pod, _ in backlog.others(0.0, ())]
 
     assert found == ["b"]
 
 
 def test_turns_leave_everybody_in_line() -> None:
     """Whoever had a turn and was not tried in it is in line as before."""
-    waiting = Backlog()
+    backlog = Backlog()
     for name in ("a", "b", "c"):
-        waiting.push(builders.candidate(name))
+        backlog.push(builders.candidate(name))
 
-    rounds = [[pod.name for pod, _ in waiting.others(0.0, ("uid-b",))] for _ in range(2)]
+    rounds = [[pod.name for pod, _ in backlog.others(0.0, ("uid-b",))] for _ in range(2)]
 
     assert rounds == [["a", "c"], ["a", "c"]]
-    assert [pod.name for pod in waiting.ready(0.0)] == ["a", "b", "c"]
+    assert [pod.name for pod in backlog.ready(0.0)] == ["a", "b", "c"]
 
 
 def test_claims_end_with_those_who_made_them() -> None:
     """When the woken are gone, placed or tried, nothing is claimed any more."""
-    book, now = stage(free=False)
-    crowd(book, now)
+    ledger, now = stage(free=False)
+    crowd(ledger, now)
 
-    free_and_take(book, 0)
-    claimed = len(book.waiting._turns.claims)
+    free_and_take(ledger, 0)
+    claimed = len(ledger.backlog._turns.claims)
     for at in range(CROWD):
-        book.pod_over(f"uid-c{at:02}")
+        ledger.pod_over(f"uid-c{at:02}")
 
-    assert (claimed, len(book.waiting._turns.claims)) == (CROWD, 0)
+    assert (claimed, len(ledger.backlog._turns.claims)) == (CROWD, 0)
 
 
 def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     """A kind that claims all nodes has nothing to add, however many more become better."""
-    waiting = Backlog()
-    waiting.push(builders.candidate("a"))
-    waiting.put_off("uid-a", now=0.0, wants=backlog.ANYTHING)
+    backlog = Backlog()
+    backlog.push(builders.candidate("a"))
+    backlog.put_off("uid-a", now=0.0, wants=ANYTHING)
 
-    waiting.helped((Help.POLICY_CHANGED,))
-    waiting.offered("n1", Help.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
+    backlog.helped((Help.POLICY_CHANGED,))
+    backlog.offered("n1", Help.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
 
-    assert waiting._turns.claims.limited == 0
+    assert backlog._turns.claims.limited == 0
 
 
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
-    waiting = Backlog()
+    backlog = Backlog()
     for name in ("a", "b", "c"):
-        waiting.push(builders.candidate(name))
-        waiting.put_off(f"uid-{name}", now=0.0, wants=backlog.ANYTHING)
-    waiting.offered("n1", Help.CAPACITY_FREED, lambda _: True)
-    waiting.put_off("uid-a", now=0.0, wants=backlog.ANYTHING)
-    waiting.offered("n2", Help.CAPACITY_FREED, lambda _: True)
-    waiting.push(builders.candidate("new", priority=-1))
+        backlog.push(builders.candidate(name))
+        backlog.put_off(f"uid-{name}", now=0.0, wants=ANYTHING)
+    backlog.offered("n1", Help.CAPACITY_FREED, lambda _: True)
+    backlog.put_off("uid-a", now=0.0, wants=ANYTHING)
+    backlog.offered("n2", Help.CAPACITY_FREED, lambda _: True)
+    backlog.push(builders.candidate("new", priority=-1))
 
-    waiting.remove("uid-b")
-    list(waiting.ready(0.0))
-    (left,) = (nodes for pod, nodes in waiting.others(0.0, ("uid-a", "uid-c")) if pod.name == "new")
+    backlog.remove("uid-b")
+    list(backlog.ready(0.0))
+    (left,) = (nodes for pod, nodes in backlog.others(0.0, ("uid-a", "uid-c")) if pod.name == "new")
 
     assert left == {"n2"}
 
 
 def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
-    waiting = Backlog()
+    backlog = Backlog()
     for name, namespace in (("a", "slow"), ("b", "quick")):
-        waiting.push(dataclasses.replace(builders.candidate(name), namespace=namespace))
-        waiting.put_off(f"uid-{name}", now=0.0, wants=backlog.ANYTHING)
-    waiting.offered("n1", Help.CAPACITY_FREED, lambda _: True)
-    waiting.push(builders.candidate("new", priority=-1))
-    waiting.hold_up("slow")
-    list(waiting.ready(0.0))
+        backlog.push(dataclasses.replace(builders.candidate(name), namespace=namespace))
+        backlog.put_off(f"uid-{name}", now=0.0, wants=ANYTHING)
+    backlog.offered("n1", Help.CAPACITY_FREED, lambda _: True)
+    backlog.push(builders.candidate("new", priority=-1))
+    backlog.hold_up("slow")
+    list(backlog.ready(0.0))
 
-    (left,) = (nodes for pod, nodes in waiting.others(0.0, ("uid-b",)) if pod.name == "new")
+    (left,) = (nodes for pod, nodes in backlog.others(0.0, ("uid-b",)) if pod.name == "new")
 
     assert left == {"n1"}
 
 
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
-    waiting = Backlog()
-    waiting.push(builders.candidate("first", priority=1))
-    waiting.put_off("uid-first", now=0.0, wants=backlog.ANYTHING)
-    waiting.helped([Help.POLICY_CHANGED])
-    list(waiting.ready(0.0))
+    backlog = Backlog()
+    backlog.push(builders.candidate("first", priority=1))
+    backlog.put_off("uid-first", now=0.0, wants=ANYTHING)
+    backlog.helped([Help.POLICY_CHANGED])
+    list(backlog.ready(0.0))
     for at in range(3 * rotation.MOST_PASSED_OVER):
-        waiting.push(builders.candidate(f"p{at:03}"))
+        backlog.push(builders.candidate(f"p{at:03}"))
 
     kept_back = []
     for _ in range(4):
-        assert not list(waiting.others(0.0, ("uid-first",)))
-        kept_back.append(sum(entry.kept_back is not None for entry in waiting.entries()))
-    after = {pod.name for pod, _ in waiting.others(rotation.KEPT_BACK_SECONDS, ("uid-first",))}
+        assert not list(backlog.others(0.0, ("uid-first",)))
+        kept_back.append(sum(entry.kept_back is not None for entry in backlog.entries()))
+    after = {pod.name for pod, _ in backlog.others(rotation.KEPT_BACK_SECONDS, ("uid-first",))}
 
     assert kept_back == [rotation.MOST_PASSED_OVER * share for share in (1, 2, 3, 3)]
     assert len(after) == 3 * rotation.MOST_PASSED_OVER

@@ -21,18 +21,18 @@ from support import builders, worlds
 
 def test_lowest_minors_are_taken() -> None:
     """Of equal cards the lowest minors are given, around those that are held."""
-    picture = builders.picture(*builders.nodes(1, cards=6), builders.hold("a", minors=(0, 3)))
+    inventory = builders.picture(*builders.nodes(1, cards=6), builders.hold("a", minors=(0, 3)))
 
-    found = place(picture, builders.candidate(cards=3))
+    found = place(inventory, builders.candidate(cards=3))
 
     assert minors(found) == [1, 2, 4]
 
 
 def test_whole_card_is_given_whole() -> None:
     """A share of a whole card is all of its core and all of its memory, in bytes (I10)."""
-    picture = builders.picture(*builders.nodes(1))
+    inventory = builders.picture(*builders.nodes(1))
 
-    found = place(picture, builders.candidate())
+    found = place(inventory, builders.candidate())
 
     assert found is not None
     assert worlds.given(found) == (decisions.Share("GPU-n1-0", 0, 100, builders.MEMORY),)
@@ -41,9 +41,9 @@ def test_whole_card_is_given_whole() -> None:
 def test_share_is_given_in_bytes() -> None:
     """A share in percent of a card is written in bytes of that very card, rounded up (I10)."""
     card = builders.card(memory=builders.GIB + 1)
-    picture = builders.picture(builders.node(), builders.device(cards=[card]))
+    inventory = builders.picture(builders.node(), builders.device(cards=[card]))
 
-    found = place(picture, builders.candidate(cards=HALF))
+    found = place(inventory, builders.candidate(cards=HALF))
 
     assert found is not None
     assert worlds.given(found) == (decisions.Share("GPU-n1-0", 0, 50, builders.GIB // 2 + 1),)
@@ -53,30 +53,30 @@ def test_share_is_given_in_bytes() -> None:
 def test_pod_without_cards_asks_no_device(silent: list[str]) -> None:
     """A pod that asks for no card goes where there is none, or none to be had, and gets no grant."""
     known = builders.nodes(1) if silent else (builders.node(),)
-    picture = builders.picture(*known, silent=silent)
+    inventory = builders.picture(*known, silent=silent)
 
-    found = place(picture, builders.candidate(cards=0))
+    found = place(inventory, builders.candidate(cards=0))
 
     assert found == decisions.Placement("n1", ())
 
 
 def test_equal_nodes_go_by_name() -> None:
     """Between equal nodes the name decides, whichever came first."""
-    picture = builders.picture(*reversed(builders.nodes(3)))
+    inventory = builders.picture(*reversed(builders.nodes(3)))
 
-    found = [place(picture, builders.candidate(), Policy(strategy)) for strategy in Strategy]
+    found = [place(inventory, builders.candidate(), Policy(strategy)) for strategy in Strategy]
 
     assert [one and one.node for one in found] == ["n1"] * len(Strategy)
 
 
 def test_pod_chooses_its_own_strategy() -> None:
     """What a pod says of the strategy goes before the policy."""
-    picture = builders.picture(*builders.nodes(2), builders.hold("a", "n1", (0,)))
+    inventory = builders.picture(*builders.nodes(2), builders.hold("a", "n1", (0,)))
     spread = builders.request(1, manner=requests.Manner(strategy=Strategy.SPREAD))
     binpack = Policy(Strategy.BINPACK)
 
-    plain = place(picture, builders.candidate(), binpack)
-    own = place(picture, builders.candidate(request=spread), binpack)
+    plain = place(inventory, builders.candidate(), binpack)
+    own = place(inventory, builders.candidate(request=spread), binpack)
 
     assert plain is not None
     assert own is not None
@@ -131,9 +131,9 @@ FORBIDDEN: dict[str, devices.Device] = {
 @pytest.mark.parametrize("device", FORBIDDEN.values(), ids=FORBIDDEN.keys())
 def test_card_that_must_not_be_given(device: devices.Device, ask: requests.Ask) -> None:
     """No pod gets such a card, nor any part of it (I6)."""
-    picture = builders.picture(builders.node(), device)
+    inventory = builders.picture(builders.node(), device)
 
-    found = place(picture, builders.candidate(cards=ask, models=[builders.MODEL]))
+    found = place(inventory, builders.candidate(cards=ask, models=[builders.MODEL]))
 
     assert found is None
 
@@ -148,9 +148,9 @@ def test_card_that_must_not_be_given(device: devices.Device, ask: requests.Ask) 
 @pytest.mark.parametrize("ask", [requests.cards(1), TENTH], ids=["a whole card", "a share"])
 def test_held_card_is_not_given(hold: Hold, ask: requests.Ask) -> None:
     """What somebody holds is not given, whether or not it can be named (I9)."""
-    picture = builders.picture(*builders.nodes(1, cards=1), hold)
+    inventory = builders.picture(*builders.nodes(1, cards=1), hold)
 
-    found = place(picture, builders.candidate(cards=ask))
+    found = place(inventory, builders.candidate(cards=ask))
 
     assert found is None
 
@@ -158,9 +158,9 @@ def test_held_card_is_not_given(hold: Hold, ask: requests.Ask) -> None:
 @pytest.mark.parametrize("ask", [requests.cards(1), TENTH], ids=["a whole card", "a share"])
 def test_cards_of_an_absent_node_are_not_given(ask: requests.Ask) -> None:
     """A Device without its Node takes no pod."""
-    picture = builders.picture(builders.device())
+    inventory = builders.picture(builders.device())
 
-    found = place(picture, builders.candidate(cards=ask))
+    found = place(inventory, builders.candidate(cards=ask))
 
     assert found is None
 
@@ -168,9 +168,9 @@ def test_cards_of_an_absent_node_are_not_given(ask: requests.Ask) -> None:
 @pytest.mark.parametrize("ask", [requests.cards(1), TENTH], ids=["a whole card", "a share"])
 def test_cards_of_a_silent_agent_are_not_given(ask: requests.Ask) -> None:
     """A silent agent's cards take no pod; those of the others do."""
-    picture = builders.picture(*builders.nodes(2), silent=["n1"])
+    inventory = builders.picture(*builders.nodes(2), silent=["n1"])
 
-    found = place(picture, builders.candidate(cards=ask))
+    found = place(inventory, builders.candidate(cards=ask))
 
     assert found is not None
     assert found.node == "n2"
@@ -179,10 +179,12 @@ def test_cards_of_a_silent_agent_are_not_given(ask: requests.Ask) -> None:
 def test_withheld_cards_count_against_any_choice_of_model() -> None:
     """A card that nobody can name may be of the very model that is asked for."""
     cards = [builders.card(0, model="Tesla T4"), builders.card(1), builders.card(2)]
-    picture = builders.picture(builders.node(), builders.device(cards=cards), builders.hold("a", withheld=1))
+    inventory = builders.picture(
+        builders.node(), builders.device(cards=cards), builders.hold("a", withheld=1)
+    )
 
-    one_of_two = place(picture, builders.candidate(models=[builders.MODEL]))
-    the_only = place(picture, builders.candidate(models=["T4"]))
+    one_of_two = place(inventory, builders.candidate(models=[builders.MODEL]))
+    the_only = place(inventory, builders.candidate(models=["T4"]))
 
     assert minors(one_of_two) == [1]
     assert the_only is None
@@ -191,9 +193,9 @@ def test_withheld_cards_count_against_any_choice_of_model() -> None:
 def test_withheld_cards_leave_started_ones_to_share() -> None:
     """A card that is held by name in part cannot be the one that nobody can name: its rest is given."""
     started = dataclasses.replace(builders.hold("a"), shares=(builders.share(1, core=50, memory=1),))
-    picture = builders.picture(*builders.nodes(1, cards=2), started, builders.hold("b", withheld=1))
+    inventory = builders.picture(*builders.nodes(1, cards=2), started, builders.hold("b", withheld=1))
 
-    found = place(picture, builders.candidate(cards=TENTH))
+    found = place(inventory, builders.candidate(cards=TENTH))
 
     assert minors(found) == [1]
 
@@ -216,9 +218,9 @@ def test_share_of_a_started_card(ask: requests.Gpus, fits: bool) -> None:  # noq
     """A share fits where compute and memory are left for it, to the last percent and byte."""
     taken = builders.share(core=60, memory=60 * builders.GIB)
     hold = dataclasses.replace(builders.hold("a"), shares=(taken,))
-    picture = builders.picture(*builders.nodes(1, cards=1), hold)
+    inventory = builders.picture(*builders.nodes(1, cards=1), hold)
 
-    found = place(picture, builders.candidate(cards=ask))
+    found = place(inventory, builders.candidate(cards=ask))
 
     assert (found is not None) is fits
 
@@ -250,34 +252,34 @@ def test_conditions(asked: requests.Conditions, expected: list[int] | None, ask:
         builders.card(1, model="Tesla T4", memory=15 * builders.GIB),
         builders.card(2, model="H200", memory=141 * builders.GIB),
     ]
-    picture = builders.picture(builders.node(), builders.device(cards=cards))
+    inventory = builders.picture(builders.node(), builders.device(cards=cards))
 
-    found = place(picture, builders.candidate(request=builders.request(ask, conditions=asked)))
+    found = place(inventory, builders.candidate(request=builders.request(ask, conditions=asked)))
 
     assert minors(found) == expected
 
 
 def test_nodes_that_are_alike_are_looked_at_once() -> None:
     """A search on one node tells what all say that have the same cards and as much left of them."""
-    picture = builders.picture(*builders.nodes(100, cards=8))
-    picture.charge(builders.hold("a", "n7", (0,)))
-    places = Search(picture)
+    inventory = builders.picture(*builders.nodes(100, cards=8))
+    inventory.charge(builders.hold("a", "n7", (0,)))
+    search = Search(inventory)
     tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17)
 
     with mock.patch.object(allocator, "place", wraps=allocator.place) as looked:
-        assert places.place(tight, builders.demand(), rules=Policy()) is None
+        assert search.place(tight, builders.demand(), policy=Policy()) is None
 
     assert looked.call_count == 2
-    assert len(places.closer(questions.ask(tight, builders.demand()), Policy())) == 100
+    assert len(search.closer(questions.ask(tight, builders.demand()), Policy())) == 100
 
 
 def test_nodes_are_alike_in_nothing_to_who_names_cards() -> None:
     """Where single cards are wanted or avoided, every node is another."""
-    places = Search(builders.picture(*builders.nodes(5, cards=8)))
+    search = Search(builders.picture(*builders.nodes(5, cards=8)))
     named = requests.Conditions(avoid_uuids=frozenset({"GPU-n1-0"}))
     tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17, conditions=named)
 
     with mock.patch.object(allocator, "place", wraps=allocator.place) as looked:
-        assert places.place(tight, builders.demand(), rules=Policy()) is None
+        assert search.place(tight, builders.demand(), policy=Policy()) is None
 
     assert looked.call_count == 5

@@ -13,7 +13,6 @@ from berth_operator.scheduling import (
     decisions,
     node_table,
     queued_pods,
-    search,
     search_memory,
 )
 from berth_operator.scheduling.backlog import Backlog
@@ -21,7 +20,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
-from berth_operator.scheduling.search import Search
+from berth_operator.scheduling.search import REMEMBERED_BYTES, Search, rank
 from scheduling import second_opinion
 from scheduling.searching import RULES, THOROUGH, place
 from support import builders, worlds
@@ -33,10 +32,10 @@ from support import builders, worlds
 @hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), strategy=st.sampled_from(list(Strategy)))
 def test_second_opinion_agrees(world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy) -> None:
     """Brute force finds the same node and the same devices, or none as well."""
-    rules = Policy(strategy)
-    expected = second_opinion.best(world, pod, rules)
+    policy = Policy(strategy)
+    expected = second_opinion.best(world, pod, policy)
 
-    found = place(world.paint(), pod, rules)
+    found = place(world.paint(), pod, policy)
 
     assert found == expected
 
@@ -90,7 +89,7 @@ CHANGES = (
 )
 
 
-def change(world: worlds.World, picture: Inventory, data: st.DataObject) -> None:
+def change(world: worlds.World, inventory: Inventory, data: st.DataObject) -> None:
     """Change the truth and the picture of it alike."""
     at = data.draw(st.sampled_from(worlds.NODES))
     match data.draw(st.sampled_from(CHANGES)):
@@ -98,47 +97,47 @@ def change(world: worlds.World, picture: Inventory, data: st.DataObject) -> None
             hold = data.draw(worlds.held(f"h{data.draw(st.integers(0, 5))}"))
             if hold.uid not in world.holds:
                 world.holds[hold.uid] = hold
-                picture.charge(hold)
+                inventory.charge(hold)
         case "release" if world.holds:
             uid = data.draw(st.sampled_from(sorted(world.holds)))
             del world.holds[uid]
-            picture.release(uid)
+            inventory.release(uid)
         case "teach":
             uid, sample = data.draw(st.sampled_from(["t1", "t2"])), data.draw(worlds.SAMPLES)
             world.samples[uid] = sample
-            picture.workload.see(uid, sample)
+            inventory.workload.see(uid, sample)
         case what:
-            change_node(world, picture, data, what, at)
+            change_node(world, inventory, data, what, at)
 
 
-def change_node(world: worlds.World, picture: Inventory, data: st.DataObject, what: str, at: str) -> None:
+def change_node(world: worlds.World, inventory: Inventory, data: st.DataObject, what: str, at: str) -> None:
     """Change a node, its devices or its agent."""
     match what:
         case "put node":
             world.nodes[at] = data.draw(worlds.nodes(at))
-            picture.put_node(world.nodes[at])
+            inventory.put_node(world.nodes[at])
         case "drop node":
             world.nodes.pop(at, None)
-            picture.drop_node(at)
+            inventory.drop_node(at)
         case "put device":
             world.devices[at] = data.draw(worlds.devices(at))
-            picture.put_device(world.devices[at])
-            picture.set_silent(at, at not in world.heard)
+            inventory.put_device(world.devices[at])
+            inventory.set_silent(at, at not in world.heard)
         case "drop device":
             world.devices.pop(at, None)
             world.heard.discard(at)
-            picture.drop_device(at)
+            inventory.drop_device(at)
         case "hear" if at in world.devices:
             heard = data.draw(st.booleans())
             (world.heard.add if heard else world.heard.discard)(at)
-            picture.set_silent(at, not heard)
+            inventory.set_silent(at, not heard)
 
 
-def decide(places: Search, pod: queued_pods.Candidate, rules: Policy) -> decisions.Decision:
+def decide(search: Search, pod: queued_pods.Candidate, policy: Policy) -> decisions.Decision:
     """Decide for one pod."""
-    waiting = Backlog()
-    waiting.push(pod)
-    (answer,) = cycle.decide(places, waiting, 0.0, rules)
+    backlog = Backlog()
+    backlog.push(pod)
+    (answer,) = cycle.decide(search, backlog, 0.0, policy)
     return answer
 
 
@@ -153,54 +152,54 @@ def test_remembered_answers_are_true(
     world: worlds.World, pods: list[queued_pods.Candidate], strategy: Strategy, data: st.DataObject
 ) -> None:
     """After any changes a search that remembers answers as one that has just begun."""
-    rules = Policy(strategy)
-    places = Search(world.paint())
+    policy = Policy(strategy)
+    search = Search(world.paint())
 
     for _ in range(data.draw(st.integers(1, 12))):
         for pod in pods:
-            fresh = decide(Search(world.paint()), pod, rules)
-            assert decide(places, pod, rules) == fresh
+            fresh = decide(Search(world.paint()), pod, policy)
+            assert decide(search, pod, policy) == fresh
         for _ in range(data.draw(st.integers(0, 3))):
-            change(world, places.picture, data)
+            change(world, search.inventory, data)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods with a thousand different requests do not fill the memory."""
-    monkeypatch.setattr(search, "MOST_REMEMBERED", 4)
-    places = Search(builders.picture(*builders.nodes(1)))
+    monkeypatch.setattr("berth_operator.scheduling.search.MOST_REMEMBERED", 4)
+    search = Search(builders.picture(*builders.nodes(1)))
 
     for cpu in range(1, 20):
-        places.place(builders.request(1), builders.demand(cpu), rules=RULES)
+        search.place(builders.request(1), builders.demand(cpu), policy=RULES)
 
-    assert len(places._answers) <= 4
+    assert len(search._answers) <= 4
 
 
 def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not known any more what has changed, all nodes are asked again."""
-    picture = builders.picture(*builders.nodes(3, cards=1))
-    places = Search(picture)
-    before = places.place(builders.request(1), builders.demand(), rules=RULES)
+    inventory = builders.picture(*builders.nodes(3, cards=1))
+    search = Search(inventory)
+    before = search.place(builders.request(1), builders.demand(), policy=RULES)
 
     monkeypatch.setattr(node_table, "LOG_KEPT", 1)
     for at in (1, 2, 3):
-        picture.charge(builders.hold(f"h{at}", f"n{at}", (0,)))
+        inventory.charge(builders.hold(f"h{at}", f"n{at}", (0,)))
 
     assert before is not None
-    assert places.place(builders.request(1), builders.demand(), rules=RULES) is None
+    assert search.place(builders.request(1), builders.demand(), policy=RULES) is None
 
 
 def test_one_change_asks_one_node_anew() -> None:
     """A pod with a question that was asked before looks only at the nodes that changed."""
-    picture = builders.picture(*builders.nodes(9))
-    places = Search(picture)
-    places.place(builders.request(1), builders.demand(), rules=RULES)
-    picture.charge(builders.hold("a", "n4", (0,)))
+    inventory = builders.picture(*builders.nodes(9))
+    search = Search(inventory)
+    search.place(builders.request(1), builders.demand(), policy=RULES)
+    inventory.charge(builders.hold("a", "n4", (0,)))
 
-    with mock.patch.object(search, "rank", wraps=search.rank) as asked:
-        places.place(builders.request(1), builders.demand(), rules=RULES)
+    with mock.patch("berth_operator.scheduling.search.rank", wraps=rank) as asked:
+        search.place(builders.request(1), builders.demand(), policy=RULES)
 
     ((_, rows, *_), _) = asked.call_args
-    at = picture.index["n4"]
+    at = inventory.index["n4"]
     assert rows == slice(at, at + 1)
 
 
@@ -219,44 +218,44 @@ def test_order_of_arrival_finds_the_same(
 
 def test_node_without_room_takes_nothing() -> None:
     """Free cards alone are not enough."""
-    picture = builders.picture(builders.node(cpu=0), builders.device())
+    inventory = builders.picture(builders.node(cpu=0), builders.device())
 
-    found = place(picture, builders.candidate(demand=facts.Demand(((facts.CPU, 1),))))
+    found = place(inventory, builders.candidate(demand=facts.Demand(((facts.CPU, 1),))))
 
     assert found is None
 
 
 def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
-    monkeypatch.setattr(search, "REMEMBERED_BYTES", 100_000)
-    places = Search(builders.picture(*builders.nodes(1)))
+    monkeypatch.setattr("berth_operator.scheduling.search.REMEMBERED_BYTES", 100_000)
+    search = Search(builders.picture(*builders.nodes(1)))
     long = [frozenset(f"GPU-{at}-{each}" for each in range(200)) for at in range(20)]
 
     for uuids in long:
         conditions = requests.Conditions(uuids=uuids)
-        places.place(builders.request(1, conditions=conditions), builders.demand(), rules=RULES)
-    kept = len(places._answers)
+        search.place(builders.request(1, conditions=conditions), builders.demand(), policy=RULES)
+    kept = len(search._answers)
     for cpu in range(1, 200):
-        places.place(builders.request(1), builders.demand(cpu), rules=RULES)
+        search.place(builders.request(1), builders.demand(cpu), policy=RULES)
 
     assert kept == 3
-    assert places._bytes == sum(one.bytes(key[0]) for key, one in places._answers.items())
-    assert places._bytes <= search.REMEMBERED_BYTES
+    assert search._bytes == sum(one.bytes(key[0]) for key, one in search._answers.items())
+    assert search._bytes <= REMEMBERED_BYTES
 
 
 def test_what_closer_looks_showed_is_weighed() -> None:
     """What is remembered of single nodes counts, until they change."""
-    places = Search(builders.picture(*builders.nodes(3, cards=1)))
+    search = Search(builders.picture(*builders.nodes(3, cards=1)))
     two = builders.request(
         requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     )
-    assert places.place(two, builders.demand(), rules=RULES) is not None
-    ((key, answer),) = places._answers.items()
+    assert search.place(two, builders.demand(), policy=RULES) is not None
+    ((key, answer),) = search._answers.items()
     answer.closer[0] = decisions.Reason.FULL, ""
-    places._bytes += search_memory.BYTES_A_REASON
+    search._bytes += search_memory.BYTES_A_REASON
 
-    places.picture.charge(builders.hold("a", "n1"))
-    places.place(two, builders.demand(), rules=RULES)
+    search.inventory.charge(builders.hold("a", "n1"))
+    search.place(two, builders.demand(), policy=RULES)
 
     assert not answer.closer
-    assert places._bytes == answer.bytes(key[0])
+    assert search._bytes == answer.bytes(key[0])

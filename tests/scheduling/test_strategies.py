@@ -34,21 +34,21 @@ EVERY = pytest.mark.parametrize("strategy", list(Strategy))
 
 
 def ranking(
-    picture: Inventory,
+    inventory: Inventory,
     pod: queued_pods.Candidate,
     strategy: Strategy,
     rows: Iterable[int] | None = None,
 ) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
-    asked = np.array(list(range(picture.size) if rows is None else rows), dtype=np.int64)
+    asked = np.array(list(range(inventory.size) if rows is None else rows), dtype=np.int64)
     question = questions.ask(pod.request, pod.demand)
-    matching = search.matching_cards(picture, asked, question.conditions)
-    fit = search.share_fits(picture, asked, question.need, matching)
-    return strategies.STRATEGIES[strategy](search.look_at(picture, asked, question, fit, Weights()))
+    matching = search.matching_cards(inventory, asked, question.conditions)
+    fit = search.share_fits(inventory, asked, question.need, matching)
+    return strategies.STRATEGIES[strategy](search.look_at(inventory, asked, question, fit, Weights()))
 
 
 def place(
-    picture: Inventory,
+    inventory: Inventory,
     strategy: Strategy,
     ask: requests.Ask | None,
     *,
@@ -57,8 +57,8 @@ def place(
 ) -> tuple[str, list[int]]:
     """Name the node and the cards that a pod gets."""
     request = builders.request(ask) if ask is not None else requests.NO_DEVICES
-    rules = Policy(strategy, weights)
-    found = Search(picture).place(request, builders.demand(cpu), rules=rules)
+    policy = Policy(strategy, weights)
+    found = Search(inventory).place(request, builders.demand(cpu), policy=policy)
     assert found is not None
     return found.node, [share.minor for share in worlds.given(found)]
 
@@ -101,12 +101,12 @@ def test_each_node_is_judged_by_itself(
     world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy
 ) -> None:
     """A node's score and card are the same whichever other nodes are asked beside it."""
-    picture = world.paint()
+    inventory = world.paint()
 
-    together = ranking(picture, pod, strategy)
+    together = ranking(inventory, pod, strategy)
 
-    for at in range(picture.size):
-        alone = ranking(picture, pod, strategy, [at])
+    for at in range(inventory.size):
+        alone = ranking(inventory, pod, strategy, [at])
         assert alone.score[0] == together.score[at]
         assert (alone.slot is None) is (together.slot is None)
         if alone.slot is not None and together.slot is not None:
@@ -118,9 +118,9 @@ def test_overbooked_node_is_merely_full(strategy: Strategy) -> None:
     """A node that others filled beyond its size still has a score."""
     absurd = builders.hold("a", "n1", (0, 1), amounts=(("cpu", 2**60), ("memory", 2**80)))
     twice = builders.hold("b", "n1", (0, 1))
-    picture = builders.picture(*builders.nodes(2), absurd, twice)
+    inventory = builders.picture(*builders.nodes(2), absurd, twice)
 
-    found = ranking(picture, builders.candidate(), strategy)
+    found = ranking(inventory, builders.candidate(), strategy)
 
     assert np.isfinite(found.score).all()
     assert ((found.score >= 0) & (found.score <= score_inputs.BEST)).all()
@@ -140,9 +140,9 @@ def test_overbooked_node_is_merely_full(strategy: Strategy) -> None:
 )
 def test_share(strategy: Strategy, node: str, minor: int) -> None:
     """A share goes where the strategy says, down to the card."""
-    picture = builders.picture(*builders.nodes(2, cards=2), part("a", "n2", 1))
+    inventory = builders.picture(*builders.nodes(2, cards=2), part("a", "n2", 1))
 
-    found = place(picture, strategy, TENTH)
+    found = place(inventory, strategy, TENTH)
 
     assert found == (node, [minor])
 
@@ -159,9 +159,9 @@ def test_share(strategy: Strategy, node: str, minor: int) -> None:
 def test_whole_card(strategy: Strategy, node: str) -> None:
     """A whole card comes from where the strategy says."""
     held = builders.hold("a", "n3", (0, 1)), builders.hold("b", "n2", (0,))
-    picture = builders.picture(*builders.nodes(3), *held)
+    inventory = builders.picture(*builders.nodes(3), *held)
 
-    found, _ = place(picture, strategy, CARD)
+    found, _ = place(inventory, strategy, CARD)
 
     assert found == node
 
@@ -176,9 +176,9 @@ def test_whole_card(strategy: Strategy, node: str) -> None:
 )
 def test_pod_without_cards(strategy: Strategy, node: str) -> None:
     """Free cards outweigh any amount of cpu."""
-    picture = builders.picture(*builders.nodes(2), builders.hold("a", "n2", (0, 1)), busy("b", "n1", 6000))
+    inventory = builders.picture(*builders.nodes(2), builders.hold("a", "n2", (0, 1)), busy("b", "n1", 6000))
 
-    found, _ = place(picture, strategy, None, cpu=1000)
+    found, _ = place(inventory, strategy, None, cpu=1000)
 
     assert found == node
 
@@ -193,9 +193,9 @@ def test_pod_without_cards(strategy: Strategy, node: str) -> None:
 def test_cpu_decides_between_nodes_without_cards(strategy: Strategy, node: str) -> None:
     """Where there is no card, the share of cpu that is left decides, not its amount."""
     large, small = builders.node("n1", cpu=64000), builders.node("n2", cpu=4000)
-    picture = builders.picture(large, small, busy("a", "n1", 8000), busy("b", "n2", 2000))
+    inventory = builders.picture(large, small, busy("a", "n1", 8000), busy("b", "n2", 2000))
 
-    found, _ = place(picture, strategy, None, cpu=100)
+    found, _ = place(inventory, strategy, None, cpu=100)
 
     assert found == node
 
@@ -210,9 +210,9 @@ def test_cpu_decides_between_nodes_without_cards(strategy: Strategy, node: str) 
 def test_weighted_looks_at_hardware_and_at_what_is_left_of_it(held: Iterable[int], node: str) -> None:
     """Large hardware is preferred, but what is left of it counts twice."""
     known = builders.node("n1"), builders.device("n1", 4), builders.node("n2"), builders.device("n2", 8)
-    picture = builders.picture(*known, builders.hold("a", "n2", held))
+    inventory = builders.picture(*known, builders.hold("a", "n2", held))
 
-    found, _ = place(picture, Strategy.WEIGHTED, CARD)
+    found, _ = place(inventory, Strategy.WEIGHTED, CARD)
 
     assert found == node
 
@@ -231,9 +231,9 @@ def test_policy_says_what_counts(strategy: Strategy, weights: Weights, node: str
     by_core = dataclasses.replace(part("a", "n1"), shares=(builders.share(0, at="n1", core=60, memory=1),))
     by_memory = builders.share(0, at="n2", core=1, memory=builders.MEMORY * 6 // 10)
     held = by_core, dataclasses.replace(part("b", "n2"), shares=(by_memory,))
-    picture = builders.picture(*builders.nodes(2, cards=1), *held)
+    inventory = builders.picture(*builders.nodes(2, cards=1), *held)
 
-    found, _ = place(picture, strategy, TENTH, weights=weights)
+    found, _ = place(inventory, strategy, TENTH, weights=weights)
 
     assert found == node
 
@@ -248,9 +248,9 @@ def test_pod_without_cards_leaves_cards_alone(strategy: Strategy, kind: str) -> 
         "replicas": builders.card(0, replicas=4),
     }
     served = builders.device("n1", [kinds[kind]])
-    picture = builders.picture(builders.node("n1"), served, builders.node("n2"), busy("b", "n2", 6000))
+    inventory = builders.picture(builders.node("n1"), served, builders.node("n2"), busy("b", "n2", 6000))
 
-    found, _ = place(picture, strategy, None, cpu=1000)
+    found, _ = place(inventory, strategy, None, cpu=1000)
 
     assert found == "n2"
 
@@ -306,9 +306,9 @@ def test_cards_are_not_stranded() -> None:
 def test_share_takes_the_rest_that_is_worth_least() -> None:
     """Of two started cards the share goes to the one where it fits closest, on whichever node."""
     known = part("a", "n1", 0, percent=50), part("b", "n2", 3, percent=80)
-    picture = builders.picture(*builders.nodes(2), *known)
+    inventory = builders.picture(*builders.nodes(2), *known)
 
-    found = place(picture, Strategy.FRAGMENTATION, requests.Gpus(1, core=20, ratio=20))
+    found = place(inventory, Strategy.FRAGMENTATION, requests.Gpus(1, core=20, ratio=20))
 
     assert found == ("n2", [3])
 
@@ -316,11 +316,11 @@ def test_share_takes_the_rest_that_is_worth_least() -> None:
 def test_lesson_changes_the_choice() -> None:
     """Where halves are what pods ask, a fifth is not cut off a half if a smaller rest will do."""
     started = part("a", minor=0, percent=50), part("b", minor=1, percent=70)
-    picture = builders.picture(*builders.nodes(1), *started)
+    inventory = builders.picture(*builders.nodes(1), *started)
     for at in range(100):
-        picture.workload.see(f"h{at}", dataclasses.replace(SAMPLE, sizes=((50, 1),)))
+        inventory.workload.see(f"h{at}", dataclasses.replace(SAMPLE, sizes=((50, 1),)))
 
-    found = place(picture, Strategy.FRAGMENTATION, requests.Gpus(1, core=20, ratio=20))
+    found = place(inventory, Strategy.FRAGMENTATION, requests.Gpus(1, core=20, ratio=20))
 
     assert found == ("n1", [1])
 
@@ -329,13 +329,13 @@ def test_card_in_surplus_goes_first() -> None:
     """Of nodes that lose equally much space, the one whose model nobody else would ask for gives it."""
     asked = ("h200",)
     cards = [builders.card(minor, at="n1", model="H200") for minor in range(4)]
-    picture = builders.picture(
+    inventory = builders.picture(
         builders.node("n1"), builders.device("n1", cards), builders.node("n2"), builders.device("n2")
     )
     for at in range(100):
-        picture.workload.see(f"s{at}", dataclasses.replace(SAMPLE, models=asked))
+        inventory.workload.see(f"s{at}", dataclasses.replace(SAMPLE, models=asked))
 
-    found, _ = place(picture, Strategy.FRAGMENTATION, CARD)
+    found, _ = place(inventory, Strategy.FRAGMENTATION, CARD)
 
-    assert picture.lesson().surplus != ()
+    assert inventory.lesson().surplus != ()
     assert found == "n2"

@@ -6,23 +6,23 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import inventory, node_table, resources
+from berth_operator.scheduling import node_table, resources
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.inventory import MOST_NAMED, Inventory
 from berth_operator.scheduling.nodes import facts
 from support import builders, pictures, worlds
 
 
-def room(picture: Inventory, demand: facts.Demand) -> list[bool]:
+def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
     """Return which rows have the resources left."""
-    found: list[bool] = resources.room(picture, np.arange(picture.size), demand).tolist()
+    found: list[bool] = resources.room(inventory, np.arange(inventory.size), demand).tolist()
     return found
 
 
-def places(picture: Inventory, where: facts.Where) -> list[bool]:
+def places(inventory: Inventory, where: facts.Where) -> list[bool]:
     """Return which rows a pod may be placed on."""
-    found: list[bool] = (picture.places(where).code == 0).tolist()
+    found: list[bool] = (inventory.places(where).code == 0).tolist()
     return found
 
 
@@ -31,9 +31,9 @@ MANY = [f"n{number:02}" for number in range(40)]
 
 def test_node_is_known_by_its_node_object_alone() -> None:
     """A Device or a bound pod makes a row, but no pod goes where there is no Node."""
-    picture = builders.picture(builders.device("n1"), builders.hold("a", "n2"))
+    inventory = builders.picture(builders.device("n1"), builders.hold("a", "n2"))
 
-    found = {row.name: bool(picture.columns.known[picture.index[row.name]]) for row in picture.each()}
+    found = {info.name: bool(inventory.table.known[inventory.index[info.name]]) for info in inventory.each()}
 
     assert found == {"n1": False, "n2": False}
 
@@ -48,47 +48,47 @@ def test_node_is_known_by_its_node_object_alone() -> None:
 )
 def test_row_lives_as_long_as_anything_names_it(leave: list[str]) -> None:
     """A node is forgotten with the last thing that names it, and not earlier."""
-    picture = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
+    inventory = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
     steps: dict[str, Callable[[], object]] = {
-        "node": lambda: picture.drop_node("n1"),
-        "device": lambda: picture.drop_device("n1"),
-        "hold": lambda: picture.release("uid-a"),
+        "node": lambda: inventory.drop_node("n1"),
+        "device": lambda: inventory.drop_device("n1"),
+        "hold": lambda: inventory.release("uid-a"),
     }
 
     seen = []
     for what in leave:
         steps[what]()
-        seen.append(picture.row("n1") is not None)
+        seen.append(inventory.row("n1") is not None)
 
     assert seen == [True, True, False]
-    assert pictures.leftovers(picture) == []
+    assert pictures.leftovers(inventory) == []
 
 
 def test_dropping_what_is_not_there_changes_nothing() -> None:
     """News of the end of something unknown is no news."""
-    picture = builders.picture(*builders.nodes(1))
-    before = pictures.told(picture)
+    inventory = builders.picture(*builders.nodes(1))
+    before = pictures.told(inventory)
 
-    picture.drop_node("nobody")
-    picture.drop_device("nobody")
-    picture.set_silent("nobody", False)
+    inventory.drop_node("nobody")
+    inventory.drop_device("nobody")
+    inventory.set_silent("nobody", False)
 
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 def test_vacant_rows_are_used_again() -> None:
     """Nodes that come and go do not make the tables grow, and inherit nothing."""
-    picture = builders.picture(*builders.nodes(2))
-    picture.charge(builders.hold("a", "n1", (0,), amounts=(("cpu", 8000),)))
-    picture.release("uid-a")
-    picture.drop_node("n1")
-    picture.drop_device("n1")
+    inventory = builders.picture(*builders.nodes(2))
+    inventory.charge(builders.hold("a", "n1", (0,), amounts=(("cpu", 8000),)))
+    inventory.release("uid-a")
+    inventory.drop_node("n1")
+    inventory.drop_device("n1")
 
-    picture.put_node(builders.node("n9", cpu=1000))
+    inventory.put_node(builders.node("n9", cpu=1000))
 
-    assert picture.size == 2
+    assert inventory.size == 2
     assert (
-        pictures.told(picture)["n9"] == pictures.told(builders.picture(builders.node("n9", cpu=1000)))["n9"]
+        pictures.told(inventory)["n9"] == pictures.told(builders.picture(builders.node("n9", cpu=1000)))["n9"]
     )
 
 
@@ -110,12 +110,12 @@ def test_tables_grow_with_the_cluster() -> None:
 def test_foreign_resources_get_columns_of_their_own() -> None:
     """A resource that only some nodes advertise is asked of those, and used up on them."""
     licences = builders.node("n2", extra={"example.com/licence": 2})
-    picture = builders.picture(builders.node("n1"), licences)
+    inventory = builders.picture(builders.node("n1"), licences)
     one, two = (builders.demand(extra={"example.com/licence": count}) for count in (1, 2))
 
-    fresh = [room(picture, one), room(picture, two)]
-    picture.charge(builders.hold("a", "n2", amounts=(("example.com/licence", 1),)))
-    used = [room(picture, one), room(picture, two)]
+    fresh = [room(inventory, one), room(inventory, two)]
+    inventory.charge(builders.hold("a", "n2", amounts=(("example.com/licence", 1),)))
+    used = [room(inventory, one), room(inventory, two)]
 
     assert fresh == [[False, True], [False, True]]
     assert used == [[False, True], [False, False]]
@@ -123,55 +123,57 @@ def test_foreign_resources_get_columns_of_their_own() -> None:
 
 def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
     """After a thousand names new ones are nobody's, and what was known before stays."""
-    picture = builders.picture(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.picture(builders.node(extra={"example.com/licence": 3}))
 
     for turn in range(2, 32):
-        picture.put_node(builders.node(f"n{turn}", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
+        inventory.put_node(
+            builders.node(f"n{turn}", extra={f"example.com/{turn}-{at}": 1 for at in range(50)})
+        )
 
-    assert len(picture.columns.resources) == node_table.MOST_RESOURCES
-    assert room(picture, builders.demand(extra={"example.com/licence": 3})) == [True, *[False] * 30]
-    assert not any(room(picture, builders.demand(extra={"example.com/31-49": 1})))
+    assert len(inventory.table.resources) == node_table.MOST_RESOURCES
+    assert room(inventory, builders.demand(extra={"example.com/licence": 3})) == [True, *[False] * 30]
+    assert not any(room(inventory, builders.demand(extra={"example.com/31-49": 1})))
 
 
 def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
     """A node that names others at each write takes no more room than once, and gives what it names now."""
-    picture = builders.picture(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.picture(builders.node(extra={"example.com/licence": 3}))
 
     for turn in range(30):
-        picture.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
+        inventory.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
 
-    assert len(picture.columns.resources) == len(node_table.BASE) + 1 + 50
-    assert room(picture, builders.demand(extra={"example.com/licence": 3})) == [True, False]
-    assert room(picture, builders.demand(extra={"example.com/29-49": 1})) == [False, True]
-    assert room(picture, builders.demand(extra={"example.com/28-49": 1})) == [False, False]
+    assert len(inventory.table.resources) == len(node_table.BASE) + 1 + 50
+    assert room(inventory, builders.demand(extra={"example.com/licence": 3})) == [True, False]
+    assert room(inventory, builders.demand(extra={"example.com/29-49": 1})) == [False, True]
+    assert room(inventory, builders.demand(extra={"example.com/28-49": 1})) == [False, False]
 
 
 def test_resource_unknown_to_all_nodes_has_no_room() -> None:
     """What no node advertises, no node has."""
-    picture = builders.picture(*builders.nodes(2))
+    inventory = builders.picture(*builders.nodes(2))
 
-    found = room(picture, builders.demand(extra={"example.com/unicorn": 1}))
+    found = room(inventory, builders.demand(extra={"example.com/unicorn": 1}))
 
     assert found == [False, False]
 
 
 def test_resource_used_before_it_is_advertised_is_remembered() -> None:
     """Pods that were there before the node spoke of a resource still use it up."""
-    picture = builders.picture(builders.node(), builders.hold("a", amounts=(("example.com/licence", 2),)))
+    inventory = builders.picture(builders.node(), builders.hold("a", amounts=(("example.com/licence", 2),)))
 
-    picture.put_node(builders.node(extra={"example.com/licence": 3}))
+    inventory.put_node(builders.node(extra={"example.com/licence": 3}))
 
-    assert room(picture, builders.demand(extra={"example.com/licence": 1})) == [True]
-    assert room(picture, builders.demand(extra={"example.com/licence": 2})) == [False]
+    assert room(inventory, builders.demand(extra={"example.com/licence": 1})) == [True]
+    assert room(inventory, builders.demand(extra={"example.com/licence": 2})) == [False]
 
 
 def test_resource_no_longer_advertised_is_gone() -> None:
     """A node that stops advertising a resource has none of it."""
-    picture = builders.picture(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.picture(builders.node(extra={"example.com/licence": 3}))
 
-    picture.put_node(builders.node())
+    inventory.put_node(builders.node())
 
-    assert room(picture, builders.demand(extra={"example.com/licence": 1})) == [False]
+    assert room(inventory, builders.demand(extra={"example.com/licence": 1})) == [False]
 
 
 @pytest.mark.parametrize(
@@ -184,25 +186,27 @@ def test_resource_no_longer_advertised_is_gone() -> None:
 )
 def test_served_names_are_asked_where_advertised(advertised: dict[str, int], enough: bool) -> None:  # noqa: FBT001  a column of the table
     """A name that Berth serves is asked of the node only where the node advertises it too."""
-    picture = builders.picture(builders.node(extra=advertised), builders.node("n2", extra={worlds.SERVED: 9}))
+    inventory = builders.picture(
+        builders.node(extra=advertised), builders.node("n2", extra={worlds.SERVED: 9})
+    )
     demand = facts.Demand(served=((worlds.SERVED, 2),))
 
-    found = room(picture, demand)
+    found = room(inventory, demand)
 
     assert found == [enough, True]
 
 
 def test_answers_about_places_follow_the_nodes() -> None:
     """A remembered answer about selectors is asked anew when a node changes."""
-    picture = builders.picture(builders.node())
+    inventory = builders.picture(builders.node())
     where = facts.Where(selector=(("zone", "a"),))
-    before = places(picture, where)
+    before = places(inventory, where)
 
-    picture.put_node(builders.node(labels={"zone": "a"}))
-    after = places(picture, where)
-    picture.put_node(builders.node("n2", labels={"zone": "a"}))
+    inventory.put_node(builders.node(labels={"zone": "a"}))
+    after = places(inventory, where)
+    inventory.put_node(builders.node("n2", labels={"zone": "a"}))
 
-    assert (before, after, places(picture, where)) == ([False], [True], [True, True])
+    assert (before, after, places(inventory, where)) == ([False], [True], [True, True])
 
 
 @pytest.mark.parametrize(
@@ -210,91 +214,91 @@ def test_answers_about_places_follow_the_nodes() -> None:
 )
 def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: devices.Device | Hold) -> None:
     """A node that only a Device or a pod names is covered by every answer from then on, and is no place."""
-    picture = builders.picture(builders.node())
-    before = places(picture, facts.ANYWHERE)
+    inventory = builders.picture(builders.node())
+    before = places(inventory, facts.ANYWHERE)
 
     if isinstance(newcomer, Hold):
-        picture.charge(newcomer)
+        inventory.charge(newcomer)
     else:
-        picture.put_device(newcomer)
+        inventory.put_device(newcomer)
 
-    assert (before, places(picture, facts.ANYWHERE)) == ([True], [True, False])
+    assert (before, places(inventory, facts.ANYWHERE)) == ([True], [True, False])
 
 
 def test_answers_about_places_are_not_hoarded() -> None:
     """Pods with a thousand different wishes do not fill the memory."""
-    picture = builders.picture(builders.node())
+    inventory = builders.picture(builders.node())
 
-    with mock.patch.object(inventory, "MOST_PLACES", 4):
+    with mock.patch("berth_operator.scheduling.inventory.MOST_PLACES", 4):
         for number in range(20):
-            picture.places(facts.Where(selector=(("zone", str(number)),)))
+            inventory.places(facts.Where(selector=(("zone", str(number)),)))
 
-    assert len(picture._places) <= 4
+    assert len(inventory._places) <= 4
 
 
 def test_inventory_tells_its_state() -> None:
     """A person at a debugger reads how much there is."""
-    picture = builders.picture(*builders.nodes(2), builders.hold("a"))
+    inventory = builders.picture(*builders.nodes(2), builders.hold("a"))
 
-    assert repr(picture) == "<Inventory: 2 nodes, 1 holds>"
+    assert repr(inventory) == "<Inventory: 2 nodes, 1 holds>"
 
 
 def test_rank_follows_names_through_growth() -> None:
     """The order of names is right however nodes came, went and took the place of others."""
-    picture = Inventory()
+    inventory = Inventory()
     for name in reversed(MANY):
-        picture.put_node(builders.node(name))
-        picture.rank()
+        inventory.put_node(builders.node(name))
+        inventory.rank()
     for name in MANY[::3]:
-        picture.drop_node(name)
-        picture.rank()
+        inventory.drop_node(name)
+        inventory.rank()
     for name in ("a-first", "z-last"):
-        picture.put_node(builders.node(name))
+        inventory.put_node(builders.node(name))
 
-    ranks = picture.rank()
-    found = sorted((row.name for row in picture.each()), key=lambda name: ranks[picture.index[name]])
+    ranks = inventory.rank()
+    found = sorted((info.name for info in inventory.each()), key=lambda name: ranks[inventory.index[name]])
 
     assert found == ["a-first", *(name for at, name in enumerate(MANY) if at % 3), "z-last"]
 
 
 def test_long_answers_about_places_are_weighed() -> None:
     """A few pods with long affinities do not fill the memory either."""
-    picture = builders.picture(builders.node())
+    inventory = builders.picture(builders.node())
     values = tuple(f"v{at}" for at in range(1000))
 
-    with mock.patch.object(inventory, "MOST_PLACES_BYTES", 300_000):
+    with mock.patch("berth_operator.scheduling.inventory.MOST_PLACES_BYTES", 300_000):
         for number in range(20):
             one = facts.Condition(f"l{number}", "In", values)
-            picture.places(facts.Where(affinity=(facts.Term((one,)),)))
+            inventory.places(facts.Where(affinity=(facts.Term((one,)),)))
 
-    assert len(picture._places) <= 3
+    assert len(inventory._places) <= 3
 
 
 def test_named_cards_follow_the_devices() -> None:
     """Which cards a list names is remembered until a Device changes, and of few lists only."""
-    picture = builders.picture(*builders.nodes(2, cards=2))
+    inventory = builders.picture(*builders.nodes(2, cards=2))
     uuids = frozenset({"GPU-n2-1", "GPU-n3-0"})
-    before = picture.named(uuids).copy()
+    before = inventory.named(uuids).copy()
 
-    picture.put_device(builders.device("n3", 1))
-    after = picture.named(uuids)
-    for at in range(3 * inventory.MOST_NAMED):
-        picture.named(frozenset({f"GPU-{at}"}))
+    inventory.put_device(builders.device("n3", 1))
+    after = inventory.named(uuids)
+    for at in range(3 * MOST_NAMED):
+        inventory.named(frozenset({f"GPU-{at}"}))
 
-    assert np.argwhere(before).tolist() == [[picture.index["n2"], 1]]
-    assert np.argwhere(after).tolist() == [[picture.index["n2"], 1], [picture.index["n3"], 0]]
-    assert len(picture._named) <= inventory.MOST_NAMED
+    assert np.argwhere(before).tolist() == [[inventory.index["n2"], 1]]
+    assert np.argwhere(after).tolist() == [[inventory.index["n2"], 1], [inventory.index["n3"], 0]]
+    assert len(inventory._named) <= MOST_NAMED
 
 
 def test_resources_that_no_node_has_take_no_column() -> None:
     """Pods on a node may ask for whatever they like: tables have columns for what nodes have."""
-    picture = builders.picture(builders.node())
-    wide = picture.columns.left.shape
+    inventory = builders.picture(builders.node())
+    wide = inventory.table.left.shape
 
     for at in range(100):
-        picture.charge(builders.hold(f"h{at}", amounts=((f"example.com/r{at}", 1), (facts.CPU, 1))))
+        inventory.charge(builders.hold(f"h{at}", amounts=((f"example.com/r{at}", 1), (facts.CPU, 1))))
     for at in range(100):
-        picture.release(f"uid-h{at}")
+        inventory.release(f"uid-h{at}")
 
-    assert picture.columns.left.shape == wide
-    assert picture.rows[0] is not None and not picture.rows[0].amounts
+    assert inventory.table.left.shape == wide
+    assert inventory.rows[0] is not None and not inventory.rows[0].amounts

@@ -22,14 +22,14 @@ def holding(
     return holds.Hold(f"uid-{name}", f"ml/{name}", "n1", (), shares, withheld, frozenset(marked))
 
 
-def free(picture: Inventory, node: str = "n1") -> list[int]:
+def free(inventory: Inventory, node: str = "n1") -> list[int]:
     """List the minors of the cards that may be given out, and none where all are kept back."""
-    row = picture.row(node)
-    assert row is not None
-    assert row.device is not None
-    if pictures.free_cards(picture, node) == 0:
+    info = inventory.row(node)
+    assert info is not None
+    assert info.device is not None
+    if pictures.free_cards(inventory, node) == 0:
         return []
-    return [one.minor for one in row.device.cards if one.trouble is None and one.uuid not in row.used]
+    return [one.minor for one in info.device.cards if one.trouble is None and one.uuid not in info.used]
 
 
 def missing(minor: int) -> decisions.Share:
@@ -59,40 +59,40 @@ HOLDS: dict[str, tuple[holds.Hold, list[int]]] = {
 @pytest.mark.parametrize(("hold", "expected"), HOLDS.values(), ids=HOLDS.keys())
 def test_what_is_named_is_kept_back(hold: holds.Hold, expected: list[int]) -> None:
     """By uuid or by minor; where nothing that is named is there, everything that nobody holds."""
-    picture = builders.picture(*builders.nodes(1))
-    before = pictures.told(picture)
+    inventory = builders.picture(*builders.nodes(1))
+    before = pictures.told(inventory)
 
-    picture.charge(hold)
-    kept = free(picture)
-    picture.release(hold.uid)
+    inventory.charge(hold)
+    kept = free(inventory)
+    inventory.release(hold.uid)
 
     assert kept == expected
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 @pytest.mark.parametrize(("hold", "expected"), HOLDS.values(), ids=HOLDS.keys())
 def test_it_does_not_matter_what_is_heard_of_first(hold: holds.Hold, expected: list[int]) -> None:
     """The Device may come after the pod, and may come again."""
-    picture = builders.picture(builders.node("n1"))
+    inventory = builders.picture(builders.node("n1"))
 
-    picture.charge(hold)
-    picture.put_device(builders.device("n1"))
-    picture.set_silent("n1", silent=False)
-    first = free(picture)
-    picture.drop_device("n1")
-    picture.put_device(builders.device("n1"))
-    picture.set_silent("n1", silent=False)
+    inventory.charge(hold)
+    inventory.put_device(builders.device("n1"))
+    inventory.set_silent("n1", silent=False)
+    first = free(inventory)
+    inventory.drop_device("n1")
+    inventory.put_device(builders.device("n1"))
+    inventory.set_silent("n1", silent=False)
 
-    assert (first, free(picture)) == (expected, expected)
+    assert (first, free(inventory)) == (expected, expected)
 
 
 def test_a_marked_card_says_why_it_is_not_given() -> None:
     """The trouble that the card had before counts for more, for to mend that helps."""
     ill = builders.card(1, trouble=Reason.UNHEALTHY)
-    picture = builders.picture(builders.node("n1"), builders.device("n1", [A, ill]))
+    inventory = builders.picture(builders.node("n1"), builders.device("n1", [A, ill]))
 
-    picture.charge(holding(marked=[0, 1]))
-    device = picture.device_at(picture.index["n1"])
+    inventory.charge(holding(marked=[0, 1]))
+    device = inventory.device_at(inventory.index["n1"])
 
     assert device is not None
     assert [card.trouble for card in device.cards] == [Reason.WRONG_RECORD, Reason.UNHEALTHY]
@@ -101,10 +101,10 @@ def test_a_marked_card_says_why_it_is_not_given() -> None:
 def test_an_instance_that_is_marked_keeps_its_card() -> None:
     """Nobody can tell what else of the card the pod has."""
     cut = builders.card(0, mig=True, instances=builders.instances("n1", 0, 2))
-    picture = builders.picture(builders.node("n1"), builders.device("n1", [cut, builders.card(1)]))
+    inventory = builders.picture(builders.node("n1"), builders.device("n1", [cut, builders.card(1)]))
 
-    picture.charge(holding(marked=["MIG-n1-0-1"]))
-    device = picture.device_at(picture.index["n1"])
+    inventory.charge(holding(marked=["MIG-n1-0-1"]))
+    device = inventory.device_at(inventory.index["n1"])
 
     assert device is not None
     assert [card.trouble for card in device.cards] == [Reason.WRONG_RECORD, None]
@@ -115,66 +115,66 @@ def test_an_instance_that_is_marked_keeps_its_card() -> None:
 
 def twins() -> tuple[Inventory, set[str]]:
     """Return two nodes, the second of which publishes a card of the first; and for which that was news."""
-    picture = builders.picture(*builders.nodes(2, cards=2))
-    picture.claims.ordered = True
-    news = picture.put_device(builders.device("n2", [A, builders.card(1, at="n2")]))
-    return picture, news
+    inventory = builders.picture(*builders.nodes(2, cards=2))
+    inventory.claims.ordered = True
+    news = inventory.put_device(builders.device("n2", [A, builders.card(1, at="n2")]))
+    return inventory, news
 
 
 def test_a_card_that_another_published_first_is_not_given() -> None:
     """The first keeps it; both are told."""
-    picture, news = twins()
+    inventory, news = twins()
 
     assert news == {"n1", "n2"}
-    assert (free(picture, "n1"), free(picture, "n2")) == ([0, 1], [1])
+    assert (free(inventory, "n1"), free(inventory, "n2")) == ([0, 1], [1])
 
 
 def test_once_the_first_lets_go_it_is_given_to_nobody_until_it_is_back() -> None:
     """Whoever came too late does not inherit it; the first has it again."""
-    picture, _ = twins()
+    inventory, _ = twins()
 
-    picture.put_device(builders.device("n1", [builders.card(1, at="n1")]))
-    changed = free(picture, "n2")
-    picture.put_device(builders.device("n1", [A]))
-    back = free(picture, "n1")
-    gone = picture.drop_device("n2")
+    inventory.put_device(builders.device("n1", [builders.card(1, at="n1")]))
+    changed = free(inventory, "n2")
+    inventory.put_device(builders.device("n1", [A]))
+    back = free(inventory, "n1")
+    gone = inventory.drop_device("n2")
 
-    assert (changed, back, gone, free(picture, "n1")) == ([1], [0], {"n1"}, [0])
+    assert (changed, back, gone, free(inventory, "n1")) == ([1], [0], {"n1"}, [0])
 
 
 def test_what_a_record_says_is_taken_in() -> None:
     """Nobody is known to be first until a record says so."""
-    picture = builders.picture(*builders.nodes(1, cards=1), builders.node("n2"), builders.device("n2", [A]))
-    picture.set_silent("n2", silent=False)
-    before = free(picture, "n1"), free(picture, "n2")
+    inventory = builders.picture(*builders.nodes(1, cards=1), builders.node("n2"), builders.device("n2", [A]))
+    inventory.set_silent("n2", silent=False)
+    before = free(inventory, "n1"), free(inventory, "n2")
 
-    picture.put_device(builders.device("n1", [A]), uuid_records.Record([A.uuid]))
+    inventory.put_device(builders.device("n1", [A]), uuid_records.Record([A.uuid]))
 
     assert before == ([], [])
-    assert (free(picture, "n1"), free(picture, "n2")) == ([0], [])
+    assert (free(inventory, "n1"), free(inventory, "n2")) == ([0], [])
 
 
 def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() -> None:
     """Its old node publishes it while a pod on the new one holds it: nobody else is given it meanwhile."""
-    picture = builders.picture(*builders.nodes(2, cards=1))
-    picture.claims.ordered = True
-    picture.put_device(builders.device("n1", []))
-    picture.put_device(builders.device("n2", [A]))
-    picture.charge(dataclasses.replace(builders.hold("p", "n2"), shares=(builders.share(0),)))
+    inventory = builders.picture(*builders.nodes(2, cards=1))
+    inventory.claims.ordered = True
+    inventory.put_device(builders.device("n1", []))
+    inventory.put_device(builders.device("n2", [A]))
+    inventory.charge(dataclasses.replace(builders.hold("p", "n2"), shares=(builders.share(0),)))
 
-    picture.put_device(builders.device("n1", [A]))
-    meanwhile = free(picture, "n1")
-    picture.release("uid-p")
-    told = picture.take_affected()
+    inventory.put_device(builders.device("n1", [A]))
+    meanwhile = free(inventory, "n1")
+    inventory.release("uid-p")
+    told = inventory.take_affected()
 
-    assert (meanwhile, free(picture, "n1"), free(picture, "n2")) == ([], [0], [])
+    assert (meanwhile, free(inventory, "n1"), free(inventory, "n2")) == ([], [0], [])
     assert "n1" in told
 
 
 def test_a_claim_too_many_has_no_other_node_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose cards are given out as before is told of a claim, and nothing of its cards is worked out anew."""
-    picture = builders.picture(*builders.nodes(40))
-    picture.claims.ordered = True
+    inventory = builders.picture(*builders.nodes(40))
+    inventory.claims.ordered = True
     looked: list[str] = []
     after = withheld_cards.after_holds
 
@@ -185,22 +185,22 @@ def test_a_claim_too_many_has_no_other_node_looked_at(monkeypatch: pytest.Monkey
     monkeypatch.setattr(withheld_cards, "after_holds", counted)
     names = [f"n{at}" for at in range(2, 41)]
     cards = [builders.card(at, at=name) for name in names for at in range(4)]
-    told = picture.put_device(builders.device("n1", cards))
-    withdrawn = picture.put_device(builders.device("n1"))
+    told = inventory.put_device(builders.device("n1", cards))
+    withdrawn = inventory.put_device(builders.device("n1"))
 
     assert told == withdrawn == {"n1", *names}
     assert looked == ["n1", "n1"]
-    assert picture.claims.kept("n2") == tuple(builders.uuid("n2", at) for at in range(4))
+    assert inventory.claims.kept("n2") == tuple(builders.uuid("n2", at) for at in range(4))
 
 
 def test_a_keeper_that_changes_has_both_nodes_looked_at() -> None:
     """A card that moved is given out on its new node, and on the old one again once it is back there."""
-    picture = builders.picture(*builders.nodes(2, cards=1))
-    picture.claims.ordered = True
-    picture.put_device(builders.device("n1", []))
-    picture.put_device(builders.device("n2", [A]))
-    moved = free(picture, "n2")
+    inventory = builders.picture(*builders.nodes(2, cards=1))
+    inventory.claims.ordered = True
+    inventory.put_device(builders.device("n1", []))
+    inventory.put_device(builders.device("n2", [A]))
+    moved = free(inventory, "n2")
 
-    picture.put_device(builders.device("n1", [A]))
+    inventory.put_device(builders.device("n1", [A]))
 
-    assert (moved, free(picture), free(picture, "n2")) == ([0], [0], [])
+    assert (moved, free(inventory), free(inventory, "n2")) == ([0], [0], [])

@@ -106,7 +106,7 @@ def picture(objects: Sequence[desk.Body]) -> tuple[dict[str, Any], list[placing.
     given.add(files.of_text(desk.written(*objects), "given"))
     outcomes, _, notes = placing.place(given, paper)
     assert notes == []
-    return {uid: hold for row in paper.picture.each() for uid, hold in row.holds.items()}, outcomes
+    return {uid: hold for info in paper.inventory.each() for uid, hold in info.holds.items()}, outcomes
 
 
 @hypothesis.given(scenes())

@@ -26,22 +26,22 @@ EMPTY: Final = {
 }
 
 
-def told(picture: Inventory) -> dict[str, dict[str, Any]]:
+def told(inventory: Inventory) -> dict[str, dict[str, Any]]:
     """Return all that an inventory knows, node by node."""
-    return {row.name: _node(picture, row) for row in picture.each()}
+    return {info.name: _node(inventory, info) for info in inventory.each()}
 
 
-def _node(picture: Inventory, row: node_info.Row) -> dict[str, Any]:
-    at, table = picture.index[row.name], picture.columns
-    cards = row.device.cards if row.device is not None else ()
+def _node(inventory: Inventory, info: node_info.Row) -> dict[str, Any]:
+    at, table = inventory.index[info.name], inventory.table
+    cards = info.device.cards if info.device is not None else ()
     whole = table.whole[at]
     return {
-        "node": row.node,
-        "device": row.device,
-        "silent": row.silent,
-        "holds": dict(row.holds),
-        "found by uid": {uid: picture.hold(uid) for uid in row.holds},
-        "view": row.view(),
+        "node": info.node,
+        "device": info.device,
+        "silent": info.silent,
+        "holds": dict(info.holds),
+        "found by uid": {uid: inventory.hold(uid) for uid in info.holds},
+        "view": info.view(),
         "known": bool(table.known[at]),
         "allocatable": _named(table.allocatable[at], table.resources, empty=node_table.ABSENT),
         "left": _named(table.left[at], table.resources, empty=node_table.ABSENT),
@@ -69,9 +69,9 @@ def _card(table: node_table.Columns, at: int, slot: int) -> dict[str, Any]:
     return numbers | {"model": models[int(table.model[at, slot])]}
 
 
-def learned(picture: Inventory) -> dict[str, Any]:
+def learned(inventory: Inventory) -> dict[str, Any]:
     """Return what is known of the workload and what it teaches once placement sees what the nodes have."""
-    known, supplies = picture.workload, picture._supplies
+    known, supplies = inventory.workload, inventory._supplies
     return {
         "pods": len(known),
         "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
@@ -81,22 +81,22 @@ def learned(picture: Inventory) -> dict[str, Any]:
     }
 
 
-def free_cards(picture: Inventory, at: str = "n1") -> int:
+def free_cards(inventory: Inventory, at: str = "n1") -> int:
     """Count the cards of a node of which nobody holds anything."""
-    found: int = told(picture)[at]["free cards"]
+    found: int = told(inventory)[at]["free cards"]
     return found
 
 
-def well(picture: Inventory, at: str = "n1") -> list[str]:
+def well(inventory: Inventory, at: str = "n1") -> list[str]:
     """List the cards of a node that get new pods and that nobody holds; none while it gives nothing."""
-    row = picture.row(at)
-    if row is None or row.device is None or not row.open or row.withheld >= holds.ALL_CARDS:
+    info = inventory.row(at)
+    if info is None or info.device is None or not info.open or info.withheld >= holds.ALL_CARDS:
         return []
-    return [one.uuid for one in row.device.cards if one.trouble is None and one.uuid not in row.used]
+    return [one.uuid for one in info.device.cards if one.trouble is None and one.uuid not in info.used]
 
 
-def leftovers(picture: Inventory) -> list[str]:
+def leftovers(inventory: Inventory) -> list[str]:
     """Name what is left in rows that belong to no node: it should be nothing."""
-    table = picture.columns
-    vacant = [at for at in range(len(table.known)) if at >= picture.size or picture.rows[at] is None]
+    table = inventory.table
+    vacant = [at for at in range(len(table.known)) if at >= inventory.size or inventory.rows[at] is None]
     return [name for name, empty in EMPTY.items() if np.any(getattr(table, name)[vacant] != empty)]

@@ -50,18 +50,18 @@ class World:
 
     def paint(self, names: Iterable[str] = NODES) -> Inventory:
         """Make a fresh picture of it, nodes in this order."""
-        picture = Inventory()
+        inventory = Inventory()
         for name in names:
             if name in self.nodes:
-                picture.put_node(self.nodes[name])
+                inventory.put_node(self.nodes[name])
             if name in self.devices:
-                picture.put_device(self.devices[name])
-                picture.set_silent(name, name not in self.heard)
+                inventory.put_device(self.devices[name])
+                inventory.set_silent(name, name not in self.heard)
             for hold in self.holds_on(name):
-                picture.charge(hold)
+                inventory.charge(hold)
         for uid, sample in self.samples.items():
-            picture.workload.see(uid, sample)
-        return picture
+            inventory.workload.see(uid, sample)
+        return inventory
 
 
 # ---------------------------------------------------------------- nodes and cards

@@ -14,13 +14,13 @@ from support import builders, pictures, shapes, worlds
 
 
 def reason_of(
-    places: Search, candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject
+    search: Search, candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject
 ) -> str:
     """Say why a pod does not fit, looked at closely."""
     if isinstance(answer, decisions.Reject):
         return explain.sentence(answer, candidate)
     assert explain.brief(answer.counts, candidate)
-    return explain.sentence(explain.explain(places, candidate, rules=Policy()), candidate)
+    return explain.sentence(explain.explain(search, candidate, policy=Policy()), candidate)
 
 
 CLUSTER = (*builders.nodes(2), builders.hold("x", minors=(0,)))
@@ -40,16 +40,16 @@ def test_every_pod_is_viewed(pod: raw.Pod) -> None:
 def test_every_candidate_is_decided(pod: raw.Pod) -> None:
     """A waiting pod of any shape gets an answer, and a refusal has words."""
     candidate = pods.candidate(pod)
-    waiting = Backlog()
-    waiting.push(candidate)
-    picture = builders.picture(*CLUSTER)
-    before, places = pictures.told(picture), Search(picture)
+    backlog = Backlog()
+    backlog.push(candidate)
+    inventory = builders.picture(*CLUSTER)
+    before, search = pictures.told(inventory), Search(inventory)
 
-    (answer,) = cycle.decide(places, waiting, 0.0, Policy())
+    (answer,) = cycle.decide(search, backlog, 0.0, Policy())
 
     assert answer.uid == candidate.uid
-    assert isinstance(answer, decisions.Bind) or reason_of(places, candidate, answer)
-    assert pictures.told(picture) == before
+    assert isinstance(answer, decisions.Bind) or reason_of(search, candidate, answer)
+    assert pictures.told(inventory) == before
 
 
 @worlds.PROPERTY
@@ -57,25 +57,25 @@ def test_every_candidate_is_decided(pod: raw.Pod) -> None:
 def test_every_hold_is_charged_and_released(pod: raw.Pod) -> None:
     """A bound pod of any shape takes something off the node, gives it back, and never adds to it."""
     hold = pods.bound(pod).hold
-    picture = builders.picture(*CLUSTER)
-    before = pictures.told(picture)
+    inventory = builders.picture(*CLUSTER)
+    before = pictures.told(inventory)
 
-    picture.charge(hold)
-    charged = pictures.told(picture)
-    picture.release(hold.uid)
+    inventory.charge(hold)
+    charged = pictures.told(inventory)
+    inventory.release(hold.uid)
 
     assert all(0 <= amount <= facts.LARGEST for _, amount in hold.amounts)
     assert charged["n1"]["free cards"] <= before["n1"]["free cards"]
-    assert pictures.told(picture) == before
+    assert pictures.told(inventory) == before
 
 
 @worlds.PROPERTY
 @hypothesis.given(st.lists(shapes.objects(raw.Node), max_size=3))
 def test_every_node_is_taken(things: list[raw.Node]) -> None:
     """A node of any shape finds its place in the inventory."""
-    picture = builders.picture(*(nodes.node(thing) for thing in things))
+    inventory = builders.picture(*(nodes.node(thing) for thing in things))
 
-    found = pictures.told(picture)
+    found = pictures.told(inventory)
 
     assert set(found) == {thing.metadata.name for thing in things}
 
@@ -85,9 +85,9 @@ def test_every_node_is_taken(things: list[raw.Node]) -> None:
 def test_every_device_is_taken(thing: wire.Device) -> None:
     """A Device of any shape finds its place in the inventory, and only sound cards are free."""
     device = devices.device(thing)
-    picture = builders.picture(builders.node(device.node), device)
+    inventory = builders.picture(builders.node(device.node), device)
 
-    found = pictures.told(picture)[device.node]
+    found = pictures.told(inventory)[device.node]
 
     sound = [
         card.uuid for card in device.cards if card.trouble is None and not card.mig and card.replicas <= 1

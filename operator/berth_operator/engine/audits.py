@@ -28,20 +28,20 @@ class Finding:
         return f"{self.device} of {self.node} {self.what}, by {' and '.join(self.holders)}"
 
 
-def look(picture: Inventory) -> tuple[Finding, ...]:
+def look(inventory: Inventory) -> tuple[Finding, ...]:
     """Look at all nodes, by name."""
-    return tuple(finding for row in picture.each() for finding in findings(row))
+    return tuple(finding for info in inventory.each() for finding in findings(info))
 
 
-def findings(row: node_info.Row) -> Iterator[Finding]:
+def findings(info: node_info.Row) -> Iterator[Finding]:
     """Look at one node; while its Device is not there, nothing can be said of it."""
-    if row.device is None:
+    if info.device is None:
         return
-    room = dict(_rooms(row.device))
-    for uuid, used in sorted(row.used.items()):
+    room = dict(_rooms(info.device))
+    for uuid, used in sorted(info.used.items()):
         what = _fault(room.get(uuid), used)
         if what:
-            yield Finding(row.name, uuid, what, _holders(row, uuid))
+            yield Finding(info.name, uuid, what, _holders(info, uuid))
 
 
 def _rooms(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
@@ -64,8 +64,8 @@ def _fault(room: device_view.Usage | None, used: device_view.Usage) -> str:
     return ""
 
 
-def _holders(row: node_info.Row, uuid: str) -> tuple[str, ...]:
-    return tuple(sorted(hold.title for hold in row.holds.values() if _names(hold, uuid)))
+def _holders(info: node_info.Row, uuid: str) -> tuple[str, ...]:
+    return tuple(sorted(hold.title for hold in info.holds.values() if _names(hold, uuid)))
 
 
 def _names(hold: Hold, uuid: str) -> bool:

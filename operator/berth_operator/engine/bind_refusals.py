@@ -177,12 +177,12 @@ class Refusals:
         """Return when some of the refused are due for another dry run."""
         return self._retried + RETRY_SECONDS if self._refused else None
 
-    def due(self, waiting: Backlog, now: float) -> list[RefusedBind]:
+    def due(self, backlog: Backlog, now: float) -> list[RefusedBind]:
         """Return the binds to send as dry runs now: of each namespace those asked about longest ago."""
         if not self._refused or now < self._retried + RETRY_SECONDS:
             return []
         self._retried = now
-        self._tidy(waiting, now)
+        self._tidy(backlog, now)
         left = {namespace: _share(count) for namespace, count in self._counts.items()}
         found: list[RefusedBind] = []
         for one in self._refused.values():
@@ -193,9 +193,9 @@ class Refusals:
             self._refused[one.candidate.uid] = self._refused.pop(one.candidate.uid)
         return found
 
-    def _tidy(self, waiting: Backlog, now: float) -> None:
+    def _tidy(self, backlog: Backlog, now: float) -> None:
         """Forget pods that no longer wait, and namespaces without recent refusals."""
-        self._refused = {uid: one for uid, one in self._refused.items() if uid in waiting}
+        self._refused = {uid: one for uid, one in self._refused.items() if uid in backlog}
         kept = now - REMEMBERED_SECONDS
         self._counts = collections.Counter(one.candidate.namespace for one in self._refused.values())
         self._accepted = {uid: until for uid, until in self._accepted.items() if until > kept}

@@ -17,7 +17,8 @@ from typing import Final
 
 from berth_crds import logs
 from berth_operator.engine import bind_slots, decision_records, ports, rate_limiter
-from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, queued_pods
 
 log = logging.getLogger(__name__)
@@ -53,18 +54,18 @@ class Binds:
 
     def __init__(
         self,
-        book: Ledger,
+        ledger: Ledger,
         writer: ports.Writer,
         clock: ports.Clock,
         limits: Limits,
-        notes: decision_records.Records,
+        records: decision_records.Records,
     ) -> None:
-        self._book = book
+        self._ledger = ledger
         self._writer = writer
         self._clock = clock
         self._limits = limits
         self._most_ahead = limits.ahead
-        self._notes = notes
+        self._records = records
         self._slots = bind_slots.Slots(limits.binds_at_once, self._slots_changed)
         self._pace = rate_limiter.Pace(clock, rate_limiter.steady(limits.binds_a_second))
         self._flying: set[asyncio.Task[None]] = set()
@@ -126,7 +127,7 @@ class Binds:
 
     def _slots_changed(self) -> None:
         """Go on deciding: for others than a namespace that turned out slow, or for one that is so no more."""
-        self._book.wake.set()
+        self._ledger.wake.set()
         self._make_room()
 
     def _make_room(self) -> None:
@@ -149,11 +150,11 @@ class Binds:
         self._unsent.discard(task)
         self._open.drop(namespace)
         if self._slots.width(namespace) is not None:
-            self._book.wake.set()  # The next of a slow namespace may be decided.
+            self._ledger.wake.set()  # The next of a slow namespace may be decided.
         if not task.cancelled() and (error := task.exception()) is not None:
             # The hold stays assumed: cards too many withheld, never given out twice.
             log.error("%s failed", task.get_name(), exc_info=error)
-            self._notes.failed()
+            self._records.failed()
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; nobody starts any more."""
@@ -163,7 +164,7 @@ class Binds:
             await asyncio.wait(self._flying)
 
     async def _carry_out(self, candidate: Candidate, placement: Placement) -> None:
-        since = self._book.since(candidate.uid)
+        since = self._ledger.since(candidate.uid)
         try:
             sent, outcome = await self._send(candidate, placement)
         finally:
@@ -176,7 +177,7 @@ class Binds:
                 level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message, extra=fields
             )
             outcome = await self._follow(candidate, placement, outcome)
-        self._notes.concluded(outcome, since=since, sent=sent, now=self._clock())
+        self._records.concluded(outcome, since=since, sent=sent, now=self._clock())
         self.concluded(candidate, placement, outcome)
 
     async def _send(
@@ -193,7 +194,7 @@ class Binds:
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
-            if not anyway and not self._book.assumed.stands(candidate.uid):
+            if not anyway and not self._ledger.assumed.stands(candidate.uid):
                 self._pace.give_back()
                 return sent, self._unsent_or_seen(candidate, placement)
             self._slots.send(slot)
@@ -206,7 +207,7 @@ class Binds:
             return await self._writer.bind(candidate, placement)
         except Exception as error:
             log.exception("the bind of %s failed", candidate.title)
-            self._notes.failed()
+            self._records.failed()
             return ports.Unknown(str(error) or type(error).__name__)
 
     async def _permitted(self, candidate: Candidate) -> None:
@@ -215,7 +216,7 @@ class Binds:
         await self._writer.permit(candidate.uid)
 
     def _unsent_or_seen(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
-        known = self._book.assumed.get(candidate.uid)
+        known = self._ledger.assumed.get(candidate.uid)
         edited = known is not None and known.candidate != candidate
         return self._seen(candidate, placement) or ports.Unsent(edited=edited)
 
@@ -282,17 +283,17 @@ class Binds:
         return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
 
     def _stale(self, candidate: Candidate, seen: ports.Unbound) -> bool:
-        return not (seen.same and self._book.assumed.stands(candidate.uid))
+        return not (seen.same and self._ledger.assumed.stands(candidate.uid))
 
     def _seen(
         self, candidate: Candidate, placement: Placement
     ) -> ports.Bound | ports.Refused | ports.Gone | None:
         """Return what the watch has shown of a pod's bind; None as long as that is nothing."""
-        state, hold = self._book.state(candidate.uid), self._book.picture.hold(candidate.uid)
+        state, hold = self._ledger.state(candidate.uid), self._ledger.inventory.hold(candidate.uid)
         if state is State.ASSUMED:
             return None
         if state is State.FREE or hold is None:
-            waits = self._book.asked(candidate.uid) is not None
+            waits = self._ledger.asked(candidate.uid) is not None
             return ports.Refused("the pod has lost its place again") if waits else ports.Gone()
         ours = cycle.hold_for(candidate, placement)
         if (hold.node, hold.shares) == (ours.node, ours.shares):

@@ -77,17 +77,17 @@ class Records:
         self.decisions: collections.deque[Decided] = collections.deque()
         self._things = 0
 
-    def round_made(self, book: Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
+    def round_made(self, ledger: Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
         """Record a round once its binds are assumed, and before anybody is put off."""
         if not made:
             return
         self._counts.round_made(len(made), ended - started)
-        moment, lesson = self._wall(), book.picture.lesson()
+        moment, lesson = self._wall(), ledger.inventory.lesson()
         for one in made:
-            if (asked := book.asked(one.answer.uid)) is not None:
+            if (asked := ledger.asked(one.answer.uid)) is not None:
                 candidate, attempts = asked
                 self._keep(Decided(moment, candidate, one.answer, one.version, lesson))
-                self._count(book, one.answer, attempts, ended)
+                self._count(ledger, one.answer, attempts, ended)
 
     def _keep(self, one: Decided) -> None:
         """Keep a decision, and the last ones before it: fewer of them where pods ask for very much."""
@@ -96,8 +96,8 @@ class Records:
         while len(self.decisions) > MOST_KEPT or (self._things > MOST_THINGS and len(self.decisions) > 1):
             self._things -= _size(self.decisions.popleft().candidate)
 
-    def _count(self, book: Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
-        since = book.since(answer.uid)
+    def _count(self, ledger: Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
+        since = ledger.since(answer.uid)
         if since is not None and not attempts:
             self._counts.waited(now - since)
         if not isinstance(answer, decisions.Bind):

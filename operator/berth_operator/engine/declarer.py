@@ -36,13 +36,13 @@ class Declarer:
 
     def __init__(
         self,
-        book: Ledger,
+        ledger: Ledger,
         write: Callable[[str], Awaitable[None]],
         size: Callable[[str], int] = lambda _uid: 0,
         *,
         clock: ports.Clock,
     ) -> None:
-        self._book = book
+        self._ledger = ledger
         self._write = write
         self._size = size
         self._clock = clock
@@ -71,24 +71,24 @@ class Declarer:
         await self._declared()
 
     def _covered(self, uid: str) -> bool:
-        revision = self._book.revisions.get(uid)
+        revision = self._ledger.revisions.get(uid)
         return revision is None or all(one.covers(uid, revision.number) for one in self._in_force)
 
     def _too_much(self) -> bool:
         """Return whether far more is covered than need be; this looks at what may be covered alone."""
-        known, declared = self._book.revisions, self._in_force[-1]
+        known, declared = self._ledger.revisions, self._in_force[-1]
         newer = {uid for uid in known.fresh if known[uid].number > declared.after}
         covered = newer | declared.uids
         if len(newer) > MOST_COVERED or self._bytes_of_large(covered) > MOST_BYTES:
             return True
-        now, waiting = self._clock(), self._book.waiting
-        if len(waiting) <= MOST_IDLE:
+        now, backlog = self._clock(), self._ledger.backlog
+        if len(backlog) <= MOST_IDLE:
             return False
-        return sum(waiting.idle(uid, now) for uid in covered) > MOST_IDLE
+        return sum(backlog.idle(uid, now) for uid in covered) > MOST_IDLE
 
     def _bytes_of_large(self, covered: Iterable[str]) -> int:
         """Count the bytes of the large pods whose binds are not under way."""
-        sizes = (self._size(uid) for uid in covered if uid not in self._book.assumed)
+        sizes = (self._size(uid) for uid in covered if uid not in self._ledger.assumed)
         return sum(size for size in sizes if size >= LARGE)
 
     async def _declared(self) -> None:
@@ -105,17 +105,17 @@ class Declarer:
 
     def _next(self) -> declaration.Declaration:
         """Cover all that is newer than what is known, and by name what may be bound soon."""
-        book, requested = self._book, self._requested
+        ledger, requested = self._ledger, self._requested
         self._requested = set()
-        ahead = *book.waiting.first_in_line(NAMED_AHEAD), *self._first_idle()
-        named = frozenset((*book.assumed, *requested, *(uid for uid in ahead if self._size(uid) < LARGE)))
-        return declaration.Declaration(book.revisions.newest(), named)
+        ahead = *ledger.backlog.first_in_line(NAMED_AHEAD), *self._first_idle()
+        named = frozenset((*ledger.assumed, *requested, *(uid for uid in ahead if self._size(uid) < LARGE)))
+        return declaration.Declaration(ledger.revisions.newest(), named)
 
     def _first_idle(self) -> list[str]:
         """Return the first of the idle; where there are many, as they were some seconds ago."""
-        now, waiting = self._clock(), self._book.waiting
+        now, backlog = self._clock(), self._ledger.backlog
         until, found = self._idle
         if now >= until:
-            found = waiting.first_idle(IDLE_AHEAD, now)
-            self._idle = now + len(waiting) / COMPARED_A_SECOND, found
+            found = backlog.first_idle(IDLE_AHEAD, now)
+            self._idle = now + len(backlog) / COMPARED_A_SECOND, found
         return found

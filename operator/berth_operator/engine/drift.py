@@ -79,12 +79,12 @@ def ghosts(found: Iterable[Difference]) -> set[str]:
     return {one.name for one in found if one.gone and one.what in OF_PODS}
 
 
-def drift(book: Ledger, fresh: Ledger) -> tuple[Difference, ...]:
+def drift(ledger: Ledger, fresh: Ledger) -> tuple[Difference, ...]:
     """Name what the ledger knows otherwise than one that was just rebuilt."""
-    return tuple(itertools.chain.from_iterable(portions(book, fresh)))
+    return tuple(itertools.chain.from_iterable(portions(ledger, fresh)))
 
 
-def portions(book: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Iterator[tuple[Difference, ...]]:
+def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Iterator[tuple[Difference, ...]]:
     """Name the same, after some things at a time what differs of these.
 
     A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
@@ -93,11 +93,11 @@ def portions(book: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Iterato
     and not of records.
     """
     for what, known in KNOWN.items():
-        names = iter(dict.fromkeys((*known.names(book), *known.names(fresh))))
-        compared = (_difference(what, name, book, fresh) for name in names)
+        names = iter(dict.fromkeys((*known.names(ledger), *known.names(fresh))))
+        compared = (_difference(what, name, ledger, fresh) for name in names)
         while some := list(_portion(compared, clock)):
             yield tuple(one for one in some if one is not None)
-    yield tuple(Difference("open bind", uid) for uid in book.assumed.overdue())
+    yield tuple(Difference("open bind", uid) for uid in ledger.assumed.overdue())
 
 
 def _portion(compared: Iterator[Difference | None], clock: ports.Clock) -> Iterator[Difference | None]:
@@ -109,20 +109,20 @@ def _portion(compared: Iterator[Difference | None], clock: ports.Clock) -> Itera
             return
 
 
-def _difference(what: str, name: str, book: Ledger, fresh: Ledger) -> Difference | None:
-    mine, theirs = KNOWN[what].value(book, name), KNOWN[what].value(fresh, name)
-    if mine == theirs or any(name in one.assumed or _put_off(one, name) for one in (book, fresh)):
+def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Difference | None:
+    mine, theirs = KNOWN[what].value(ledger, name), KNOWN[what].value(fresh, name)
+    if mine == theirs or any(name in one.assumed or _put_off(one, name) for one in (ledger, fresh)):
         return None
     one = Difference(what, name, gone=theirs is None, mine=Sight(mine), theirs=Sight(theirs))
-    return dataclasses.replace(one, sources=_sources(one, book, fresh))
+    return dataclasses.replace(one, sources=_sources(one, ledger, fresh))
 
 
-def _sources(one: Difference, book: Ledger, fresh: Ledger) -> frozenset[Source]:
+def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:
     """Name the objects that tell of it."""
     if one.what not in OF_PODS:
         return frozenset({(one.what, one.name)})
     found = {(POD, one.name)}
-    if one.what == "hold" and (one.name in book.nameless or one.name in fresh.nameless):
+    if one.what == "hold" and (one.name in ledger.nameless or one.name in fresh.nameless):
         for hold in (one.mine.value, one.theirs.value):
             found |= _beside(hold) if hold is not None else set()
     return frozenset(found)
@@ -135,15 +135,15 @@ def _beside(hold: holds.Hold) -> set[Source]:
     return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}
 
 
-def _waiting(book: Ledger, uid: str) -> queued_pods.Candidate | None:
-    return book.gated.get(uid) or book.waiting.get(uid)
+def _waiting(ledger: Ledger, uid: str) -> queued_pods.Candidate | None:
+    return ledger.gated.get(uid) or ledger.backlog.get(uid)
 
 
-def _put_off(book: Ledger, uid: str) -> bool:
+def _put_off(ledger: Ledger, uid: str) -> bool:
     """Return whether there was no room for what a pod says: of which pods that is so is chance."""
-    candidate = _waiting(book, uid)
+    candidate = _waiting(ledger, uid)
     if candidate is None:
-        return book.unadmitted.bare(uid)
+        return ledger.unadmitted.bare(uid)
     return any(one.reason is Reason.TOO_MUCH_TOGETHER for one in candidate.faults)
 
 
@@ -156,22 +156,22 @@ class _Known(NamedTuple):
 
 KNOWN: Final[Mapping[str, _Known]] = {
     NODE: _Known(
-        lambda book: book.picture.index,
-        lambda book, name: row.node if (row := book.picture.row(name)) is not None else None,
+        lambda ledger: ledger.inventory.index,
+        lambda ledger, name: info.node if (info := ledger.inventory.row(name)) is not None else None,
     ),
     DEVICE: _Known(
-        lambda book: book.picture.index,
-        lambda book, name: row.published if (row := book.picture.row(name)) is not None else None,
+        lambda ledger: ledger.inventory.index,
+        lambda ledger, name: info.published if (info := ledger.inventory.row(name)) is not None else None,
     ),
     "hold": _Known(
-        lambda book: (uid for row in book.picture.each() for uid in row.holds),
-        lambda book, uid: book.picture.hold(uid),
+        lambda ledger: (uid for info in ledger.inventory.each() for uid in info.holds),
+        lambda ledger, uid: ledger.inventory.hold(uid),
     ),
     "sample": _Known(
-        lambda book: book.picture.workload.samples,
-        lambda book, uid: book.picture.workload.samples.get(uid),
+        lambda ledger: ledger.inventory.workload.samples,
+        lambda ledger, uid: ledger.inventory.workload.samples.get(uid),
     ),
     "waiting": _Known(
-        lambda book: (*book.gated, *(one.candidate.uid for one in book.waiting.entries())), _waiting
+        lambda ledger: (*ledger.gated, *(one.candidate.uid for one in ledger.backlog.entries())), _waiting
     ),
 }

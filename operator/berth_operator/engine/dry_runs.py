@@ -37,18 +37,18 @@ class DryRuns:
 
     def __init__(
         self,
-        book: Ledger,
+        ledger: Ledger,
         writer: ports.Writer,
-        notes: decision_records.Records,
+        records: decision_records.Records,
         sent: bind_sender.Binds,
         *,
         clock: ports.Clock,
         failed: Failed,
     ) -> None:
-        self._book = book
+        self._ledger = ledger
         self._binds = sent  # A server that asks for a rest means binds and dry runs alike.
         self._writer = writer
-        self._notes = notes
+        self._records = records
         self._clock = clock
         self._failed = failed
         self._refusals = bind_refusals.Refusals()
@@ -92,7 +92,7 @@ class DryRuns:
 
     def retry(self) -> None:
         """Ask about some of the refused again, where that is due."""
-        for one in self._refusals.due(self._book.waiting, self._clock()):
+        for one in self._refusals.due(self._ledger.backlog, self._clock()):
             self._start(one.candidate, one.placement)
 
     def ask(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
@@ -121,7 +121,7 @@ class DryRuns:
         self._open.drop(namespace)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
-            self._notes.failed()
+            self._records.failed()
 
     async def stop(self) -> None:
         """Cancel what is under way; a dry run has no effect."""
@@ -158,15 +158,15 @@ class DryRuns:
     def _conclude(
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
     ) -> None:
-        if candidate.uid not in self._book.waiting:
+        if candidate.uid not in self._ledger.backlog:
             return
         match outcome:
             case ports.Bound():
                 self._accepted(candidate)
             case ports.Refused(message):
                 self._refusals.refused(candidate, placement, self._clock())
-                self._book.waiting.demote(candidate.uid)
-                self._notes.dry_run_refused()
+                self._ledger.backlog.demote(candidate.uid)
+                self._records.dry_run_refused()
                 self._failed(candidate, message)
             case ports.Throttled():
                 self._binds.rest(outcome)
@@ -175,5 +175,5 @@ class DryRuns:
 
     def _accepted(self, candidate: queued_pods.Candidate) -> None:
         for uid in self._refusals.accepted(candidate, self._clock()):
-            self._book.waiting.reinstate(uid)
-        self._book.wake.set()
+            self._ledger.backlog.reinstate(uid)
+        self._ledger.wake.set()

@@ -7,26 +7,26 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import node_table, queued_pods
 
 
-def told(book: Ledger) -> str:
+def told(ledger: Ledger) -> str:
     """Return how much is known and how it stands, in a few words."""
-    binding = len(book.assumed)
-    holds = sum(len(row.holds) for row in book.picture.rows if row) - binding
-    waiting = len(book.waiting) + len(book.gated)
-    counts = ((len(book.picture.index), "node"), (holds, "pod"), (binding, "bind"), (waiting, "pod"))
+    binding = len(ledger.assumed)
+    holds = sum(len(info.holds) for info in ledger.inventory.rows if info) - binding
+    waiting = len(ledger.backlog) + len(ledger.gated)
+    counts = ((len(ledger.inventory.index), "node"), (holds, "pod"), (binding, "bind"), (waiting, "pod"))
     nodes, placed, binds, pods = (f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
     return f"{nodes}, {placed} placed, {binds} under way, {pods} waiting"
 
 
-def take(book: Ledger, now: float) -> metrics.Stock:
+def take(ledger: Ledger, now: float) -> metrics.Stock:
     """Count nodes, cards, and pods that are not placed."""
-    picture = book.picture
-    table, rows = picture.columns, picture.everything
+    inventory = ledger.inventory
+    table, rows = inventory.table, inventory.everything
     free = np.maximum(0, node_table.count(table.whole[rows]) - table.withheld[rows])
-    free[[at for at, row in enumerate(picture.rows) if row and row.cordoned]] = 0
+    free[[at for at, info in enumerate(inventory.rows) if info and info.cordoned]] = 0
     return metrics.Stock(
         nodes=int(table.known[rows].sum()),
-        cards=sum(len(row.device.cards) for row in picture.rows if row and row.device),
+        cards=sum(len(info.device.cards) for info in inventory.rows if info and info.device),
         free=int(free.sum()),
-        backlog=book.waiting.standings(now)
-        | {queued_pods.Standing.GATED: len(book.gated), queued_pods.Standing.BINDING: len(book.assumed)},
+        backlog=ledger.backlog.standings(now)
+        | {queued_pods.Standing.GATED: len(ledger.gated), queued_pods.Standing.BINDING: len(ledger.assumed)},
     )

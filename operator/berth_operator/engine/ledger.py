@@ -1,27 +1,24 @@
 """The memory that events feed: who waits, who holds what, what the nodes have.
 
-The life of a hold:
-
-        assume            confirm             release
-    free ----> assumed ------------> confirmed ------> free
-                  |                     ^
-                  |  forget / release   |  confirm (bound before we came, or by somebody else)
-                  +------> free --------+
-
-`assume` is done before a Binding is sent, so that no later decision gives the same cards
-away; the watch confirms it, a clear refusal forgets it. The transitions are the table
-below; any other raises and changes nothing. All of this is derivable: rebuilt from the
-pods, nodes, Devices and GpuPods of the API it is the same again.
+Each pod's hold goes from free to assumed, confirmed and free again, as `hold_states` has it.
+All of this is derivable: rebuilt from the pods, nodes, Devices and GpuPods of the API it is
+the same again.
 """
 
 import asyncio
 import dataclasses
-import enum
 import logging
 from collections.abc import Collection
-from typing import Final
 
-from berth_operator.engine import assumed_pods, pod_revisions, ports, unadmitted_pods, unreadable_pods
+from berth_operator.engine import (
+    assumed_pods,
+    hold_states,
+    pod_revisions,
+    ports,
+    unadmitted_pods,
+    unreadable_pods,
+)
+from berth_operator.engine.hold_states import IllegalStep, State, Step
 from berth_operator.scheduling import (
     allocation_recovery,
     cycle,
@@ -41,48 +38,16 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
 
-class State(enum.Enum):
-    """Where the hold of a pod stands."""
-
-    FREE = "free"
-    ASSUMED = "assumed"
-    CONFIRMED = "confirmed"
-
-
-class Step(enum.Enum):
-    """What happens to the hold of a pod."""
-
-    ASSUME = "assume"
-    CONFIRM = "confirm"
-    FORGET = "forget"
-    RELEASE = "release"
-
-
-TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
-    (State.FREE, Step.ASSUME): State.ASSUMED,
-    (State.FREE, Step.CONFIRM): State.CONFIRMED,
-    (State.ASSUMED, Step.CONFIRM): State.CONFIRMED,
-    (State.ASSUMED, Step.FORGET): State.FREE,
-    (State.ASSUMED, Step.RELEASE): State.FREE,
-    (State.CONFIRMED, Step.CONFIRM): State.CONFIRMED,
-    (State.CONFIRMED, Step.RELEASE): State.FREE,
-}
-
-
-class IllegalStep(Exception):
-    """A hold was asked to do what its state does not allow."""
-
-
 class Ledger:
     """Everything the operator knows, kept up to date by events."""
 
     def __init__(
-        self, clock: ports.Clock, voice: logging.Logger = unreadable_pods.log, *, day: ports.Clock = float
+        self, clock: ports.Clock, logger: logging.Logger = unreadable_pods.log, *, day: ports.Clock = float
     ) -> None:
-        self.picture = Inventory(clock, day)
-        self.places = Search(self.picture)
-        self.waiting = Backlog()
-        self.rules = Policy()
+        self.inventory = Inventory(clock, day)
+        self.search = Search(self.inventory)
+        self.backlog = Backlog()
+        self.policy = Policy()
         self.wake = asyncio.Event()
         self.touched: set[str] = set()  # Nodes whose summary may have changed.
         self._clock = clock
@@ -91,13 +56,14 @@ class Ledger:
         self.gated: dict[str, queued_pods.Candidate] = {}  # Pods that are not to be tried yet.
         self.revisions = pod_revisions.Known()  # Of pods that wait or whose bind is under way.
         self._since: dict[str, float] = {}
-        self.nameless = self._register = unreadable_pods.Register(voice)  # Whose own record cannot be read.
+        self.nameless = self._register = unreadable_pods.Register(logger)  # Whose own record cannot be read.
         self.unadmitted = unadmitted_pods.Unadmitted()
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        assumed, held = len(self.assumed), len(self._states)
-        return f"<Ledger: {self.picture!r}, {self.waiting!r}, {held - assumed} confirmed, {assumed} assumed>"
+        assumed = len(self.assumed)
+        known = f"{len(self._states) - assumed} confirmed, {assumed} assumed"
+        return f"<Ledger: {self.inventory!r}, {self.backlog!r}, {known}>"
 
     def state(self, uid: str) -> State:
         """Return where the hold of a pod stands."""
@@ -111,16 +77,16 @@ class Ledger:
         """Return a pod that waits or whose bind is under way, and how often it had been tried."""
         if (assumed := self.assumed.get(uid)) is not None:
             return assumed.candidate, assumed.attempts
-        candidate = self.waiting.get(uid)
-        return (candidate, self.waiting.attempts(uid)) if candidate is not None else None
+        candidate = self.backlog.get(uid)
+        return (candidate, self.backlog.attempts(uid)) if candidate is not None else None
 
     # ------------------------------------------------------------ the life of a hold
 
     def assume(self, decision: decisions.Bind) -> queued_pods.Candidate:
         """Charge a placement before its Binding is sent."""
         self._step(decision.uid, Step.ASSUME)
-        attempts = self.waiting.attempts(decision.uid)
-        candidate = self.waiting.place(decision.uid)
+        attempts = self.backlog.attempts(decision.uid)
+        candidate = self.backlog.place(decision.uid)
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
@@ -137,47 +103,46 @@ class Ledger:
         taken_back = self.assumed.pop(uid)
         self._release(uid)
         if refused:
-            self.waiting.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
+            self.backlog.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
         else:
-            self.waiting.give_back(taken_back.candidate, attempts=taken_back.attempts)
+            self.backlog.give_back(taken_back.candidate, attempts=taken_back.attempts)
         self.wake.set()
 
     def _unsettle(self, node: str, *, devices_alone: bool = False) -> None:
         """Record that a node is not as it was when something was decided for it or told of it."""
         self.touched.add(node)
-        row = self.picture.row(node)
-        if row is not None:
-            self.assumed.unsettle(row.holds, devices_alone=devices_alone)
+        info = self.inventory.row(node)
+        if info is not None:
+            self.assumed.unsettle(info.holds, devices_alone=devices_alone)
 
     def _step(self, uid: str, step: Step) -> None:
-        state = self.state(uid)
-        after = TRANSITIONS.get((state, step))
-        if after is None:
-            raise IllegalStep(f"cannot {step.value} the hold of {uid}: it is {state.value}")
+        after = hold_states.after(self.state(uid), step, uid)
         if after is State.FREE:
             del self._states[uid]
         else:
             self._states[uid] = after
 
     def _charge(self, hold: holds.Hold) -> None:
-        self.picture.charge(hold)
+        self.inventory.charge(hold)
         self.touched.add(hold.node)
-        self._devices_changed(self.picture.take_affected())
+        self._devices_changed(self.inventory.take_affected())
 
     def _release(self, uid: str) -> holds.Hold:
-        held = self.picture.hold(uid)
-        before = node_offers.left(self.picture, held.node) if held is not None and not held.devices else None
-        hold = self.picture.release(uid)
+        held = self.inventory.hold(uid)
+        before = (
+            node_offers.left(self.inventory, held.node) if held is not None and not held.devices else None
+        )
+        hold = self.inventory.release(uid)
         self.touched.add(hold.node)
-        self._devices_changed(self.picture.take_affected())
+        self._devices_changed(self.inventory.take_affected())
         if hold.devices or hold.amounts:
             self._offer(hold.node, Help.CAPACITY_FREED, before)
         return hold
 
     def _offer(self, node: str, change: Help, before: node_offers.Left | None = None) -> None:
         """Wake those whom a node that has changed might take; with `before` only its resources have."""
-        if self.waiting:
-            self.waiting.offered(node, change, node_offers.judge(self.picture, node, before))
+        if self.backlog:
+            self.backlog.offered(node, change, node_offers.judge(self.inventory, node, before))
         self.wake.set()
 
     # ------------------------------------------------------------ what events say of pods
@@ -189,7 +154,7 @@ class Ledger:
             # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
             self.pod_over(uid)
         self.revisions[uid] = pod_revisions.Revision.of(version)
-        self.picture.workload.see(uid, workload.sample(candidate.request, candidate.demand))
+        self.inventory.workload.see(uid, workload.sample(candidate.request, candidate.demand))
         if self.state(uid) is State.ASSUMED:
             self.assumed.asks(candidate)
             return
@@ -198,9 +163,9 @@ class Ledger:
             self.gated[uid] = candidate
         else:
             self.gated.pop(uid, None)
-            if self.waiting.get(uid) != candidate:
+            if self.backlog.get(uid) != candidate:
                 self._since[uid] = self._clock()
-            self.waiting.push(candidate)
+            self.backlog.push(candidate)
             self.wake.set()
 
     def revised(self, uid: str, version: str) -> None:
@@ -210,7 +175,7 @@ class Ledger:
             self.revisions[uid] = found
 
     def _forget_waiting(self, uid: str) -> None:
-        self.waiting.remove(uid)
+        self.backlog.remove(uid)
         self.gated.pop(uid, None)
         self._since.pop(uid, None)
 
@@ -228,8 +193,8 @@ class Ledger:
         `where` as long as its kubelet may refuse it, which looks there whether the node suits the pod.
         """
         uid = hold.uid
-        self.picture.workload.see(uid, teaches)
-        known = self.picture.hold(uid)
+        self.inventory.workload.see(uid, teaches)
+        known = self.inventory.hold(uid)
         certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted
         if known is not None and self._bound_with(known):
             # What a pod was bound with is what it has: its record may be edited, its cards cannot.
@@ -274,7 +239,7 @@ class Ledger:
 
     def pod_over(self, uid: str) -> None:
         """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
-        self.picture.workload.forget(uid)
+        self.inventory.workload.forget(uid)
         self._register.go(uid)
         certain = not self.unadmitted.go(uid)
         self.revisions.forget(uid)
@@ -302,7 +267,7 @@ class Ledger:
 
     def _revise(self, uid: str) -> None:
         """Charge anew what a nameless or unadmitted pod holds, where that has changed."""
-        known = self.picture.hold(uid)
+        known = self.inventory.hold(uid)
         if known is None:
             return
         hold = self._held(known)
@@ -313,34 +278,34 @@ class Ledger:
 
     def _revise_node(self, name: str) -> None:
         """Look at the nameless and unadmitted pods of a node that has changed, or whose devices have."""
-        row = self.picture.row(name)
-        for uid in [uid for uid in row.holds if uid in self._register] if row is not None else ():
+        info = self.inventory.row(name)
+        for uid in [uid for uid in info.holds if uid in self._register] if info is not None else ():
             self._revise(uid)
         self._look_again(name)
 
     def _look_again(self, name: str) -> None:
         """Charge the unadmitted pods of a node that could be admitted now, and no others of them."""
-        for uid in self.unadmitted.news(self.picture.row(name), self.assumed):
+        for uid in self.unadmitted.news(self.inventory.row(name), self.assumed):
             self._revise(uid)
 
     def _held(self, hold: holds.Hold) -> holds.Hold:
         """Return what is charged of a bound pod on its node as that is now."""
-        row = self.picture.row(hold.node)
+        info = self.inventory.row(hold.node)
         hold = self.unadmitted.whole(hold)
         if hold.uid in self._register:
-            device, node = (row.device, row.node) if row is not None else (None, None)
+            device, node = (info.device, info.node) if info is not None else (None, None)
             resources = None if node is None else {name for name, _ in node.allocatable}
             hold = self._register.held(hold.uid, device, resources)
-        return self.unadmitted.charged(hold, row, self.assumed)
+        return self.unadmitted.charged(hold, info, self.assumed)
 
     # ------------------------------------------------------------ what events say of nodes
 
     def node_seen(self, node: facts.Node) -> None:
         """A node is new or changed."""
-        row = self.picture.row(node.name)
-        if row is None or row.node != node:
-            better = node_offers.better_node(row.node if row is not None else None, node)
-            self.picture.put_node(node)
+        info = self.inventory.row(node.name)
+        if info is None or info.node != node:
+            better = node_offers.better_node(info.node if info is not None else None, node)
+            self.inventory.put_node(node)
             self._unsettle(node.name)
             if better:
                 self._offer(node.name, Help.NODE_CHANGED)
@@ -348,22 +313,22 @@ class Ledger:
 
     def node_gone(self, name: str) -> None:
         """A node is gone."""
-        self.picture.drop_node(name)
+        self.inventory.drop_node(name)
         self._unsettle(name)
         self._revise_node(name)
 
     def device_seen(self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:
         """A Device is new or changed; what is recorded of its uuids counts until all Devices were read."""
-        row = self.picture.row(device.node)
-        changed = row is None or row.published != device
-        if changed or not self.picture.claims.ordered:
-            affected = self.picture.put_device(device, record)
+        info = self.inventory.row(device.node)
+        changed = info is None or info.published != device
+        if changed or not self.inventory.claims.ordered:
+            affected = self.inventory.put_device(device, record)
             self._devices_changed(affected if changed else affected - {device.node})
             self._revise_node(device.node)
 
     def device_gone(self, node: str) -> None:
         """A Device is gone, and its cards with it."""
-        affected = self.picture.drop_device(node)
+        affected = self.inventory.drop_device(node)
         self._devices_changed(affected)
         self._revise_node(node)
         self.touched.discard(node)
@@ -371,30 +336,30 @@ class Ledger:
     def _devices_changed(self, affected: Collection[str]) -> None:
         """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
         self.touched.update(affected)
-        for name, before in self.picture.take_changed().items():
+        for name, before in self.inventory.take_changed().items():
             self._unsettle(name, devices_alone=True)
-            row = self.picture.row(name)
-            if row is not None and node_offers.better_cards(before, row.cards):
+            info = self.inventory.row(name)
+            if info is not None and node_offers.better_cards(before, info.cards):
                 self._offer(name, Help.DEVICE_CHANGED)
 
     def devices_known(self) -> None:
         """All Devices have been read once: what is published from now on is published later."""
-        self.picture.claims.ordered = True
+        self.inventory.claims.ordered = True
 
     def agent_silent(self, node: str, *, silent: bool) -> None:
         """An agent fell silent, or speaks again."""
-        row = self.picture.row(node)
-        if row is None or row.silent == silent:
+        info = self.inventory.row(node)
+        if info is None or info.silent == silent:
             return
-        self.picture.set_silent(node, silent)
+        self.inventory.set_silent(node, silent)
         self._unsettle(node, devices_alone=True)
         if not silent:
             self._offer(node, Help.DEVICE_CHANGED)
 
-    def policy_seen(self, rules: Policy) -> None:
+    def policy_seen(self, policy: Policy) -> None:
         """A policy is in force."""
-        if rules != self.rules:
-            self.rules = rules
-            self.waiting.allow(rules.label_priority)
-            self.waiting.helped(Help if self.picture.obey(rules) else (Help.POLICY_CHANGED,))
+        if policy != self.policy:
+            self.policy = policy
+            self.backlog.allow(policy.label_priority)
+            self.backlog.helped(Help if self.inventory.obey(policy) else (Help.POLICY_CHANGED,))
             self.wake.set()

@@ -17,7 +17,8 @@ from berth_operator.engine import (
     slow_namespaces,
     waiting_reasons,
 )
-from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, queued_pods
 
 QUIET_SECONDS: Final = 0.001
@@ -37,26 +38,26 @@ class Loop:
 
     def __init__(
         self,
-        book: Ledger,
+        ledger: Ledger,
         writer: ports.Writer,
         status_writer: ports.PodStatusWriter,
         *,
         clock: ports.Clock,
         limits: bind_sender.Limits = USUAL,
-        notes: decision_records.Records | None = None,
+        records: decision_records.Records | None = None,
     ) -> None:
-        self._book = book
+        self._ledger = ledger
         self._writer = writer
         self._status_writer = status_writer
         self._clock = clock
-        self._notes = notes or decision_records.unread()
-        self._binds = bind_sender.Binds(book, writer, clock, limits, self._notes)
+        self._records = records or decision_records.unread()
+        self._binds = bind_sender.Binds(ledger, writer, clock, limits, self._records)
         self._binds.concluded, self._binds.failed = self._conclude, self._fail
-        self._slow = slow_namespaces.SlowNamespaces(book, self._binds, self._held_up)
+        self._slow = slow_namespaces.SlowNamespaces(ledger, self._binds, self._held_up)
         self._dry_runs = dry_runs.DryRuns(
-            book, writer, self._notes, self._binds, clock=clock, failed=self._fail
+            ledger, writer, self._records, self._binds, clock=clock, failed=self._fail
         )
-        self.reasons = waiting_reasons.Reasons(book, status_writer.shown, clock=clock)
+        self.reasons = waiting_reasons.Reasons(ledger, status_writer.shown, clock=clock)
 
     async def run(self) -> None:
         """Decide for ever."""
@@ -68,23 +69,23 @@ class Loop:
 
     def round(self) -> None:
         """Make one round of decisions and start to act on them."""
-        book, started = self._book, self._clock()
+        ledger, started = self._ledger, self._clock()
         self._dry_runs.retry()
         made: list[decision_records.Made] = []
-        version = book.picture.columns.version
+        version = ledger.inventory.table.version
         self._slow.go_on(started)
         time = cycle.Time(
             self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
         )
         limits = cycle.Limits(time=time, held_up=self._slow.held_up)
-        for answer in cycle.each(book.places, book.waiting, started, book.rules, limits):
+        for answer in cycle.each(ledger.search, ledger.backlog, started, ledger.policy, limits):
             made.append(decision_records.Made(answer, version))
             if isinstance(answer, decisions.Bind):
                 self._act(answer)
-                version = book.picture.columns.version
+                version = ledger.inventory.table.version
                 if self._binds.enough:
                     break  # Refusals cost the server nothing, binds do.
-        self._notes.round_made(book, made, started=started, ended=self._clock())
+        self._records.round_made(ledger, made, started=started, ended=self._clock())
         # All binds are assumed before anything is said: words describe what is left after them.
         self.reasons.new_round(until=started + ROUND_SECONDS)
         # Before the new ones, which else would take all looks where there are some in each round.
@@ -95,7 +96,7 @@ class Loop:
         for one in made:
             self._say(one.answer)
         if made:
-            book.wake.set()  # There may be more than one round took.
+            ledger.wake.set()  # There may be more than one round took.
 
     @property
     def busy(self) -> bool:
@@ -111,7 +112,7 @@ class Loop:
 
     async def _news(self) -> None:
         """Wait for an event, a pause to end or a look that is due, then for a moment of quiet."""
-        wake = self._book.wake
+        wake = self._ledger.wake
         while not wake.is_set():
             due = self._due()
             patience = None if due is None else max(0.0, due - self._clock())
@@ -130,7 +131,7 @@ class Loop:
 
     def _due(self) -> float | None:
         moments = (
-            self._book.waiting.next_due(),
+            self._ledger.backlog.next_due(),
             self.reasons.next_look(self._clock()),
             self._dry_runs.next_retry(),
             self._slow.next_word(),
@@ -141,18 +142,18 @@ class Loop:
 
     def _act(self, answer: decisions.Bind) -> None:
         """Bind a pod, or ask first whether the server would have it so."""
-        candidate = self._book.waiting.get(answer.uid)
+        candidate = self._ledger.backlog.get(answer.uid)
         if candidate is not None and self._dry_runs.needed(candidate):
             self._dry_runs.ask(candidate, answer.placement)
         else:
-            candidate = self._book.assume(answer)
+            candidate = self._ledger.assume(answer)
             self._binds.start(candidate, answer.placement)
 
     def _say(self, answer: decisions.Decision) -> None:
         match answer:
-            case decisions.Bind() if answer.uid in self._book.waiting:
+            case decisions.Bind() if answer.uid in self._ledger.backlog:
                 # Whether the server would accept it is being asked, and what the pod shows stands till then.
-                self._book.waiting.skip(answer.uid, now=self._clock())
+                self._ledger.backlog.skip(answer.uid, now=self._clock())
             case decisions.Bind():
                 self.reasons.placed(answer.uid)  # Its bind is under way, and the pod itself will say so.
             case decisions.Wait() | decisions.Reject():
@@ -161,10 +162,10 @@ class Loop:
                 assert_never(answer)
 
     def _put_off(self, answer: decisions.Wait | decisions.Reject) -> None:
-        candidate = self._book.waiting.get(answer.uid)
+        candidate = self._ledger.backlog.get(answer.uid)
         if candidate is not None:
             demoted = isinstance(answer, decisions.Wait) and answer.cut_short
-            self._book.waiting.put_off(answer.uid, now=self._clock(), wants=answer.wants, demoted=demoted)
+            self._ledger.backlog.put_off(answer.uid, now=self._clock(), wants=answer.wants, demoted=demoted)
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
             self._status_writer.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
 
@@ -185,7 +186,7 @@ class Loop:
                 self._status_writer.placed(candidate, placement)
             case ports.Gone():
                 self._dry_runs.in_vain(candidate)
-                self._book.pod_over(candidate.uid)
+                self._ledger.pod_over(candidate.uid)
             case ports.Refused() | ports.Throttled() | ports.Unsent():
                 self._take_back(candidate, placement, outcome)
             case ports.Unknown():
@@ -202,9 +203,9 @@ class Loop:
         if isinstance(outcome, ports.Throttled):
             self._binds.rest(outcome)
         # The watch may have been faster than the answer, and then it is right.
-        if self._book.state(candidate.uid) is State.ASSUMED:
+        if self._ledger.state(candidate.uid) is State.ASSUMED:
             why = self._fault(candidate, outcome)
-            self._book.forget(candidate.uid, refused=bool(why))
+            self._ledger.forget(candidate.uid, refused=bool(why))
             if why:
                 self._dry_runs.refused(candidate, placement)
                 self._fail(candidate, why)

@@ -25,9 +25,9 @@ class SlowNamespaces:
     """Holds slow namespaces up and has them go on; `tell` is told of pods that wait for long."""
 
     def __init__(
-        self, book: Ledger, sent: bind_sender.Binds, tell: Callable[[queued_pods.Candidate, str], None]
+        self, ledger: Ledger, sent: bind_sender.Binds, tell: Callable[[queued_pods.Candidate, str], None]
     ) -> None:
-        self._waiting = book.waiting
+        self._backlog = ledger.backlog
         self._binds = sent
         self._tell = tell
         self._since: dict[str, float] = {}  # By namespace: since when pods are held up, or were told of.
@@ -39,7 +39,7 @@ class SlowNamespaces:
 
     def go_on(self, now: float) -> None:
         """Let namespaces go on of which more may be bound now."""
-        held_up = self._waiting.held_up
+        held_up = self._backlog.held_up
         self._since = {namespace: self._since.get(namespace, now) for namespace in held_up}
         self._told = {namespace: uids for namespace, uids in self._told.items() if namespace in held_up}
         for namespace, since in self._since.items():
@@ -47,11 +47,11 @@ class SlowNamespaces:
                 self._since[namespace] = now
                 self._tell_first(namespace)
             if not self.held_up(namespace):
-                self._waiting.go_on(namespace)
+                self._backlog.go_on(namespace)
 
     def _tell_first(self, namespace: str) -> None:
         """Report the first pods in order, and none a second time."""
-        first = self._waiting.first_in_line_of(namespace, MOST_TOLD)
+        first = self._backlog.first_in_line_of(namespace, MOST_TOLD)
         told = self._told.get(namespace, frozenset())
         self._told[namespace] = frozenset(one.uid for one in first)
         for candidate in first:

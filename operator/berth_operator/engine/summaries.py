@@ -50,29 +50,29 @@ class Summary:
     astray: tuple[str, ...] = ()  # What of the cordon names none of its devices.
 
 
-def summary(row: node_info.Row, owners: uuid_ownership.Claims) -> Summary | None:
+def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> Summary | None:
     """Sum a node up; None where there is no Device."""
-    if row.device is None:
+    if info.device is None:
         return None
-    view = row.view()
+    view = info.view()
     cards = view.device.cards
-    record = owners.record(row.name)
+    record = owners.record(info.name)
     unused = sum(view.open and card.trouble is None and view.unused(card) for card in cards)
     return Summary(
-        node=row.name,
-        free=0 if row.cordoned else max(0, unused - view.withheld),
+        node=info.name,
+        free=0 if info.cordoned else max(0, unused - view.withheld),
         used=sum(not view.unused(card) for card in cards),
         healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if view.open else 0,
-        silent=row.silent,
+        silent=info.silent,
         in_use=_rounded(sum(_part_in_use(view, card) for card in cards)),
         # As long as the field may be: a longer one would have the whole status refused.
-        reason=text.line("; ".join(filter(None, _parts(row, owners)))),
+        reason=text.line("; ".join(filter(None, _parts(info, owners)))),
         claims=tuple(sorted(record.claims))[:MOST_RECORDED],
         disputed=tuple(sorted(record.disputed))[:MOST_RECORDED],
         origins=tuple(sorted(record.origins.items()))[:MOST_RECORDED],
-        failed=row.device.failed,
+        failed=info.device.failed,
         cordoned=tuple(one.uuid for one in (*cards, *view.device.others) if one.trouble is Reason.CORDONED),
-        astray=row.device.astray,
+        astray=info.device.astray,
     )
 
 
@@ -90,10 +90,10 @@ def _rounded(cards: float) -> str:
     return f"{tenths / 10:g}"
 
 
-def _parts(row: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, ...]:
+def _parts(info: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, ...]:
     """Return all that is to be said of a node; some of it may be empty."""
-    astray = row.device.astray if row.device is not None else ()
-    return reason(row), nameless(astray), contested(row.name, owners), late(row.name, owners)
+    astray = info.device.astray if info.device is not None else ()
+    return reason(info), nameless(astray), contested(info.name, owners), late(info.name, owners)
 
 
 def contested(node: str, owners: uuid_ownership.Claims) -> str:
@@ -128,23 +128,23 @@ def nameless(astray: tuple[str, ...]) -> str:
     return f"cordon names no device: {', '.join(astray[:MOST_NAMED])}{more}" if astray else ""
 
 
-def reason(row: node_info.Row) -> str:
+def reason(info: node_info.Row) -> str:
     """Return in a few words why cards of the node are not given out."""
-    parts = [CORDONED] if row.cordoned else []
-    if row.silent:
+    parts = [CORDONED] if info.cordoned else []
+    if info.silent:
         parts.append("agent silent")
-    if row.device is not None and row.device.failed:
-        parts.append(row.device.failed)
-    if row.device is not None:
-        troubles = collections.Counter(card.trouble for card in row.device.cards if card.trouble)
-        if row.device.board.tangled:
+    if info.device is not None and info.device.failed:
+        parts.append(info.device.failed)
+    if info.device is not None:
+        troubles = collections.Counter(card.trouble for card in info.device.cards if card.trouble)
+        if info.device.board.tangled:
             parts.append(TANGLED)
         parts += [f"{_cards(count)} {TROUBLE_WORDS[what]}" for what, count in sorted(troubles.items())]
-    if row.uncounted:
-        parts.append(f"{row.uncounted} {_kinds(row.uncounted)} too many of all nodes")
-    if withheld := sum(1 for hold in row.holds.values() if hold.withheld):
+    if info.uncounted:
+        parts.append(f"{info.uncounted} {_kinds(info.uncounted)} too many of all nodes")
+    if withheld := sum(1 for hold in info.holds.values() if hold.withheld):
         parts.append(f"{withheld} {'pod' if withheld == 1 else 'pods'} without a readable allocation")
-    if wrong := sum(1 for _ in audits.findings(row)):
+    if wrong := sum(1 for _ in audits.findings(info)):
         parts.append(f"{wrong} {'device' if wrong == 1 else 'devices'} not as promised to pods")
     return "; ".join(parts)
 
@@ -157,23 +157,23 @@ def _cards(count: int) -> str:
     return "1 card" if count == 1 else f"{count} cards"
 
 
-def take(picture: Inventory, nodes: set[str]) -> list[Summary]:
+def take(inventory: Inventory, nodes: set[str]) -> list[Summary]:
     """Sum up these nodes, in the order of their names."""
     found = []
     for name in sorted(nodes):
-        row = picture.row(name)
-        one = summary(row, picture.claims) if row is not None else None
+        info = inventory.row(name)
+        one = summary(info, inventory.claims) if info is not None else None
         if one is not None:
             found.append(one)
     return found
 
 
-def portions(picture: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[Summary]]:
+def portions(inventory: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[Summary]]:
     """Sum up these nodes, too, as many at a time as take a moment, each as it is when its turn comes."""
     found: list[Summary] = []
     began = clock()
     for name in sorted(nodes):
-        found += take(picture, {name})
+        found += take(inventory, {name})
         if clock() - began >= PORTION_SECONDS:
             yield found
             found, began = [], clock()

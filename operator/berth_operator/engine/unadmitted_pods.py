@@ -112,37 +112,37 @@ class Unadmitted:
         pod = self._pods.get(hold.uid)
         return hold if pod is None else pod.hold
 
-    def charged(self, hold: Hold, row: node_info.Row | None, assumed: Collection[str]) -> Hold:
+    def charged(self, hold: Hold, info: node_info.Row | None, assumed: Collection[str]) -> Hold:
         """Return what is charged of a pod that would hold this; nothing where it cannot be admitted."""
         pod = self._pods.get(hold.uid)
         if pod is None:
             return hold
-        pod.out = not _fits(pod, row, self._left(row, assumed))
+        pod.out = not _fits(pod, info, self._left(info, assumed))
         if pod.out:
             hold = Hold(hold.uid, hold.title, hold.node)
         self._note(pod, hold.amounts)
         return hold
 
-    def news(self, row: node_info.Row | None, assumed: Collection[str]) -> list[str]:
+    def news(self, info: node_info.Row | None, assumed: Collection[str]) -> list[str]:
         """Name the pods of a node that could be admitted now and are not charged, or the other way round."""
-        pods = self._on.get(row.name) if row is not None else None
+        pods = self._on.get(info.name) if info is not None else None
         if not pods:
             return []
-        left = self._left(row, assumed)
-        return [uid for uid, pod in pods.items() if _fits(pod, row, left) is pod.out]
+        left = self._left(info, assumed)
+        return [uid for uid, pod in pods.items() if _fits(pod, info, left) is pod.out]
 
-    def _left(self, row: node_info.Row | None, assumed: Collection[str]) -> _Left:
+    def _left(self, info: node_info.Row | None, assumed: Collection[str]) -> _Left:
         """Return what those leave of a node who are there for certain."""
-        if row is None or row.node is None:
+        if info is None or info.node is None:
             return NOTHING_KNOWN
-        uncertain = self._charged[row.name].copy()
-        for uid in row.holds.keys() & assumed:
+        uncertain = self._charged[info.name].copy()
+        for uid in info.holds.keys() & assumed:
             if uid not in self._pods:
-                uncertain.update(dict(row.holds[uid].amounts))
-        used = row.amounts
-        amounts = {name: most - used.get(name, 0) + uncertain[name] for name, most in row.node.allocatable}
+                uncertain.update(dict(info.holds[uid].amounts))
+        used = info.amounts
+        amounts = {name: most - used.get(name, 0) + uncertain[name] for name, most in info.node.allocatable}
         taken = collections.defaultdict[tuple[int, str], set[str]](set)
-        for uid, hold in row.holds.items():
+        for uid, hold in info.holds.items():
             if hold.host_ports and uid not in self._pods and uid not in assumed:
                 for port in hold.host_ports:
                     taken[port.number, port.protocol].add(port.address)
@@ -157,14 +157,14 @@ class Unadmitted:
         pod.charged = charged
 
 
-def _fits(pod: _Pod, row: node_info.Row | None, left: _Left) -> bool:
+def _fits(pod: _Pod, info: node_info.Row | None, left: _Left) -> bool:
     """Return whether the kubelet of a node could admit a pod."""
-    if row is None or row.node is None:
+    if info is None or info.node is None:
         return True
     for name, amount in pod.hold.amounts:
         if amount > left.amounts.get(name, amount):
             return False
-    return pod.suits(row.node) and all(map(left.free, pod.hold.host_ports))
+    return pod.suits(info.node) and all(map(left.free, pod.hold.host_ports))
 
 
 def suits(node: facts.Node, where: facts.Where) -> bool:

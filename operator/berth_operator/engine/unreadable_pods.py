@@ -29,8 +29,8 @@ MOST_SHARES: Final = 8192
 class Register:
     """Who withholds, and who may speak for whom."""
 
-    def __init__(self, voice: logging.Logger = log) -> None:
-        self._voice = voice
+    def __init__(self, logger: logging.Logger = log) -> None:
+        self._logger = logger
         self._named: dict[str, allocation_recovery.Named] = {}  # By the title of the GpuPod.
         self._of: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
         self._nameless: dict[str, tuple[Hold, allocation_recovery.Nameless]] = {}  # By uid.
@@ -59,7 +59,7 @@ class Register:
         else:
             told = logs.about(f"GpuPods of {named.node}")
             what = "GpuPod %s is ignored: those of node %s list more than %d shares in all"
-            self._voice.warning(what, named.title, named.node, MOST_SHARES, extra=told)
+            self._logger.warning(what, named.title, named.node, MOST_SHARES, extra=told)
         return self._concerned(named.title, named, before)
 
     def unnamed(self, title: str) -> set[str]:
@@ -132,7 +132,7 @@ class Register:
         if news != before:
             level = logging.INFO if found.shares else logging.WARNING
             told = news or f"no GpuPod names the devices of {hold.title} now"
-            self._voice.log(level, "%s", told, extra=logs.pod(hold.title))
+            self._logger.log(level, "%s", told, extra=logs.pod(hold.title))
 
 
 def _spoken(found: Hold) -> str:

@@ -80,12 +80,12 @@ class Reasons:
 
     def __init__(
         self,
-        book: Ledger,
+        ledger: Ledger,
         shown: Callable[[str], str] = _nothing,
         *,
         clock: ports.Clock | None = None,
     ) -> None:
-        self._book = book
+        self._ledger = ledger
         self._shown = shown
         self._clock = clock
         self._until = math.inf
@@ -99,12 +99,12 @@ class Reasons:
     def new_round(self, *, until: float = math.inf) -> None:
         """Allow some close looks again, until this moment, and forget the pods that wait no more."""
         self._looks, self._until = CLOSE_LOOKS, until
-        if len(self._said) + len(self._failed) > 2 * len(self._book.waiting) + 64:
+        if len(self._said) + len(self._failed) > 2 * len(self._ledger.backlog) + 64:
             self._forget()
 
     def said(self, candidate: queued_pods.Candidate) -> str:
         """Repeat what was last said of a pod; nothing if it was not decided for yet."""
-        if faults := under_policy.under(self._book.rules, candidate).faults:
+        if faults := under_policy.under(self._ledger.policy, candidate).faults:
             return explain.sentence(decisions.Reject(candidate.uid, faults), candidate)
         if candidate.uid in self._failed:
             return self._failed[candidate.uid]
@@ -175,17 +175,17 @@ class Reasons:
     def _behind(self, uid: str) -> bool:
         """Return whether a good look says something else than was said of a pod."""
         said = self._said[uid]
-        return said.behind and self._good(said.matter) and uid in self._book.waiting
+        return said.behind and self._good(said.matter) and uid in self._ledger.backlog
 
     def _renewed(self, uid: str) -> tuple[queued_pods.Candidate, str]:
-        candidate, said = self._book.waiting.get(uid), self._said[uid]
+        candidate, said = self._ledger.backlog.get(uid), self._said[uid]
         message = said.matter.message(said.namespace)
         self._said[uid] = dataclasses.replace(said, message=message)
         return candidate or said.matter.candidate, message
 
     def _forget(self) -> None:
-        self._said = {uid: said for uid, said in self._said.items() if uid in self._book.waiting}
-        self._failed = {uid: why for uid, why in self._failed.items() if self._book.asked(uid) is not None}
+        self._said = {uid: said for uid, said in self._said.items() if uid in self._ledger.backlog}
+        self._failed = {uid: why for uid, why in self._failed.items() if self._ledger.asked(uid) is not None}
         live = {id(said.matter) for said in self._said.values()}
         self._matters = {asks: one for asks, one in self._matters.items() if id(one) in live}
 
@@ -193,7 +193,7 @@ class Reasons:
 
     @property
     def _version(self) -> int:
-        return self._book.picture.columns.version
+        return self._ledger.inventory.table.version
 
     def _good(self, matter: Matter) -> bool:
         return matter.version == self._version and bool(matter.messages)
@@ -204,7 +204,9 @@ class Reasons:
         seconds = self._seconds(matter, now)
         timer = None if self._clock is None else allocator.stopwatch(self._clock, seconds)
         effort = allocator.Effort(LOOK_STEPS, timer)
-        told = explain.explain(self._book.places, matter.candidate, rules=self._book.rules, effort=effort)
+        told = explain.explain(
+            self._ledger.search, matter.candidate, policy=self._ledger.policy, effort=effort
+        )
         matter.number = next(self._numbers)
         matter.version, matter.messages = self._version, explain.by_namespace(told, matter.candidate)
         matter.cut = matter.cut + 1 if told.cut else 0
@@ -232,7 +234,7 @@ class Reasons:
         if agrees:
             return before
         uuids = candidate.request.conditions.uuids
-        known = known_models.instead(matter.counts, self._book.picture, uuids)
+        known = known_models.instead(matter.counts, self._ledger.inventory, uuids)
         return explain.brief(matter.counts, candidate, known)
 
     def _before(self, uid: str, matter: Matter) -> str:

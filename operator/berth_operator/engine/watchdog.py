@@ -18,8 +18,8 @@ INTERVAL_SECONDS: Final = 1.0
 class Watchdog:
     """Judges the liveness of agents."""
 
-    def __init__(self, book: Ledger, *, clock: ports.Clock) -> None:
-        self._book = book
+    def __init__(self, ledger: Ledger, *, clock: ports.Clock) -> None:
+        self._ledger = ledger
         self._clock = clock
         self._signs: dict[str, liveness.Sign] = {}
         self._condemned: dict[str, bool] = {}  # For each Device, whether it was not Ready when first read.
@@ -67,7 +67,7 @@ class Watchdog:
         silent = liveness.silent(
             self._signs.get(node),
             now=self._clock(),
-            grace=self._book.rules.grace_seconds,
+            grace=self._ledger.policy.grace_seconds,
             condemned=self._condemned[node],
         )
-        self._book.agent_silent(node, silent=silent)
+        self._ledger.agent_silent(node, silent=silent)

@@ -48,8 +48,8 @@ class Mistake(Exception):
 class Sources:
     """What the pages are made of; `snapshot` lists the cluster anew, some objects at a time."""
 
-    book: Ledger
-    notes: decision_records.Records
+    ledger: Ledger
+    records: decision_records.Records
     clock: Callable[[], float]
     ready: Callable[[], bool]
     said: views.Said
@@ -102,40 +102,40 @@ class Pages:
     async def backlog(self, request: web.Request) -> web.StreamResponse:
         """Return who waits."""
         src = self._sources
-        return await self._list(request, views.waiting(src.book, src.clock(), src.said))
+        return await self._list(request, views.waiting(src.ledger, src.clock(), src.said))
 
     async def ledger(self, request: web.Request) -> web.StreamResponse:
         """Return who holds what, on one node or on all."""
-        book = self._sources.book
+        ledger = self._sources.ledger
         name = request.query.get("node")
         if name is None:
-            return await self._list(request, views.nodes(book))
-        row = book.picture.row(name)
-        if row is None:
+            return await self._list(request, views.nodes(ledger))
+        info = ledger.inventory.row(name)
+        if info is None:
             raise Mistake(f"There is no node {name}.", status=http.HTTPStatus.NOT_FOUND)
-        return written(request, views.node(book, row))
+        return written(request, views.node(ledger, info))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """Report why a pod does not fit, or where it would."""
-        book, title = self._sources.book, request.query.get("pod", "")
+        ledger, title = self._sources.ledger, request.query.get("pod", "")
         if not all(title.partition("/")):
             raise Mistake("Say which pod: /debug/explain?pod=NAMESPACE/NAME.")
         form = form_of(request, usual="text")
-        candidate = views.find(book, title)
+        candidate = views.find(ledger, title)
         if candidate is None:
-            raise Mistake(views.whereabouts(book, title), status=http.HTTPStatus.NOT_FOUND)
+            raise Mistake(views.whereabouts(ledger, title), status=http.HTTPStatus.NOT_FOUND)
         async with self._explaining:
             began = self._sources.clock()
-            told = views.why(book, candidate, self._sources.clock)
+            told = views.why(ledger, candidate, self._sources.clock)
             # However many ask, half of the time is for others.
             await asyncio.sleep(self._sources.clock() - began)
             # Of many nodes it takes as long again to write down what they say.
-            gated = candidate.uid in book.gated
+            gated = candidate.uid in ledger.gated
             return await asyncio.to_thread(explained, told, candidate, request, form, gated=gated)
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Return what was decided last."""
-        return await self._list(request, views.decided(self._sources.notes))
+        return await self._list(request, views.decided(self._sources.records))
 
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
         """Return the cluster as manifests, as the simulation reads them."""

@@ -33,11 +33,11 @@ Why = explain.Explanation | decisions.Reject
 # ---------------------------------------------------------------- who waits
 
 
-def waiting(book: Ledger, now: float, said: Said) -> Iterator[Fields]:
+def waiting(ledger: Ledger, now: float, said: Said) -> Iterator[Fields]:
     """Yield for each pod that is not placed why, how often it was tried and what it waits for, in order."""
-    tried = list(book.waiting.each())
-    binding = sorted(book.assumed.values(), key=lambda one: one.candidate.order())
-    gated = sorted(book.gated.values(), key=lambda candidate: candidate.order())
+    tried = list(ledger.backlog.each())
+    binding = sorted(ledger.assumed.values(), key=lambda one: one.candidate.order())
+    gated = sorted(ledger.gated.values(), key=lambda candidate: candidate.order())
     yield from (_tried(entry, now, said(entry.candidate)) for entry in tried)
     yield from (_binding(one, now, said(one.candidate)) for one in binding)
     yield from (_pod(one, queued_pods.Standing.GATED) for one in gated)
@@ -75,46 +75,46 @@ def _pod(candidate: queued_pods.Candidate, standing: queued_pods.Standing) -> Fi
     }
 
 
-def find(book: Ledger, title: str) -> queued_pods.Candidate | None:
+def find(ledger: Ledger, title: str) -> queued_pods.Candidate | None:
     """Look a pod up that is not placed."""
-    everybody = (*(entry.candidate for entry in book.waiting.each()), *book.gated.values())
+    everybody = (*(entry.candidate for entry in ledger.backlog.each()), *ledger.gated.values())
     return next((one for one in everybody if one.title == title), None)
 
 
-def whereabouts(book: Ledger, title: str) -> str:
+def whereabouts(ledger: Ledger, title: str) -> str:
     """Return where a pod is that does not wait, as far as that is known."""
-    for assumed in book.assumed.values():
+    for assumed in ledger.assumed.values():
         if assumed.candidate.title == title:
             return f"Pod {title} does not wait: its bind to {assumed.placement.node} is under way."
-    for row in book.picture.each():
-        if any(hold.title == title for hold in row.holds.values()):
-            return f"Pod {title} does not wait: it has its place on {row.name}."
+    for info in ledger.inventory.each():
+        if any(hold.title == title for hold in info.holds.values()):
+            return f"Pod {title} does not wait: it has its place on {info.name}."
     return f"There is no pod {title} that waits for this scheduler."
 
 
 # ---------------------------------------------------------------- who holds what
 
 
-def nodes(book: Ledger) -> Iterator[Fields]:
+def nodes(ledger: Ledger) -> Iterator[Fields]:
     """Return what each node has and who holds it."""
-    yield from (node(book, row) for row in list(book.picture.each()))
+    yield from (node(ledger, info) for info in list(ledger.inventory.each()))
 
 
-def node(book: Ledger, row: node_info.Row) -> Fields:
+def node(ledger: Ledger, info: node_info.Row) -> Fields:
     """Return what a node has and who holds it."""
-    view, published = row.view(), row.device is not None
+    view, published = info.view(), info.device is not None
     return {
-        "node": row.name,
-        "known": row.node is not None,
+        "node": info.name,
+        "known": info.node is not None,
         "published": published,
-        "open": row.open,
-        "silent": row.silent,
+        "open": info.open,
+        "silent": info.silent,
         "failed": view.device.failed or None,
-        "withheld": row.withheld,
+        "withheld": info.withheld,
         "devices": [_device(view, card) for card in (*view.device.cards, *view.device.others)],
         "holds": [
-            {"state": book.state(hold.uid).value, **_plain(hold)}
-            for hold in sorted(row.holds.values(), key=lambda hold: hold.title)
+            {"state": ledger.state(hold.uid).value, **_plain(hold)}
+            for hold in sorted(info.holds.values(), key=lambda hold: hold.title)
         ],
     }
 
@@ -136,9 +136,9 @@ def _device(view: device_view.View, card: facts.Card) -> Fields:
 # ---------------------------------------------------------------- what was decided
 
 
-def decided(notes: decision_records.Records) -> Iterator[Fields]:
+def decided(records: decision_records.Records) -> Iterator[Fields]:
     """Yield the last decisions, the newest first."""
-    for one in list(notes.decisions)[::-1]:
+    for one in list(records.decisions)[::-1]:
         yield {
             "time": one.moment.isoformat(timespec="milliseconds"),
             "pod": one.candidate.title,
@@ -163,13 +163,13 @@ def answer(given: decisions.Decision, candidate: queued_pods.Candidate) -> Field
 # ---------------------------------------------------------------- why not
 
 
-def why(book: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Why:
+def why(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Why:
     """Explain on the picture as it is now why a pod does not fit, if it does not."""
-    if faults := under_policy.under(book.rules, candidate).faults:
+    if faults := under_policy.under(ledger.policy, candidate).faults:
         return decisions.Reject(candidate.uid, faults)
-    few = len(book.picture.index) <= FEW_NODES
+    few = len(ledger.inventory.index) <= FEW_NODES
     effort = allocator.Effort(STEPS, allocator.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS))
-    return explain.explain(book.places, candidate, rules=book.rules, whole=few, effort=effort)
+    return explain.explain(ledger.search, candidate, policy=ledger.policy, whole=few, effort=effort)
 
 
 def why_in_text(told: Why, candidate: queued_pods.Candidate, *, gated: bool = False) -> str:

@@ -50,7 +50,7 @@ class Auditor:
     def __init__(
         self,
         session: api.Api,
-        book: Ledger,
+        ledger: Ledger,
         *,
         clock: ports.Clock,
         report: Callable[[int], None],
@@ -58,7 +58,7 @@ class Auditor:
         revisions: Callable[[Collection[drift.Source]], drift.Revisions],
     ) -> None:
         self._session = session
-        self._book = book
+        self._ledger = ledger
         self._clock = clock
         self._report = report
         self._mend = mend
@@ -87,12 +87,12 @@ class Auditor:
 
     async def _look(self) -> tuple[drift.Difference, ...]:
         fresh = Ledger(self._clock, SILENCE)
-        dog = Watchdog(fresh, clock=self._clock)
-        options = feeds.Options(schedulers=self.schedulers, clock=self._clock, voice=SILENCE)
-        reading = feeds.Feeds(self._session, fresh, dog, Nobody(), options)
+        watchdog = Watchdog(fresh, clock=self._clock)
+        options = feeds.Options(schedulers=self.schedulers, clock=self._clock, logger=SILENCE)
+        reading = feeds.Feeds(self._session, fresh, watchdog, Nobody(), options)
         await reading.read()
         found: list[drift.Difference] = []
-        for differing in drift.portions(self._book, fresh, self._clock):
+        for differing in drift.portions(self._ledger, fresh, self._clock):
             sources = set().union(*(one.sources for one in differing))
             mine, theirs = self._revisions(sources), reading.revisions_of(sources)
             found += (one.seen(mine, theirs) for one in differing)

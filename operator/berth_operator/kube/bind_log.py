@@ -30,9 +30,9 @@ MOST_NAMESPACES: Final = 3
 class BindLog:
     """Writes of each bind that was carried out, or counts it."""
 
-    def __init__(self, clock: ports.Clock, voice: logging.Logger = log) -> None:
+    def __init__(self, clock: ports.Clock, logger: logging.Logger = log) -> None:
         self._clock = clock
-        self._voice = voice
+        self._logger = logger
         self._lines: float = LINES_AT_ONCE  # So many may be written now.
         self._since = clock()
         self._more: collections.Counter[str] = collections.Counter()  # Those without a line, by namespace.
@@ -43,8 +43,8 @@ class BindLog:
         if not self._has_line():
             self._more[candidate.namespace] += 1
             level = logging.DEBUG
-        if self._voice.isEnabledFor(level):
-            self._voice.log(level, "bound %s", where, extra=_fields(candidate, placement))
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, "bound %s", where, extra=_fields(candidate, placement))
 
     async def run(self) -> None:
         """Sum up for ever what had no line."""
@@ -57,7 +57,7 @@ class BindLog:
         if not self._more:
             return
         more, self._more = self._more, collections.Counter()
-        self._voice.info(
+        self._logger.info(
             "%d more pods were bound: %s",
             more.total(),
             ", ".join(_most_frequent(more)),

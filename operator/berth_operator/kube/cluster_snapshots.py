@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from berth_crds import names
 from berth_crds.client import api, resources, watch
-from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import feeds, writer
 from berth_operator.scheduling import decisions
 
@@ -37,9 +38,9 @@ OF_CONTAINERS: Final = frozenset({"name", "image", "resources", "restartPolicy",
 class Snapshots:
     """Lists the cluster."""
 
-    def __init__(self, session: api.Api, book: Ledger) -> None:
+    def __init__(self, session: api.Api, ledger: Ledger) -> None:
         self._session = session
-        self._book = book
+        self._ledger = ledger
 
     async def pages(self) -> AsyncGenerator[list[Thing]]:
         """Yield all objects, a page at a time, pods last."""
@@ -59,10 +60,10 @@ class Snapshots:
     ) -> decisions.Placement | None:
         """Return where a pod is about to be bound, or was since it was listed."""
         uid = str(one["metadata"].get("uid", ""))  # Whatever it is: an odd object has any.
-        return assumed.get(uid) if self._book.state(uid) is not State.FREE else None
+        return assumed.get(uid) if self._ledger.state(uid) is not State.FREE else None
 
     def _placements(self) -> dict[str, decisions.Placement]:
-        return {uid: one.placement for uid, one in self._book.assumed.items()}
+        return {uid: one.placement for uid, one in self._ledger.assumed.items()}
 
     async def _list(
         self, resource: resources.Resource, *, namespace: str = "", fields: str = ""

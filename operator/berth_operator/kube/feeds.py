@@ -15,7 +15,8 @@ from typing import Any, Final, Protocol
 from berth_crds import logs, names, vocabulary, wire
 from berth_crds.client import api, errors, informer, lease, resources, watch
 from berth_operator.engine import bound_pod_memory, drift, ports, waiting_pod_memory
-from berth_operator.engine.ledger import Ledger, State
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import foreign_gpupods, kopf_lag, policy_sink
 from berth_operator.scheduling import allocation_recovery
@@ -24,10 +25,8 @@ from berth_operator.translate import device_size, devices, gpupods, long_pods, n
 
 log = logging.getLogger(__name__)
 
-# Between two waiting pods that were not kept and are read again, and between looks for room for one.
-READ_AGAIN_SECONDS: Final = 0.1
+READ_AGAIN_SECONDS: Final = 0.1  # Between two waiting pods that were not kept.
 LOOK_FOR_ROOM_SECONDS: Final = 1.0
-
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -47,15 +46,15 @@ class PodSink:
 
     def __init__(
         self,
-        book: Ledger,
+        ledger: Ledger,
         status_writer: Onlooker,
-        voice: logging.Logger = log,
+        logger: logging.Logger = log,
         schedulers: Collection[str] = pods.ANSWERING,
     ) -> None:
-        self._book = book
+        self._ledger = ledger
         self._status_writer = status_writer
         self._schedulers = schedulers
-        self._voice = voice
+        self._logger = logger
         self._faulty: dict[str, str] = {}
         self.budget = waiting_pod_memory.Budget()
         self._allowance = bound_pod_memory.Allowance()
@@ -66,7 +65,7 @@ class PodSink:
             case pods.Waiting(candidate, gated, weight):
                 candidate = self.budget.admitted(candidate, weight)
                 self._status_writer.saw(thing)
-                self._book.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
+                self._ledger.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.Bound() as bound:
                 self._bound(bound, thing.metadata.namespace)
             case pods.Over(uid):
@@ -78,13 +77,13 @@ class PodSink:
         self._status_writer.done(hold.uid)
         if not self._allowance.takes(hold.uid, namespace, pod.weight):
             # What is known to be there is charged whatever is said of it now.
-            new = self._book.state(hold.uid) is State.FREE or hold.uid in self._book.unadmitted
+            new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted
             nameless = bound_pod_memory.brief(nameless, admitted=where is None or not new)
             if where is not None and new:
                 hold, teaches, where = bound_pod_memory.bare(hold), None, facts.NOWHERE
-        self._book.pod_bound(hold, teaches, nameless=nameless, where=where)
+        self._ledger.pod_bound(hold, teaches, nameless=nameless, where=where)
         # A pod has no device of a node that cannot have given it one.
-        if pod.fault and (held := self._book.picture.hold(hold.uid)) and held.devices:
+        if pod.fault and (held := self._ledger.inventory.hold(hold.uid)) and held.devices:
             self._report(hold.uid, hold.title, pod.fault)
 
     def deleted(self, meta: wire.Meta) -> None:
@@ -95,13 +94,13 @@ class PodSink:
         """Fail closed on a pod that cannot be read: what it held it still holds, else all of its node."""
         uid = thing.metadata.uid
         hold = pods.remains(thing)
-        known = self._book.state(uid) is State.CONFIRMED and uid not in self._book.unadmitted
+        known = self._ledger.state(uid) is State.CONFIRMED and uid not in self._ledger.unadmitted
         self._allowance.release(uid)
         if hold is not None and not known:
             self.budget.release(uid)
             self._status_writer.done(uid)
             self._report(uid, hold.title, thing.detail)
-            self._book.pod_bound(hold, nameless=allocation_recovery.Nameless())
+            self._ledger.pod_bound(hold, nameless=allocation_recovery.Nameless())
 
     odd_gone = deleted
 
@@ -110,20 +109,20 @@ class PodSink:
         self._allowance.release(uid)
         self._faulty.pop(uid, None)
         self._status_writer.done(uid)
-        self._book.pod_over(uid)
+        self._ledger.pod_over(uid)
 
     def _report(self, uid: str, title: str, fault: str) -> None:
         if fault and self._faulty.get(uid) != fault:
-            self._voice.warning("%s withholds cards of its node: %s", title, fault, extra=logs.pod(title))
+            self._logger.warning("%s withholds cards of its node: %s", title, fault, extra=logs.pod(title))
             self._faulty[uid] = fault
 
 
 class GpuPodSink:
     """GpuPods: who may speak for pods whose own record cannot be read."""
 
-    def __init__(self, book: Ledger, voice: logging.Logger = log) -> None:
-        self._book = book
-        self._voice = voice
+    def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
+        self._ledger = ledger
+        self._logger = logger
         self._faulty: dict[str, str] = {}
         self.known = foreign_gpupods.Known()
 
@@ -134,14 +133,14 @@ class GpuPodSink:
         named = gpupods.named(thing)
         if isinstance(named, allocation_recovery.Named):
             self._faulty.pop(title, None)
-            self._book.gpupod_seen(named)
+            self._ledger.gpupod_seen(named)
         else:
             self._report(title, named)
-            self._book.gpupod_gone(title)
+            self._ledger.gpupod_gone(title)
 
     def _report(self, title: str, fault: str) -> None:
         if self._faulty.get(title) != fault:
-            self._voice.warning("GpuPod %s names nothing: %s", title, fault, extra=logs.pod(title))
+            self._logger.warning("GpuPod %s names nothing: %s", title, fault, extra=logs.pod(title))
             self._faulty[title] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
@@ -149,7 +148,7 @@ class GpuPodSink:
         title = gpupods.title(meta)
         self.known.drop(title)
         self._faulty.pop(title, None)
-        self._book.gpupod_gone(title)
+        self._ledger.gpupod_gone(title)
 
     odd_gone = deleted
 
@@ -161,9 +160,9 @@ class GpuPodSink:
 class NodeSink:
     """Nodes: what they can give and whom they take."""
 
-    def __init__(self, book: Ledger, voice: logging.Logger = log) -> None:
-        self._book = book
-        self._voice = voice
+    def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
+        self._ledger = ledger
+        self._logger = logger
         self._faulty: dict[str, str] = {}
 
     def upserted(self, thing: raw.Node) -> None:
@@ -171,17 +170,17 @@ class NodeSink:
         fault, name = nodes.excess(thing), thing.metadata.name
         if not fault:
             self._faulty.pop(name, None)
-            self._book.node_seen(nodes.node(thing))
+            self._ledger.node_seen(nodes.node(thing))
             return
         if self._faulty.get(name) != fault:
-            self._voice.warning("node %s takes no pod: %s", name, fault, extra=logs.node(name))
+            self._logger.warning("node %s takes no pod: %s", name, fault, extra=logs.node(name))
             self._faulty[name] = fault
-        self._book.node_gone(name)
+        self._ledger.node_gone(name)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a node is gone."""
         self._faulty.pop(meta.name, None)
-        self._book.node_gone(meta.name)
+        self._ledger.node_gone(meta.name)
 
     odd_gone = deleted
 
@@ -193,10 +192,10 @@ class NodeSink:
 class DeviceSink:
     """Devices: the cards, and whether their agent was found silent before."""
 
-    def __init__(self, book: Ledger, dog: Watchdog, voice: logging.Logger = log) -> None:
-        self._book = book
-        self._dog = dog
-        self._voice = voice
+    def __init__(self, ledger: Ledger, watchdog: Watchdog, logger: logging.Logger = log) -> None:
+        self._ledger = ledger
+        self._watchdog = watchdog
+        self._logger = logger
         self._faulty: dict[str, str] = {}
         self.uids: dict[str, str] = {}  # Of the Devices, by name.
 
@@ -205,22 +204,22 @@ class DeviceSink:
         self.uids[thing.metadata.name] = thing.metadata.uid
         fault = device_size.too_large(thing) or device_size.of(thing.spec)
         self._report(thing.metadata.name, fault)
-        self._book.device_seen(devices.device(thing, fault), devices.record(thing.status))
-        self._dog.device_seen(thing.metadata.name, condemned=condemned(thing))
+        self._ledger.device_seen(devices.device(thing, fault), devices.record(thing.status))
+        self._watchdog.device_seen(thing.metadata.name, condemned=condemned(thing))
 
     def _report(self, name: str, fault: str) -> None:
         if not fault:
             self._faulty.pop(name, None)
         elif self._faulty.get(name) != fault:
-            self._voice.warning("Device %s gets no pod: it has %s", name, fault, extra=logs.node(name))
+            self._logger.warning("Device %s gets no pod: it has %s", name, fault, extra=logs.node(name))
             self._faulty[name] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
         self._faulty.pop(meta.name, None)
-        self._dog.device_gone(meta.name)
-        self._book.device_gone(meta.name)
+        self._watchdog.device_gone(meta.name)
+        self._ledger.device_gone(meta.name)
 
     odd_gone = deleted
 
@@ -232,20 +231,20 @@ class DeviceSink:
 class LeaseSink:
     """Leases of the agents: their signs of life."""
 
-    def __init__(self, dog: Watchdog) -> None:
-        self._dog = dog
+    def __init__(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
 
     def restored(self) -> None:
         """Treat no Lease that is listed now as a sign of life: the one that stood there before came back."""
-        self._dog.restored()
+        self._watchdog.restored()
 
     def upserted(self, thing: lease.Lease) -> None:
         """Record a renewal."""
-        self._dog.lease_seen(thing.metadata.name, thing.spec.renew_time or "")
+        self._watchdog.lease_seen(thing.metadata.name, thing.spec.renew_time or "")
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a Lease is gone."""
-        self._dog.lease_gone(meta.name)
+        self._watchdog.lease_gone(meta.name)
 
 
 def condemned(thing: wire.Device) -> bool:
@@ -264,7 +263,7 @@ class Options:
 
     schedulers: Collection[str] = pods.ANSWERING
     clock: ports.Clock = time.monotonic
-    voice: logging.Logger = log
+    logger: logging.Logger = log
 
 
 USUAL: Final = Options()
@@ -276,29 +275,29 @@ class Feeds:
     def __init__(
         self,
         session: api.Api,
-        book: Ledger,
-        dog: Watchdog,
+        ledger: Ledger,
+        watchdog: Watchdog,
         status_writer: Onlooker,
         options: Options = USUAL,
     ) -> None:
-        voice = options.voice
-        self._book = book
+        logger = options.logger
+        self._ledger = ledger
         self._wanted: tuple[int, ...] = ()  # After a restore, how many lists each informer had read before.
         self._history = session.history
         self._history.join(self)
-        self._gpupods = GpuPodSink(book, voice)
-        self._devices = DeviceSink(book, dog, voice)
-        self._pods = PodSink(book, status_writer, voice, options.schedulers)
+        self._gpupods = GpuPodSink(ledger, logger)
+        self._devices = DeviceSink(ledger, watchdog, logger)
+        self._pods = PodSink(ledger, status_writer, logger, options.schedulers)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         follow = functools.partial(informer.Informer, session, means=informer.Means(clock=options.clock))
         # Nodes and Devices before pods: a decision never sees a pod on a node it does not know.
         # GpuPods too: nor one whose cards somebody names, without that name.
         self._all: tuple[informer.Informer[Any], ...] = (
-            follow(resources.NODES, raw.Node, NodeSink(book, voice)),
+            follow(resources.NODES, raw.Node, NodeSink(ledger, logger)),
             follow(resources.DEVICES, raw.Device, self._devices),
-            follow(resources.LEASES, lease.Lease, LeaseSink(dog), scope=agents),
-            follow(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(book, voice)),
+            follow(resources.LEASES, lease.Lease, LeaseSink(watchdog), scope=agents),
+            follow(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
             follow(resources.GPU_PODS, wire.GpuPod, self._gpupods),
             follow(resources.PODS, long_pods.Pod, self._pods, scope=pods_scope),
         )
@@ -327,7 +326,7 @@ class Feeds:
         """Wait until everything has been read once."""
         for one in self._all:
             await one.wait_synced()
-        self._book.devices_known()
+        self._ledger.devices_known()
 
     async def catch_up(self) -> None:
         """Wait until all that was committed before this call is in the ledger."""
@@ -348,7 +347,7 @@ class Feeds:
         await asyncio.gather(*(one.retell() for one in others))
         await pods_.retell()
         for uid in pods_.missing(ghosts):
-            self._book.pod_over(uid)
+            self._ledger.pod_over(uid)
 
     # ------------------------------------------------------------ after a restore
 

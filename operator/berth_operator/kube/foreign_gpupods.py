@@ -179,7 +179,7 @@ class Cleaner:
     def __init__(
         self,
         session: api.Api,
-        book: Ledger,
+        ledger: Ledger,
         known: Known,
         lead: Lead,
         *,
@@ -187,7 +187,7 @@ class Cleaner:
         removed: Callable[[metrics.Removal], None],
     ) -> None:
         self._session = session
-        self._book = book
+        self._ledger = ledger
         self._known = known
         self._lead = lead
         self._removed = removed
@@ -283,7 +283,7 @@ class Cleaner:
 
     def _is_right(self, title: str, one: Record) -> bool:
         """Whether a GpuPod is known to be of a bound pod of its name."""
-        hold = self._book.picture.hold(one.pod_uid)
+        hold = self._ledger.inventory.hold(one.pod_uid)
         return hold is not None and (hold.title, hold.node) == (one.pod or title, one.node)
 
     async def _try(self, title: str) -> bool:
@@ -320,10 +320,10 @@ class Cleaner:
     async def _bound(self) -> dict[str, tuple[str, str]]:
         """Return uid and node of all pods that have a node, by their titles."""
         found, looked = {}, 0
-        for row in list(self._book.picture.each()):
-            for hold in row.holds.values():
+        for info in list(self._ledger.inventory.each()):
+            for hold in info.holds.values():
                 found[hold.title] = hold.uid, hold.node
-            looked += len(row.holds) + 1
+            looked += len(info.holds) + 1
             if looked >= AT_A_TIME:
                 looked = 0
                 await asyncio.sleep(0)

@@ -305,16 +305,16 @@ def policy_status(body: Shown, *, moment: str) -> dict[str, Any]:
 
 def _judgement(body: Shown) -> tuple[vocabulary.Truth, str, str]:
     try:
-        rules = policies.rules(msgspec.convert(body, wire.PlacementPolicy))
+        policy = policies.rules(msgspec.convert(body, wire.PlacementPolicy))
     except msgspec.ValidationError as error:
-        rules = str(error)
-    if isinstance(rules, str):
-        message = text.line(f"{rules}; the last good policy stays in force.")
+        policy = str(error)
+    if isinstance(policy, str):
+        message = text.line(f"{policy}; the last good policy stays in force.")
         return vocabulary.Truth.FALSE, "Invalid", message
     if body["metadata"]["name"] != names.DEFAULT_POLICY:
         message = f"Only the policy named {names.DEFAULT_POLICY} is in force; this one is valid and rests."
         return vocabulary.Truth.FALSE, "NotDefault", message
-    return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{policies.caution(rules)}"
+    return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{policies.caution(policy)}"
 
 
 def _condition(kind: str, truth: str, reason: str, message: str) -> dict[str, Any]:

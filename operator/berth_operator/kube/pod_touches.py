@@ -48,14 +48,14 @@ class Touches:
     def __init__(
         self,
         session: api.Api,
-        book: Ledger,
+        ledger: Ledger,
         shown: Callable[[str], pod_status.Verdict | None],
         *,
         size: Callable[[str], int] = lambda _uid: 0,
         wall: Callable[[], dt.datetime],
     ) -> None:
         self._session = session
-        self._book = book
+        self._ledger = ledger
         self._shown = shown
         self._wall = wall
         self._size = size
@@ -66,10 +66,10 @@ class Touches:
 
         Of a pod with a fault no bind was ever sent in the revision that it has.
         """
-        revisions = self._book.revisions
+        revisions = self._ledger.revisions
         due = [
             (entry.candidate, revisions[entry.candidate.uid].text)
-            for entry in self._book.waiting.entries()
+            for entry in self._ledger.backlog.entries()
             if not entry.candidate.faults
             and declared.covers(entry.candidate.uid, revisions[entry.candidate.uid].number)
         ]

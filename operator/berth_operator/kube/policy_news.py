@@ -23,8 +23,8 @@ Change = tuple[str, object, object]  # A rule, what it was, and what it is; None
 class PolicyNews:
     """Compares the policy in force with what it was before."""
 
-    def __init__(self, voice: logging.Logger = log) -> None:
-        self._voice = voice
+    def __init__(self, logger: logging.Logger = log) -> None:
+        self._logger = logger
         self._spec: wire.PolicySpec | None = None  # Nothing was read yet, or there is none.
 
     def in_force(self, spec: wire.PolicySpec) -> None:
@@ -49,7 +49,7 @@ class PolicyNews:
         words = "; ".join([*(_words(*one) for one in told), *more]) or otherwise
         changed = {rule: {"from": before, "to": now} for rule, before, now in told}
         fields = logs.fields(policy=names.DEFAULT_POLICY, changed=changed)
-        self._voice.info(form, names.DEFAULT_POLICY, words, extra=fields)
+        self._logger.info(form, names.DEFAULT_POLICY, words, extra=fields)
 
 
 def changes(before: wire.PolicySpec, now: wire.PolicySpec) -> Iterator[Change]:

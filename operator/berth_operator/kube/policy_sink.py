@@ -13,26 +13,26 @@ log = logging.getLogger(__name__)
 class PolicySink:
     """Policies: the default one is in force, and its last good state stays so."""
 
-    def __init__(self, book: Ledger, voice: logging.Logger = log) -> None:
-        self._book = book
-        self._voice = voice
-        self._news = policy_news.PolicyNews(voice)
+    def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
+        self._ledger = ledger
+        self._logger = logger
+        self._news = policy_news.PolicyNews(logger)
 
     def upserted(self, thing: wire.PlacementPolicy) -> None:
         """Apply a policy's new state."""
         if thing.metadata.name != names.DEFAULT_POLICY:
             return
-        rules = policies.rules(thing)
-        if isinstance(rules, str):
-            self._voice.warning(
-                "the default policy is not taken: %s; the last good one stays in force", rules
+        policy = policies.rules(thing)
+        if isinstance(policy, str):
+            self._logger.warning(
+                "the default policy is not taken: %s; the last good one stays in force", policy
             )
         else:
             self._news.in_force(thing.spec)
-            self._book.policy_seen(rules)
+            self._ledger.policy_seen(policy)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Fall back to the built-in rules when the default policy is gone."""
         if meta.name == names.DEFAULT_POLICY:
             self._news.gone()
-            self._book.policy_seen(policies.BUILT_IN)
+            self._ledger.policy_seen(policies.BUILT_IN)

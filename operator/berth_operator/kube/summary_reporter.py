@@ -20,20 +20,20 @@ class SummaryReporter:
 
     def __init__(
         self,
-        book: Ledger,
+        ledger: Ledger,
         show: Callable[[list[summaries.Summary]], None],
         news: node_news.NodeNews,
         *,
         clock: ports.Clock,
     ) -> None:
-        self._book = book
+        self._ledger = ledger
         self._show = show
         self._news = news
         self._clock = clock
 
     async def run(self) -> None:
         """Report how all nodes stand, and for ever what becomes of them."""
-        self._book.touched.update(row.name for row in self._book.picture.each())
+        self._ledger.touched.update(info.name for info in self._ledger.inventory.each())
         self._news.begin([one async for portion in self._portions() for one in portion])
         while True:
             await asyncio.sleep(PERIOD_SECONDS)
@@ -42,8 +42,8 @@ class SummaryReporter:
 
     async def _portions(self) -> AsyncIterator[list[summaries.Summary]]:
         """Sum up what was touched until now, and have it shown; after each portion others have their turn."""
-        touched, self._book.touched = self._book.touched, set()
-        for portion in summaries.portions(self._book.picture, touched, self._clock):
+        touched, self._ledger.touched = self._ledger.touched, set()
+        for portion in summaries.portions(self._ledger.inventory, touched, self._clock):
             self._show(portion)
             yield portion
             await asyncio.sleep(0)

@@ -55,9 +55,11 @@ class Lead(Protocol):
 class Writer:
     """Carries decisions out under one term, and only while that lasts."""
 
-    def __init__(self, session: api.Api, book: Ledger, lead: Lead, *, term: str, clock: ports.Clock) -> None:
+    def __init__(
+        self, session: api.Api, ledger: Ledger, lead: Lead, *, term: str, clock: ports.Clock
+    ) -> None:
         self._session = session
-        self._book = book
+        self._ledger = ledger
         self._lead = lead
         self._term = term
         self._clock = clock
@@ -82,7 +84,7 @@ class Writer:
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, **params: str
     ) -> ports.Answer:
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
-        known = self._book.revisions.get(candidate.uid)
+        known = self._ledger.revisions.get(candidate.uid)
         version = known.text if known is not None else ""
         body = msgspec.json.encode(binding(candidate, placement, term=self._term, version=version))
         params["timeout"] = f"{SERVER_SECONDS}s"
@@ -154,7 +156,7 @@ class Writer:
         """Return what a pod without a node is; the server binds none that is being deleted."""
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
-        self._book.revised(pod.metadata.uid, pod.metadata.resource_version)
+        self._ledger.revised(pod.metadata.uid, pod.metadata.resource_version)
         same = pods.candidate(pod) == candidate
         return ports.Unbound(same=same, version=pod.metadata.resource_version)
 

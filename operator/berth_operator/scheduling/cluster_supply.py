@@ -37,14 +37,14 @@ class Part:
         return self.kind[1] // workload.GRID
 
 
-def part(row: node_info.Row) -> Part | None:
+def part(info: node_info.Row) -> Part | None:
     """Return what a node adds; nothing where no pod can have its cards."""
-    if row.node is None or row.cordoned or row.device is None or not row.open:
+    if info.node is None or info.cordoned or info.device is None or not info.open:
         return None
-    well = [card for card in row.device.cards if card.trouble is None]
+    well = [card for card in info.device.cards if card.trouble is None]
     if not well:
         return None
-    given, model = dict(row.node.allocatable), catalog.model_key(well[0].model)
+    given, model = dict(info.node.allocatable), catalog.model_key(well[0].model)
     kind = model, len(well) * workload.GRID, given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)
     return Part(kind, sum(card.memory for card in well))
 

@@ -80,10 +80,10 @@ USUAL: Final = Limits()
 
 
 def each(
-    places: Search,
-    waiting: Backlog,
+    search: Search,
+    backlog: Backlog,
     now: float,
-    rules: Policy,
+    policy: Policy,
     limits: Limits = USUAL,
 ) -> Iterator[decisions.Decision]:
     """Decide for the pods whose turn it is, one after another.
@@ -93,37 +93,37 @@ def each(
     A search is not begun with less than each has a right to, and none is kept from it for ever: the next
     round begins with it, if it still comes first. Where the time is over, so is the round.
     """
-    places.picture.renew()
-    if not waiting:
+    search.inventory.renew()
+    if not backlog:
         return
-    places.picture.lesson()  # Where it has to be worked out, that is not the first pod's time.
+    search.inventory.lesson()  # Where it has to be worked out, that is not the first pod's time.
     said: Said = {}
     time = limits.time
     purse = Purse(time)
-    for candidate, spared in _in_turn(waiting, now, limits.most, time):
+    for candidate, spared in _in_turn(backlog, now, limits.most, time):
         if limits.held_up(candidate.namespace):
-            waiting.hold_up(candidate.namespace)
+            backlog.hold_up(candidate.namespace)
             continue
         if (effort := purse.open(candidate, in_turns=spared is not None)) is None:
             continue
-        answer = _answer_beside(places, candidate, rules, said, effort, spared or NOBODY)
+        answer = _answer_beside(search, candidate, policy, said, effort, spared or NOBODY)
         purse.close(effort)
         if isinstance(answer, decisions.Bind):
             said.clear()
         if answer is not None:
             yield answer
         else:
-            waiting.keep_back(candidate.uid, now=now)
+            backlog.keep_back(candidate.uid, now=now)
         if time is not None and time.over:
             return
 
 
 def _in_turn(
-    waiting: Backlog, now: float, limit: int, time: Time | None
+    backlog: Backlog, now: float, limit: int, time: Time | None
 ) -> Iterator[tuple[queued_pods.Candidate, Spared | None]]:
     """Yield the pods of a round, and for those that come out of order the nodes that they leave to others."""
     done: set[str] = set()
-    ready = waiting.ready(now, limit)
+    ready = backlog.ready(now, limit)
     late = None
     for candidate in ready:
         if time is not None and time.late:
@@ -133,7 +133,7 @@ def _in_turn(
         yield candidate, None
     if time is None or (late is None and len(done) < limit):
         return
-    for candidate, spared in waiting.others(now, frozenset(done)):
+    for candidate, spared in backlog.others(now, frozenset(done)):
         if time.over:
             return
         done.add(candidate.uid)
@@ -175,10 +175,10 @@ class Purse:
 
 
 def decide(
-    places: Search,
-    waiting: Backlog,
+    search: Search,
+    backlog: Backlog,
     now: float,
-    rules: Policy,
+    policy: Policy,
     *,
     limit: int = USUAL.most,
 ) -> list[decisions.Decision]:
@@ -186,22 +186,22 @@ def decide(
     answers: list[decisions.Decision] = []
     charged: list[str] = []
     try:
-        for answer in each(places, waiting, now, rules, Limits(limit)):
+        for answer in each(search, backlog, now, policy, Limits(limit)):
             answers.append(answer)
-            candidate = waiting.get(answer.uid)
+            candidate = backlog.get(answer.uid)
             if isinstance(answer, decisions.Bind) and candidate is not None:
-                places.picture.charge(hold_for(candidate, answer.placement))
+                search.inventory.charge(hold_for(candidate, answer.placement))
                 charged.append(answer.uid)
     finally:
         for uid in reversed(charged):
-            places.picture.release(uid)
+            search.inventory.release(uid)
     return answers
 
 
 def answer_for(
-    places: Search,
+    search: Search,
     candidate: queued_pods.Candidate,
-    rules: Policy,
+    policy: Policy,
     said: Said,
     effort: allocator.Effort,
 ) -> decisions.Decision:
@@ -210,37 +210,37 @@ def answer_for(
         return decisions.Reject(candidate.uid, candidate.faults)
     question = questions.ask(candidate.request, candidate.demand)
     if question not in said:
-        placement = places.place(
-            candidate.request, candidate.demand, rules=rules, effort=effort, question=question
+        placement = search.place(
+            candidate.request, candidate.demand, policy=policy, effort=effort, question=question
         )
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
-        counts = tally.tally(places.picture, question, places.closer(question, rules))
+        counts = tally.tally(search.inventory, question, search.closer(question, policy))
         said[question] = decisions.Wait(candidate.uid, counts, decisions.wants(counts), effort.spent)
     return dataclasses.replace(said[question], uid=candidate.uid)
 
 
 def _answer_beside(
-    places: Search,
+    search: Search,
     candidate: queued_pods.Candidate,
-    rules: Policy,
+    policy: Policy,
     said: Said,
     effort: allocator.Effort,
     spared: Spared,
 ) -> decisions.Decision | None:
     """Decide for one pod that leaves some nodes to others; None if it must wait for what they leave."""
-    written, candidate = candidate, under_policy.under(rules, candidate)
+    written, candidate = candidate, under_policy.under(policy, candidate)
     if candidate.faults and not written.faults:
         return decisions.Reject(candidate.uid, candidate.faults, under_policy.OTHER_RULES)
     if spared and not candidate.faults:
-        found = places.place(candidate.request, candidate.demand, rules=rules, effort=effort, spared=spared)
+        found = search.place(candidate.request, candidate.demand, policy=policy, effort=effort, spared=spared)
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = questions.ask(candidate.request, candidate.demand)
         searched_all = question.need.simple or not effort.spent
-        if searched_all and places.may_place(question, rules, spared):
+        if searched_all and search.may_place(question, policy, spared):
             return None
-    return answer_for(places, candidate, rules, said, effort)
+    return answer_for(search, candidate, policy, said, effort)
 
 
 def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -> holds.Hold:

@@ -19,46 +19,46 @@ from berth_operator.scheduling.node_info import Row
 OF_CARDS: Final = ("core", "memory", "ratio", "space", "open", "whole", "trouble")
 
 
-def take(row: Row, hold: Hold, sign: int) -> None:
+def take(info: Row, hold: Hold, sign: int) -> None:
     """Add what a hold takes of each device to the row, or with -1 take it away again."""
     for share in hold.shares:
-        old = row.used.get(share.uuid, device_view.UNUSED)
+        old = info.used.get(share.uuid, device_view.UNUSED)
         new = device_view.Usage(
             old.core + sign * share.core, old.memory + sign * share.memory, old.pods + sign
         )
         if new.pods:
-            row.used[share.uuid] = new
+            info.used[share.uuid] = new
         else:
-            del row.used[share.uuid]
+            del info.used[share.uuid]
         if share.function:
             # Damaged records may name one function twice; it is free when the last of them is gone.
-            row.functions[share.function] = row.functions.get(share.function, 0) + sign
-            if not row.functions[share.function]:
-                del row.functions[share.function]
+            info.functions[share.function] = info.functions.get(share.function, 0) + sign
+            if not info.functions[share.function]:
+                del info.functions[share.function]
 
 
-def refresh(table: node_table.Columns, row: Row, hold: Hold) -> None:
+def refresh(table: node_table.Columns, info: Row, hold: Hold) -> None:
     """Write anew what a hold touched."""
-    if hold.withheld or not row.plain:
-        recount(table, row)
+    if hold.withheld or not info.plain:
+        recount(table, info)
         return
-    if row.open and row.device is not None:
+    if info.open and info.device is not None:
         for share in hold.shares:
-            slot = row.slots.get(share.uuid)
+            slot = info.slots.get(share.uuid)
             if slot is not None:
-                _write_slot(table, row, slot, row.device.cards[slot])
-    table.touch(row.at)
+                _write_slot(table, info, slot, info.device.cards[slot])
+    table.touch(info.row)
 
 
-def recount(table: node_table.Columns, row: Row) -> None:
+def recount(table: node_table.Columns, info: Row) -> None:
     """Write anew all that is left of one node's devices."""
-    at, view = row.at, row.view()
+    at, view = info.row, info.view()
     cards = view.device.cards
-    row.slots = {card.uuid: slot for slot, card in enumerate(cards) if shared(card)}
-    row.uncounted = 0
-    row.plain = len(row.slots) == len(cards) and not view.device.others
+    info.slots = {card.uuid: slot for slot, card in enumerate(cards) if shared(card)}
+    info.uncounted = 0
+    info.plain = len(info.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
-    table.state[at] = _state(row)
+    table.state[at] = _state(info)
     for name in (
         *OF_CARDS,
         *node_table.REPLICA_TABLES,
@@ -70,20 +70,20 @@ def recount(table: node_table.Columns, row: Row) -> None:
         table.trouble[at, slot] = _trouble(card)
         if view.open and shared(card):
             table.open[at, slot] = True
-            _write_slot(table, row, slot, card)
-    if not row.plain:
-        _recount_rest(table, row, view)
+            _write_slot(table, info, slot, card)
+    if not info.plain:
+        _recount_rest(table, info, view)
     table.touch(at)
 
 
-def _write_slot(table: node_table.Columns, row: Row, slot: int, card: facts.Card) -> None:
-    used = row.used.get(card.uuid, device_view.UNUSED)
+def _write_slot(table: node_table.Columns, info: Row, slot: int, card: facts.Card) -> None:
+    used = info.used.get(card.uuid, device_view.UNUSED)
     core, memory = max(0, device_view.FULL_CORE - used.core), max(0, card.memory - used.memory)
-    table.core[row.at, slot] = core
-    table.memory[row.at, slot] = memory
-    table.ratio[row.at, slot] = ratio(memory, card.memory)
-    table.space[row.at, slot] = space(core, memory, card.memory)
-    table.whole[row.at, slot] = not used.pods
+    table.core[info.row, slot] = core
+    table.memory[info.row, slot] = memory
+    table.ratio[info.row, slot] = ratio(memory, card.memory)
+    table.space[info.row, slot] = space(core, memory, card.memory)
+    table.whole[info.row, slot] = not used.pods
 
 
 def ratio(memory: int, total: int) -> int:
@@ -123,7 +123,7 @@ class _Pile:
             self.trouble = min(self.trouble or code, code)
 
 
-def _recount_rest(table: node_table.Columns, row: Row, view: device_view.View) -> None:
+def _recount_rest(table: node_table.Columns, info: Row, view: device_view.View) -> None:
     """Count what is left of a node's replicas, instances and other devices, and how many there are at all."""
     replicas = _Pile()
     instances: dict[str, _Pile] = collections.defaultdict(_Pile)
@@ -136,15 +136,15 @@ def _recount_rest(table: node_table.Columns, row: Row, view: device_view.View) -
             instances[one.profile].add(card, 1, view.open and view.usage(one.uuid) == device_view.UNUSED)
     for other in view.device.others:
         others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
-    _write_pile(table, node_table.REPLICA_TABLES, row.at, replicas)
-    _write_piles(table, node_table.INSTANCE_TABLES, row, table.profiles, instances)
-    _write_piles(table, node_table.OTHER_TABLES, row, table.types, others)
+    _write_pile(table, node_table.REPLICA_TABLES, info.row, replicas)
+    _write_piles(table, node_table.INSTANCE_TABLES, info, table.profiles, instances)
+    _write_piles(table, node_table.OTHER_TABLES, info, table.types, others)
 
 
 def _write_piles(
     table: node_table.Columns,
     tables: tuple[str, ...],
-    row: Row,
+    info: Row,
     names: node_table.Names,
     piles: dict[str, _Pile],
 ) -> None:
@@ -152,9 +152,9 @@ def _write_piles(
     for name, pile in piles.items():
         at = names.get(name)
         if at is not None:
-            _write_pile(table, tables, (row.at, at), pile)
+            _write_pile(table, tables, (info.row, at), pile)
         else:
-            row.uncounted += 1
+            info.uncounted += 1
 
 
 def _write_pile(
@@ -169,14 +169,14 @@ def shared(card: facts.Card) -> bool:
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 
-def _state(row: Row) -> int:
-    if row.device is None:
+def _state(info: Row) -> int:
+    if info.device is None:
         return node_table.STATES.index(Reason.NOT_PUBLISHED)
-    if not (row.device.cards or row.device.others):
+    if not (info.device.cards or info.device.others):
         return node_table.STATES.index(Reason.NO_DEVICE)
-    if row.silent:
+    if info.silent:
         return node_table.STATES.index(Reason.SILENT)
-    return node_table.STATES.index(Reason.SOURCE_FAILED) if row.device.failed else 0
+    return node_table.STATES.index(Reason.SOURCE_FAILED) if info.device.failed else 0
 
 
 def _trouble(card: facts.Card) -> int:

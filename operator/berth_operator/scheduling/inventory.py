@@ -46,7 +46,7 @@ class Inventory:
         `alone` has a card that its node shares given to one pod at a time.
         """
         self.alone = alone
-        self.columns = node_table.Columns()
+        self.table = node_table.Columns()
         self.workload = workload.Workload()
         self.claims = uuid_ownership.Claims(day, self._names_held)
         self.rows: list[node_info.Row | None] = []
@@ -97,7 +97,7 @@ class Inventory:
     def rank(self) -> node_table.Numbers:
         """Number the rows by their place in the order of names: the last tie-breaker."""
         if self._rank is None:
-            names = [row.name if row else "" for row in self.rows]
+            names = [info.name if info else "" for info in self.rows]
             self._rank = np.empty(self.size, dtype=np.int64)
             self._rank[sorted(range(self.size), key=names.__getitem__)] = np.arange(self.size)
         return self._rank
@@ -110,8 +110,8 @@ class Inventory:
 
     def device_at(self, at: int) -> devices.Device | None:
         """Return the Device of a row, if any."""
-        row = self.rows[at]
-        return row.device if row is not None else None
+        info = self.rows[at]
+        return info.device if info is not None else None
 
     def scale(self) -> tuple[int, int]:
         """Return the cards and the bytes of the largest node of each: what others are compared with."""
@@ -144,7 +144,7 @@ class Inventory:
             if len(self._places) >= MOST_PLACES or self._places_bytes > MOST_PLACES_BYTES:
                 self._forget_places()
             if self._labels is None:
-                self._labels = labels.Labels([row.node if row else None for row in self.rows])
+                self._labels = labels.Labels([info.node if info else None for info in self.rows])
             found = self._places[where] = node_info.judge_places(self.rows, where, self._labels)
             self._places_bytes += found.code.nbytes + BYTES_A_THING * where.size
         return found
@@ -155,9 +155,9 @@ class Inventory:
         if found is None:
             if len(self._named) >= MOST_NAMED:
                 self._named.clear()
-            found = self._named[uuids] = np.zeros(self.columns.model.shape, dtype=np.bool_, order="F")
-            for at, row in enumerate(self.rows):
-                for slot, card in enumerate(row.device.cards if row and row.device else ()):
+            found = self._named[uuids] = np.zeros(self.table.model.shape, dtype=np.bool_, order="F")
+            for at, info in enumerate(self.rows):
+                for slot, card in enumerate(info.device.cards if info and info.device else ()):
                     if card.uuid in uuids:
                         found[at, slot] = True
         return found
@@ -166,30 +166,30 @@ class Inventory:
 
     def put_node(self, node: facts.Node) -> None:
         """Apply a node's new state."""
-        row = self._at(node.name)
-        table = self.columns
-        self._give(row, node.allocatable)
-        table.known[row.at] = True
-        if row.node is None or _place(row.node) != _place(node):
+        info = self._at(node.name)
+        table = self.table
+        self._give(info, node.allocatable)
+        table.known[info.row] = True
+        if info.node is None or _place(info.node) != _place(node):
             self._forget_places()
             self.layout += 1
-        row.node = node
-        self._reckon(row)
-        table.touch(row.at)
+        info.node = node
+        self._reckon(info)
+        table.touch(info.row)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its Device and holds stay as long as they exist."""
-        row = self.row(name)
-        if row is None:
+        info = self.row(name)
+        if info is None:
             return
-        row.node = None
-        self.columns.known[row.at] = False
-        self._give(row, ())
-        self.columns.touch(row.at)
+        info.node = None
+        self.table.known[info.row] = False
+        self._give(info, ())
+        self.table.touch(info.row)
         self._forget_places()
         self.layout += 1
-        self._reckon(row)
-        self._vacate_if_idle(row)
+        self._reckon(info)
+        self._vacate_if_idle(info)
 
     def put_device(
         self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING
@@ -198,87 +198,87 @@ class Inventory:
 
         Return the nodes for which it changes something.
         """
-        row = self._at(device.node)
-        row.published = device
-        held = withheld_cards.held(row.holds.values())
+        info = self._at(device.node)
+        info.published = device
+        held = withheld_cards.held(info.holds.values())
         affected = self.claims.publish(device, record, held)
         self._settle_all({device.node} | self.claims.take_decided())
         return affected
 
     def _names_held(self, node: str) -> frozenset[str]:
         """Return the uuids that pods on a node hold now."""
-        row = self.row(node)
-        return withheld_cards.held(row.holds.values()) if row is not None else frozenset()
+        info = self.row(node)
+        return withheld_cards.held(info.holds.values()) if info is not None else frozenset()
 
     def _settle_all(self, names: Iterable[str]) -> None:
         for name in names:
             self._settle(self._at(name))
 
-    def _settle(self, row: node_info.Row) -> None:
+    def _settle(self, info: node_info.Row) -> None:
         """Work out which cards of a node count, after what it publishes, claims or holds has changed."""
-        if row.published is None:
+        if info.published is None:
             return
-        row.owned = withheld_cards.after_claims(row.published, self.claims.lost(row.name))
-        claimed = not row.published.large
-        there = self.claims.of(row.name) if claimed else frozenset(uuid_ownership.uuids(row.published))
-        device, unnamed = withheld_cards.after_holds(row.owned, there, row.holds.values())
-        if (device, unnamed) != row.cards:
-            self._cards_before.setdefault(row.name, row.cards)
-            row.device, row.unnamed = device, unnamed
-            self._install(row, device)
+        info.owned = withheld_cards.after_claims(info.published, self.claims.lost(info.name))
+        claimed = not info.published.large
+        there = self.claims.of(info.name) if claimed else frozenset(uuid_ownership.uuids(info.published))
+        device, unnamed = withheld_cards.after_holds(info.owned, there, info.holds.values())
+        if (device, unnamed) != info.cards:
+            self._cards_before.setdefault(info.name, info.cards)
+            info.device, info.unnamed = device, unnamed
+            self._install(info, device)
 
-    def _install(self, row: node_info.Row, device: devices.Device) -> None:
+    def _install(self, info: node_info.Row, device: devices.Device) -> None:
         self._named.clear()
-        table = self.columns
+        table = self.table
         table.reserve_slots(len(device.cards))
-        table.clear_cards(row.at)
+        table.clear_cards(info.row)
         models = [catalog.model_key(card.model) for card in device.cards]
-        _use(table, row.at, device, models)
+        _use(table, info.row, device, models)
         for slot, card in enumerate(device.cards):
-            table.model[row.at, slot] = table.models.of[models[slot]]
-            table.total[row.at, slot] = card.memory
-        self._reckon(row)
-        device_counts.recount(self.columns, row)
+            table.model[info.row, slot] = table.models.of[models[slot]]
+            table.total[info.row, slot] = card.memory
+        self._reckon(info)
+        device_counts.recount(self.table, info)
 
     def drop_device(self, node: str) -> set[str]:
         """Forget a node's devices; what pods hold of them is remembered.
 
         Return the other nodes for which that changes something.
         """
-        row = self.row(node)
-        if row is None:
+        info = self.row(node)
+        if info is None:
             return set()
-        self._cards_before.setdefault(node, row.cards)
-        row.published = row.owned = row.device = None
-        row.unnamed, row.silent = 0, True  # Whoever publishes anew must be heard anew.
+        self._cards_before.setdefault(node, info.cards)
+        info.published = info.owned = info.device = None
+        info.unnamed, info.silent = 0, True  # Whoever publishes anew must be heard anew.
         self._named.clear()
-        affected = self.claims.withdraw(node, withheld_cards.held(row.holds.values()))
+        affected = self.claims.withdraw(node, withheld_cards.held(info.holds.values()))
         self._settle_all(self.claims.take_decided())
-        self.columns.clear_cards(row.at)
-        _use(self.columns, row.at, row.view().device)
-        self._reckon(row)
-        device_counts.recount(self.columns, row)
-        self._vacate_if_idle(row)
+        self.table.clear_cards(info.row)
+        _use(self.table, info.row, info.view().device)
+        self._reckon(info)
+        device_counts.recount(self.table, info)
+        self._vacate_if_idle(info)
         return affected
 
     def set_silent(self, node: str, silent: bool) -> None:  # noqa: FBT001  the value is the message
         """Note whether a node's agent is silent."""
-        row = self.row(node)
-        if row is not None and row.silent != silent:
-            row.silent = silent
-            self._reckon(row)
-            device_counts.recount(self.columns, row)
+        info = self.row(node)
+        if info is not None and info.silent != silent:
+            info.silent = silent
+            self._reckon(info)
+            device_counts.recount(self.table, info)
 
-    def obey(self, rules: Policy) -> bool:
+    def obey(self, policy: Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
-        self.workload.call(dict(rules.models))
-        if self.alone is not rules.replicas:
+        self.workload.call(dict(policy.models))
+        if self.alone is not policy.replicas:
             return False
-        self.alone = not rules.replicas
-        for row in self.each():
-            row.alone = self.alone
-            if not row.plain:
-                device_counts.recount(self.columns, row)
+        self.alone = not policy.replicas
+        for info in self.each():
+            info.alone = self.alone
+            if not info.plain:
+                device_counts.recount(self.table, info)
         return True
 
     # ------------------------------------------------------------ changing: holds
@@ -287,17 +287,17 @@ class Inventory:
         """Charge what a pod holds to its node."""
         if hold.uid in self._holders:
             raise ValueError(f"{hold.title} holds something already")
-        row = self._at(hold.node)
-        self._holders[hold.uid] = row.at
-        row.holds[hold.uid] = hold
-        self._use(row, hold, 1)
+        info = self._at(hold.node)
+        self._holders[hold.uid] = info.row
+        info.holds[hold.uid] = hold
+        self._use(info, hold, 1)
 
     def release(self, uid: str) -> Hold:
         """Release what a pod held."""
-        row = self._row(self._holders.pop(uid))
-        hold = row.holds.pop(uid)
-        self._use(row, hold, -1)
-        self._vacate_if_idle(row)
+        info = self._row(self._holders.pop(uid))
+        hold = info.holds.pop(uid)
+        self._use(info, hold, -1)
+        self._vacate_if_idle(info)
         return hold
 
     def take_affected(self) -> set[str]:
@@ -310,68 +310,68 @@ class Inventory:
         changed, self._cards_before = self._cards_before, {}
         return changed
 
-    def _use(self, row: node_info.Row, hold: Hold, sign: int) -> None:
-        amounts = row.amounts
+    def _use(self, info: node_info.Row, hold: Hold, sign: int) -> None:
+        amounts = info.amounts
         for name, amount in hold.amounts:
             used = amounts[name] = amounts.get(name, 0) + sign * amount
             if not used:
                 del amounts[name]
-            if name in row.given:
-                self._write_left(row, name, used)
-        device_counts.take(row, hold, sign)
-        if row.name in self.claims.watched or withheld_cards.is_odd(hold, self.claims.of(row.name)):
-            affected = self.claims.hold(row.name, withheld_cards.held(row.holds.values()))
-            self._settle_all({row.name} | self.claims.take_decided())
+            if name in info.given:
+                self._write_left(info, name, used)
+        device_counts.take(info, hold, sign)
+        if info.name in self.claims.watched or withheld_cards.is_odd(hold, self.claims.of(info.name)):
+            affected = self.claims.hold(info.name, withheld_cards.held(info.holds.values()))
+            self._settle_all({info.name} | self.claims.take_decided())
             self._affected |= affected
-        device_counts.refresh(self.columns, row, hold)
+        device_counts.refresh(self.table, info, hold)
 
-    def _give(self, row: node_info.Row, allocatable: facts.Amounts) -> None:
+    def _give(self, info: node_info.Row, allocatable: facts.Amounts) -> None:
         """Note all that a node can give."""
-        table = self.columns
-        table.allocatable[row.at] = table.left[row.at] = node_table.ABSENT
-        table.use_resources(row.at, (name for name, _ in allocatable))
-        row.given = {name: amount for name, amount in allocatable if name in table.resources.of}
-        for name, amount in row.given.items():
+        table = self.table
+        table.allocatable[info.row] = table.left[info.row] = node_table.ABSENT
+        table.use_resources(info.row, (name for name, _ in allocatable))
+        info.given = {name: amount for name, amount in allocatable if name in table.resources.of}
+        for name, amount in info.given.items():
             column = table.resources.of[name]
-            table.allocatable[row.at, column] = table.left[row.at, column] = amount
-        for name, used in row.amounts.items():
+            table.allocatable[info.row, column] = table.left[info.row, column] = amount
+        for name, used in info.amounts.items():
             # Of what the node does not have nothing is left, whatever pods on it ask for.
-            if name in row.given:
-                self._write_left(row, name, used)
+            if name in info.given:
+                self._write_left(info, name, used)
 
-    def _write_left(self, row: node_info.Row, name: str, used: int) -> None:
-        table = self.columns
+    def _write_left(self, info: node_info.Row, name: str, used: int) -> None:
+        table = self.table
         # Exact sums may exceed 64 bits.
-        table.left[row.at, table.resources.of[name]] = row.given[name] - min(used, facts.LARGEST)
+        table.left[info.row, table.resources.of[name]] = info.given[name] - min(used, facts.LARGEST)
 
     # ------------------------------------------------------------ rows
 
     def _row(self, at: int) -> node_info.Row:
-        row = self.rows[at]
-        assert row is not None, "a row in use"  # noqa: S101
-        return row
+        info = self.rows[at]
+        assert info is not None, "a row in use"  # noqa: S101
+        return info
 
     def _at(self, name: str) -> node_info.Row:
         at = self.index.get(name)
         if at is not None:
             return self._row(at)
         at = self._vacant.pop() if self._vacant else self._append()
-        row = self.rows[at] = node_info.Row(name, at, alone=self.alone)
+        info = self.rows[at] = node_info.Row(name, at, alone=self.alone)
         self.index[name] = at
         self._moved()
-        return row
+        return info
 
     def _append(self) -> int:
         self.rows.append(None)
-        self.columns.reserve_rows(len(self.rows))
+        self.table.reserve_rows(len(self.rows))
         return len(self.rows) - 1
 
-    def _vacate_if_idle(self, row: node_info.Row) -> None:
-        if row.idle:
-            del self.index[row.name]
-            self.rows[row.at] = None
-            self.columns.clear(row.at)
-            self._vacant.append(row.at)
+    def _vacate_if_idle(self, info: node_info.Row) -> None:
+        if info.idle:
+            del self.index[info.name]
+            self.rows[info.row] = None
+            self.table.clear(info.row)
+            self._vacant.append(info.row)
             self._moved()
 
     def _moved(self) -> None:
@@ -385,8 +385,8 @@ class Inventory:
         self._places_bytes = 0
         self._labels = None
 
-    def _reckon(self, row: node_info.Row) -> None:
-        self._supplies.note(row.name, cluster_supply.part(row))
+    def _reckon(self, info: node_info.Row) -> None:
+        self._supplies.note(info.name, cluster_supply.part(info))
 
 
 def _use(table: node_table.Columns, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:

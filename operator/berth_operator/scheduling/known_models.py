@@ -38,18 +38,18 @@ OF_CARDS: Final = "GPU-"  # MIG instances and other devices have uuids, too, and
 OF_INSTANCES: Final = frozenset({Reason.PROFILE_MISMATCH, Reason.MIG_MODE})
 
 
-def instead(counts: Iterable[Count], picture: Inventory, uuids: frozenset[str] = frozenset()) -> Models:
+def instead(counts: Iterable[Count], inventory: Inventory, uuids: frozenset[str] = frozenset()) -> Models:
     """Return the models or MIG profiles that there are, if any node lacks the one that is asked for."""
     reasons = {count.reason for count in counts}
     known = UNTOLD
     if Reason.MODEL_MISMATCH in reasons:
-        first, others = _most_frequent(picture.columns.models)
-        known = Models(tuple(_name(picture, key) for key in first), others)
+        first, others = _most_frequent(inventory.table.models)
+        known = Models(tuple(_name(inventory, key) for key in first), others)
     if not reasons.isdisjoint(OF_INSTANCES):
-        first, others = _most_frequent(picture.columns.profiles)
+        first, others = _most_frequent(inventory.table.profiles)
         known = dataclasses.replace(known, profiles=tuple(first), other_profiles=others)
     if Reason.NOT_INCLUDED in reasons and all(one.startswith(OF_CARDS) for one in uuids):
-        known = dataclasses.replace(known, nowhere=not picture.named(uuids).any())
+        known = dataclasses.replace(known, nowhere=not inventory.named(uuids).any())
     return known
 
 
@@ -60,16 +60,16 @@ def _most_frequent(kinds: node_table.Names) -> tuple[list[str], int]:
     return first, len(nodes) - len(first)
 
 
-def _name(picture: Inventory, key: str) -> str:
+def _name(inventory: Inventory, key: str) -> str:
     known = catalog.find(key)
-    return known.normal_name if known else _published(picture, key)
+    return known.normal_name if known else _published(inventory, key)
 
 
-def _published(picture: Inventory, key: str) -> str:
+def _published(inventory: Inventory, key: str) -> str:
     """Return how an agent spells a model that the catalog does not have."""
-    number = picture.columns.models.get(key)
-    for at, slot in np.argwhere(picture.columns.model == number)[:1].tolist():
-        device = picture.device_at(at)
+    number = inventory.table.models.get(key)
+    for at, slot in np.argwhere(inventory.table.model == number)[:1].tolist():
+        device = inventory.device_at(at)
         if device is not None:
             return catalog.normal_model(device.cards[slot].model)
     return key

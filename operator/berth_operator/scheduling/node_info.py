@@ -24,7 +24,7 @@ class Row:
     """Everything about one node that is not a number."""
 
     name: str
-    at: int
+    row: int
     node: facts.Node | None = None
     published: devices.Device | None = None  # As its agent says.
     owned: devices.Device | None = None  # Without the cards that belong to another node.
@@ -92,10 +92,10 @@ def judge_places(rows: list[Row | None], where: facts.Where, labels: labels_.Lab
     code = np.zeros(len(rows), dtype=np.int64)
     matching = labels.matching(where).tolist()
     covered = taints.Covered(where.tolerations)
-    for at, row in enumerate(rows):
+    for at, info in enumerate(rows):
         reason: tuple[Reason, str] | None = Reason.NO_NODES, ""
-        if row is not None and row.node is not None:
-            reason = _refused(row.node, covered, matches=matching[at])
+        if info is not None and info.node is not None:
+            reason = _refused(info.node, covered, matches=matching[at])
         if reason is not None:
             code[at] = numbers.setdefault(reason, len(numbers) + 1)
     return Places(code, tuple(numbers))

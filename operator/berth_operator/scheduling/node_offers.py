@@ -33,25 +33,25 @@ class Offer:
     others: Left = dataclasses.field(default_factory=dict)
 
 
-def left(picture: Inventory, name: str) -> Left:
+def left(inventory: Inventory, name: str) -> Left:
     """Return what a node has left of each resource that it advertises; nothing if it is not there."""
-    row, table = picture.row(name), picture.columns
-    if row is None or row.node is None:
+    info, table = inventory.row(name), inventory.table
+    if info is None or info.node is None:
         return NOTHING
-    found = ((resource, table.resources.get(resource)) for resource, _ in row.node.allocatable)
-    return {resource: int(table.left[row.at, at]) for resource, at in found if at is not None}
+    found = ((resource, table.resources.get(resource)) for resource, _ in info.node.allocatable)
+    return {resource: int(table.left[info.row, at]) for resource, at in found if at is not None}
 
 
-def offer(picture: Inventory, name: str) -> Offer | None:
+def offer(inventory: Inventory, name: str) -> Offer | None:
     """Return what a node can give; None if no pod can be placed on it, because it is not there."""
-    row, table = picture.row(name), picture.columns
-    if row is None or row.node is None:
+    info, table = inventory.row(name), inventory.table
+    if info is None or info.node is None:
         return None
-    at = row.at
+    at = info.row
     slots = [slot for slot, open_ in enumerate(table.open[at].tolist()) if open_]
     core, ratio, memory = (numbers[at].tolist() for numbers in (table.core, table.ratio, table.memory))
     return Offer(
-        left=left(picture, name),
+        left=left(inventory, name),
         whole=int(table.whole[at].sum()) - int(table.withheld[at]),
         shares=tuple((core[slot], ratio[slot], memory[slot]) for slot in slots),
         replicas=int(table.replicas[at]),
@@ -95,10 +95,10 @@ def _fitting(there: Offer, ask: requests.Gpus) -> int:
 
 
 def judge(
-    picture: Inventory, name: str, before: Left | None = None
+    inventory: Inventory, name: str, before: Left | None = None
 ) -> Callable[[queued_pods.Candidate], bool]:
     """Return what tells whether a changed node might take a pod; with `before` only its resources have."""
-    known = functools.cache(lambda: offer(picture, name))  # Read only if anybody waits, and once.
+    known = functools.cache(lambda: offer(inventory, name))  # Read only if anybody waits, and once.
 
     def able(candidate: queued_pods.Candidate) -> bool:
         there = known()

@@ -7,9 +7,9 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 
 
-def room(picture: Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
+def room(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
     """Return which nodes have the resources left."""
-    table = picture.columns
+    table = inventory.table
     able: node_table.Mask = table.known[rows].copy()
     for name, amount in demand.amounts:
         able &= has(table, rows, name, amount)

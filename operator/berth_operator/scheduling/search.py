@@ -54,8 +54,8 @@ Key = tuple[Question, Policy, demand_model.Lesson]
 class Search:
     """Finds places in one inventory, and remembers what it worked out."""
 
-    def __init__(self, picture: Inventory) -> None:
-        self.picture = picture
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory = inventory
         self._answers: collections.OrderedDict[Key, Answer] = collections.OrderedDict()
         self._slow = search_memory.Slow()
         self._bytes = 0  # About what all answers take.
@@ -65,7 +65,7 @@ class Search:
         request: requests.Request,
         demand: facts.Demand,
         *,
-        rules: Policy,
+        policy: Policy,
         effort: allocator.Effort | None = None,
         spared: Collection[str] = (),
         question: Question | None = None,
@@ -80,32 +80,32 @@ class Search:
         for scope in narrow:
             manner = dataclasses.replace(request.manner, scope=scope, required=True)
             closer = dataclasses.replace(request, manner=manner)
-            found = self._place(closer, ask(closer, demand), rules, effort, spared)
+            found = self._place(closer, ask(closer, demand), policy, effort, spared)
             if found is not None:
                 return found
-        return self._place(request, question or ask(request, demand), rules, effort, spared)
+        return self._place(request, question or ask(request, demand), policy, effort, spared)
 
-    def may_place(self, question: Question, rules: Policy, names: Collection[str]) -> bool:
+    def may_place(self, question: Question, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may have a place, as far as is known without another look at it."""
-        score = self._answer(question, rules).score
+        score = self._answer(question, policy).score
         return bool((score[self._places(names)] != search_memory.IMPOSSIBLE).any())
 
     def _places(self, names: Collection[str]) -> node_table.Numbers:
         """Return the places of some nodes in the order of names, without those that are not there."""
-        index = self.picture.index
+        index = self.inventory.index
         rows = np.array([index[name] for name in names if name in index], dtype=np.int64)
-        places: node_table.Numbers = self.picture.rank()[rows]
+        places: node_table.Numbers = self.inventory.rank()[rows]
         return places
 
     def _place(
         self,
         request: requests.Request,
         question: Question,
-        rules: Policy,
+        policy: Policy,
         effort: allocator.Effort,
         spared: Collection[str],
     ) -> decisions.Placement | None:
-        answer = self._answer(question, rules)
+        answer = self._answer(question, policy)
         last = self._slow.of(question)
         kept = answer.set_aside(self._places(spared)) if spared else None
         slow = answer.set_aside(self._places(last)) if last else None
@@ -132,25 +132,25 @@ class Search:
             best = int(answer.score.argmax())
             if answer.score[best] == search_memory.IMPOSSIBLE:
                 break
-            row = self.picture.by_rank(best)
-            view = row.view()
+            info = self.inventory.by_rank(best)
+            view = info.view()
             kind = None if question.need.simple else equivalence.of(view, request)
             why = answer.alike.get(kind) if kind is not None else None
             if why is None:
                 first = int(answer.slot[best]) if answer.slots else None
                 grants = _ask_node(view, request, first, effort)
                 if not isinstance(grants, allocator.Shortfall):
-                    self._slow.note(question, row.name, slow=False)
-                    return decisions.Placement(row.name, grants), asked
+                    self._slow.note(question, info.name, slow=False)
+                    return decisions.Placement(info.name, grants), asked
                 asked += 1
                 if _cut_short(question, effort, asked):
                     break
                 why = grants.reason, grants.detail
-                self._slow.note(question, row.name, slow=grants.reason is decisions.Reason.UNDECIDED)
+                self._slow.note(question, info.name, slow=grants.reason is decisions.Reason.UNDECIDED)
                 self._remember(answer, kind, why)
             # Only a closer look could tell; it holds until the node changes.
             answer.score[best] = search_memory.IMPOSSIBLE
-            answer.closer[row.at] = why
+            answer.closer[info.row] = why
             self._bytes += search_memory.BYTES_A_REASON
             effort.spend(1)
         return None, asked
@@ -161,32 +161,32 @@ class Search:
             answer.alike[kind] = why
             self._bytes += search_memory.BYTES_A_KIND
 
-    def closer(self, question: Question, rules: Policy) -> dict[int, Why]:
+    def closer(self, question: Question, policy: Policy) -> dict[int, Why]:
         """Return what a closer look showed of nodes that seemed able, by row."""
-        answer = self._answers.get((question, rules, self.picture.lesson()))
+        answer = self._answers.get((question, policy, self.inventory.lesson()))
         return dict(answer.closer) if answer is not None else {}
 
-    def learnt(self, question: Question, rules: Policy) -> dict[int, Why]:
+    def learnt(self, question: Question, policy: Policy) -> dict[int, Why]:
         """Return what closer looks showed and still holds, by row, without looking at any node again."""
-        self._answer(question, rules)
-        return self.closer(question, rules)
+        self._answer(question, policy)
+        return self.closer(question, policy)
 
     # ------------------------------------------------------------ remembering
 
-    def _answer(self, question: Question, rules: Policy) -> Answer:
-        picture, key = self.picture, (question, rules, self.picture.lesson())
+    def _answer(self, question: Question, policy: Policy) -> Answer:
+        inventory, key = self.inventory, (question, policy, self.inventory.lesson())
         answer = self._answers.get(key)
         changed = None
-        if answer is not None and answer.layout == picture.layout:
-            changed = picture.columns.changed_since(answer.version)
-        if answer is None or changed is None or len(changed) > picture.size // 2:
+        if answer is not None and answer.layout == inventory.layout:
+            changed = inventory.table.changed_since(answer.version)
+        if answer is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(key)
-            answer = self._answers[key] = self._whole(question, rules)
+            answer = self._answers[key] = self._whole(question, policy)
             self._bytes += answer.bytes(question)
             while len(self._answers) > 1 and self._crowded:
                 self._forget(next(iter(self._answers)))
         elif changed:
-            self._fill(answer, _rows(set(changed)), question, rules)
+            self._fill(answer, _rows(set(changed)), question, policy)
         self._answers.move_to_end(key)
         return answer
 
@@ -199,27 +199,27 @@ class Search:
         if answer is not None:
             self._bytes -= answer.bytes(key[0])
 
-    def _whole(self, question: Question, rules: Policy) -> Answer:
-        size = self.picture.size
-        answer = Answer(np.empty(size), np.zeros(size, dtype=np.int64), 0, self.picture.layout)
+    def _whole(self, question: Question, policy: Policy) -> Answer:
+        size = self.inventory.size
+        answer = Answer(np.empty(size), np.zeros(size, dtype=np.int64), 0, self.inventory.layout)
         if size:
-            self._fill(answer, slice(0, size), question, rules)
+            self._fill(answer, slice(0, size), question, policy)
         return answer
 
-    def _fill(self, answer: Answer, rows: node_table.Rows, question: Question, rules: Policy) -> None:
-        picture = self.picture
-        places = picture.rank()[rows]
-        ranking, able = rank(picture, rows, question, rules)
+    def _fill(self, answer: Answer, rows: node_table.Rows, question: Question, policy: Policy) -> None:
+        inventory = self.inventory
+        places = inventory.rank()[rows]
+        ranking, able = rank(inventory, rows, question, policy)
         answer.score[places] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
         if answer.closer:
             before = len(answer.closer)
-            for row in np.arange(picture.size)[rows].tolist():
+            for row in np.arange(inventory.size)[rows].tolist():
                 answer.closer.pop(row, None)
             self._bytes -= search_memory.BYTES_A_REASON * (before - len(answer.closer))
         if ranking.slot is not None:
             answer.slots = True
             answer.slot[places] = ranking.slot
-        answer.version = picture.columns.version
+        answer.version = inventory.table.version
 
 
 def _rows(changed: set[int]) -> node_table.Rows:
@@ -251,21 +251,21 @@ def _ask_node(
 
 
 def rank(
-    picture: Inventory, rows: node_table.Rows, question: Question, rules: Policy
+    inventory: Inventory, rows: node_table.Rows, question: Question, policy: Policy
 ) -> tuple[score_inputs.Ranking, node_table.Mask]:
     """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
-    able = (picture.places(question.demand.where).code[rows] == 0) & resources.room(
-        picture, rows, question.demand
+    able = (inventory.places(question.demand.where).code[rows] == 0) & resources.room(
+        inventory, rows, question.demand
     )
-    matching = matching_cards(picture, rows, question.conditions) if question.need.cards else None
-    fit = share_fits(picture, rows, question.need, matching)
-    able &= enough_devices(picture, rows, question.need, matching, fit)
-    strategy = question.manner.strategy or rules.strategy
-    return strategies.STRATEGIES[strategy](look_at(picture, rows, question, fit, rules.weights)), able
+    matching = matching_cards(inventory, rows, question.conditions) if question.need.cards else None
+    fit = share_fits(inventory, rows, question.need, matching)
+    able &= enough_devices(inventory, rows, question.need, matching, fit)
+    strategy = question.manner.strategy or policy.strategy
+    return strategies.STRATEGIES[strategy](look_at(inventory, rows, question, fit, policy.weights)), able
 
 
 def matching_cards(
-    picture: Inventory,
+    inventory: Inventory,
     rows: node_table.Rows,
     asked: requests.Conditions,
     *,
@@ -274,7 +274,7 @@ def matching_cards(
     """Return which of the open cards (or `among` others) meet the conditions; None where none are set."""
     if asked == requests.ANY_CARD:
         return None
-    table = picture.columns
+    table = inventory.table
     matching: node_table.Mask = table.open[rows] if among is None else among
     kinds = asked.of_models
     if kinds != requests.ANY_MODEL:
@@ -283,7 +283,7 @@ def matching_cards(
     if asked.memory_at_least:
         matching = matching & (table.total[rows] >= asked.memory_at_least)
     if asked.uuids or asked.avoid_uuids:
-        matching = matching & _named_cards(picture, rows, asked)
+        matching = matching & _named_cards(inventory, rows, asked)
     return matching
 
 
@@ -293,15 +293,15 @@ def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> node_table
     return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
 
 
-def _named_cards(picture: Inventory, rows: node_table.Rows, asked: requests.Conditions) -> node_table.Mask:
-    there: node_table.Mask = picture.columns.model[rows] != node_table.ABSENT
+def _named_cards(inventory: Inventory, rows: node_table.Rows, asked: requests.Conditions) -> node_table.Mask:
+    there: node_table.Mask = inventory.table.model[rows] != node_table.ABSENT
     if asked.uuids:
-        there &= picture.named(asked.uuids)[rows]
-    return there & ~picture.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
+        there &= inventory.named(asked.uuids)[rows]
+    return there & ~inventory.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
 
 
 def share_fits(
-    picture: Inventory,
+    inventory: Inventory,
     rows: node_table.Rows,
     need: requests.Need,
     matching: node_table.Mask | None,
@@ -309,7 +309,7 @@ def share_fits(
     """Return which cards could take the simple share; None where none is asked."""
     if not (need.simple and need.shares):
         return None
-    return share_room(picture.columns, rows, need.shares[0], matching)
+    return share_room(inventory.table, rows, need.shares[0], matching)
 
 
 def share_room(
@@ -334,14 +334,14 @@ def share_room(
 
 
 def enough_devices(
-    picture: Inventory,
+    inventory: Inventory,
     rows: node_table.Rows,
     need: requests.Need,
     matching: node_table.Mask | None,
     fit: node_table.Mask | None,
 ) -> node_table.Mask:
     """Return which nodes have enough of each kind of device, as far as sums can tell."""
-    table = picture.columns
+    table = inventory.table
     able = table.known[rows]  # Not written to: each of these gives a new mask.
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
@@ -376,7 +376,7 @@ def room_together(
 
 
 def look_at(
-    picture: Inventory,
+    inventory: Inventory,
     rows: node_table.Rows,
     question: Question,
     fit: node_table.Mask | None,
@@ -385,13 +385,13 @@ def look_at(
     """Gather the numbers that a strategy sees."""
     asked = dict(question.demand.amounts)
     return score_inputs.Look(
-        table=picture.columns,
+        table=inventory.table,
         rows=rows,
         need=question.need,
         fit=fit,
         cpu=asked.get(facts.CPU, 0),
         node_memory=asked.get(facts.MEMORY, 0),
-        lesson=picture.lesson(),
-        scale=score_inputs.Scale(*picture.scale()),
+        lesson=inventory.lesson(),
+        scale=score_inputs.Scale(*inventory.scale()),
         weights=weights,
     )

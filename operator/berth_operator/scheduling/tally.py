@@ -81,55 +81,55 @@ def _importance(count: Count) -> tuple[bool, int, str, str]:
     return count.reason is Reason.NOT_PUBLISHED, -count.nodes, count.reason, count.detail
 
 
-def tally(picture: Inventory, question: questions.Question, closer: Mapping[int, Why]) -> tuple[Count, ...]:
+def tally(inventory: Inventory, question: questions.Question, closer: Mapping[int, Why]) -> tuple[Count, ...]:
     """Count why each known node refuses; `closer` has what a closer look showed, by row.
 
     Nothing was found, so a node that gives no reason was not looked at for want of time.
     """
-    reasons = judge(picture, question, closer)
-    reasons.mark(picture.columns.known[: picture.size], (Reason.UNDECIDED, ""))
+    reasons = judge(inventory, question, closer)
+    reasons.mark(inventory.table.known[: inventory.size], (Reason.UNDECIDED, ""))
     return reasons.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
-def judge(picture: Inventory, question: questions.Question, closer: Mapping[int, Why]) -> NodeReasons:
+def judge(inventory: Inventory, question: questions.Question, closer: Mapping[int, Why]) -> NodeReasons:
     """Write down the first reason of each known node."""
-    reasons = NodeReasons(picture.size)
-    rows = picture.everything
-    _about_place(reasons, picture, question)
+    reasons = NodeReasons(inventory.size)
+    rows = inventory.everything
+    _about_place(reasons, inventory, question)
     if question.need.asked:
-        _about_states(reasons, picture, rows)
+        _about_states(reasons, inventory, rows)
     fitting: Fitting = ()
     if counted_asks(question.need):
-        fitting = tuple(fitting_cards(picture, rows, question.conditions))
-    _about_never(reasons, picture, question, fitting)
+        fitting = tuple(fitting_cards(inventory, rows, question.conditions))
+    _about_never(reasons, inventory, question, fitting)
     if question.need.asked:
-        _about_devices(reasons, picture, question, fitting)
-    _about_resources(reasons, picture, rows, question)
+        _about_devices(reasons, inventory, question, fitting)
+    _about_resources(reasons, inventory, rows, question)
     for at, why in closer.items():
         reasons.note(at, why)
-    reasons.code[~picture.columns.known[: picture.size]] = 0
+    reasons.code[~inventory.table.known[: inventory.size]] = 0
     return reasons
 
 
-def _about_place(reasons: NodeReasons, picture: Inventory, question: questions.Question) -> None:
-    places = picture.places(question.demand.where)
+def _about_place(reasons: NodeReasons, inventory: Inventory, question: questions.Question) -> None:
+    places = inventory.places(question.demand.where)
     for at, why in enumerate(places.reasons, start=1):
         reasons.mark(places.code == at, why)
 
 
-def _about_states(reasons: NodeReasons, picture: Inventory, rows: node_table.Rows) -> None:
-    state = picture.columns.state[rows]
+def _about_states(reasons: NodeReasons, inventory: Inventory, rows: node_table.Rows) -> None:
+    state = inventory.table.state[rows]
     for at, reason in enumerate(node_table.STATES):
         if reason is Reason.SOURCE_FAILED:
-            _about_sources(reasons, picture, state == at)
+            _about_sources(reasons, inventory, state == at)
         elif reason is not None:
             reasons.mark(state == at, (reason, ""))
 
 
-def _about_sources(reasons: NodeReasons, picture: Inventory, failed: node_table.Mask) -> None:
+def _about_sources(reasons: NodeReasons, inventory: Inventory, failed: node_table.Mask) -> None:
     """Record which source failed; these nodes are few."""
     for at in np.flatnonzero(failed).tolist():
-        device = picture.device_at(at)
+        device = inventory.device_at(at)
         reasons.note(at, (Reason.SOURCE_FAILED, device.failed if device else ""))
 
 
@@ -137,10 +137,10 @@ def _about_sources(reasons: NodeReasons, picture: Inventory, failed: node_table.
 
 
 def _about_never(
-    reasons: NodeReasons, picture: Inventory, question: questions.Question, fitting: Fitting
+    reasons: NodeReasons, inventory: Inventory, question: questions.Question, fitting: Fitting
 ) -> None:
     """Record what a node has too little of even with nothing used and nothing wrong."""
-    table, rows = picture.columns, picture.everything
+    table, rows = inventory.table, inventory.everything
     if fitting:
         _about_kinds_of_cards(reasons, table, rows, question.need, fitting)
     for pile in piles(table, rows, question.need):
@@ -194,9 +194,9 @@ def allocatable(table: node_table.Columns, at: node_table.Rows, name: str) -> no
 
 
 def _about_devices(
-    reasons: NodeReasons, picture: Inventory, question: questions.Question, fitting: Fitting
+    reasons: NodeReasons, inventory: Inventory, question: questions.Question, fitting: Fitting
 ) -> None:
-    table, rows = picture.columns, picture.everything
+    table, rows = inventory.table, inventory.everything
     counted = list(piles(table, rows, question.need))
     for pile in counted:
         _about_ill(reasons, pile)
@@ -216,10 +216,10 @@ def _about_ill(reasons: NodeReasons, pile: Pile) -> None:
 
 
 def fitting_cards(
-    picture: Inventory, rows: node_table.Rows, asked: requests.Conditions
+    inventory: Inventory, rows: node_table.Rows, asked: requests.Conditions
 ) -> Iterator[tuple[Reason, node_table.Mask]]:
     """Yield which cards are there, and which of them meet one condition after the other."""
-    there = picture.columns.model[rows] != node_table.ABSENT
+    there = inventory.table.model[rows] != node_table.ABSENT
     yield Reason.TOO_FEW_CARDS, there
     kept: dict[str, object] = {}
     for reason, fields in CONDITIONS:
@@ -228,7 +228,7 @@ def fitting_cards(
             continue
         kept |= asked_here
         part = dataclasses.replace(requests.ANY_CARD, **kept)  # type: ignore[arg-type]  # fields of its own
-        meets = search.matching_cards(picture, rows, part, among=there)
+        meets = search.matching_cards(inventory, rows, part, among=there)
         yield reason, there if meets is None else meets
 
 
@@ -332,9 +332,9 @@ def _about_trouble(
 
 
 def _about_resources(
-    reasons: NodeReasons, picture: Inventory, rows: node_table.Rows, question: questions.Question
+    reasons: NodeReasons, inventory: Inventory, rows: node_table.Rows, question: questions.Question
 ) -> None:
-    table = picture.columns
+    table = inventory.table
     for name, amount in question.demand.amounts:
         reasons.mark(~resources.has(table, rows, name, amount), (Reason.INSUFFICIENT_RESOURCE, name))
     for name, amount in question.demand.served:

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from berth_operator.scheduling import policy, queued_pods
+from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.decisions import Help, Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.policy import MIB, Policy
 
 OTHER_RULES: Final = frozenset({Help.POLICY_CHANGED})  # What helps a pod that the policy refuses.
 NO_SHARES: Final = (
@@ -18,33 +18,33 @@ NO_SHARES: Final = (
 )
 
 
-def under(rules: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def under(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return what a pod asks under these rules."""
-    if rules.fractions and not rules.models and not candidate.small:
+    if policy.fractions and not policy.models and not candidate.small:
         return candidate
-    if rules.models:
-        candidate = _renamed(rules, candidate)
-    faults = () if rules.fractions else tuple(map(_no_shares, _sharing(candidate.request)))
-    faults += tuple(_too_small(rules, one) for one in candidate.small if one.memory < rules.min_memory)
+    if policy.models:
+        candidate = _renamed(policy, candidate)
+    faults = () if policy.fractions else tuple(map(_no_shares, _sharing(candidate.request)))
+    faults += tuple(_too_small(policy, one) for one in candidate.small if one.memory < policy.min_memory)
     return dataclasses.replace(candidate, faults=(*candidate.faults, *faults)) if faults else candidate
 
 
-def _renamed(rules: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def _renamed(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that asks for models by all names that the policy knows of them."""
     request = candidate.request
     conditions = dataclasses.replace(
         request.conditions,
-        models=_known_as(rules, request.conditions.models),
-        avoid_models=_known_as(rules, request.conditions.avoid_models),
+        models=_known_as(policy, request.conditions.models),
+        avoid_models=_known_as(policy, request.conditions.avoid_models),
     )
     if conditions == request.conditions:
         return candidate
     return dataclasses.replace(candidate, request=dataclasses.replace(request, conditions=conditions))
 
 
-def _known_as(rules: Policy, models: frozenset[str]) -> frozenset[str]:
+def _known_as(policy: Policy, models: frozenset[str]) -> frozenset[str]:
     """Return models with what the policy calls each of them beside it."""
-    found = {rules.known_as(name) for name in models}
+    found = {policy.known_as(name) for name in models}
     return models | (found - {""})
 
 
@@ -59,9 +59,9 @@ def _no_shares(container: str) -> Refusal:
     return Refusal(Reason.UNSUPPORTED_REQUEST, detail=f"container {container}: {NO_SHARES}")
 
 
-def _too_small(rules: Policy, asked: requests.SmallAmount) -> Refusal:
-    least = f"less than {rules.min_memory // policy.MIB} MiB (spec.sharing.minMemoryMiB)"
-    if asked.guessed < rules.min_memory:
+def _too_small(policy: Policy, asked: requests.SmallAmount) -> Refusal:
+    least = f"less than {policy.min_memory // MIB} MiB (spec.sharing.minMemoryMiB)"
+    if asked.guessed < policy.min_memory:
         detail = f"{asked.text}, and the policy refuses {least}"
     else:
         detail = f"{asked.text}; did you mean {asked.guess}? The policy refuses {least}"

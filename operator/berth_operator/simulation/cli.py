@@ -215,7 +215,7 @@ def place(chosen: Chosen) -> Iterator[str]:
             yield from reports.as_yaml(given, outcomes)
         case _:
             yield from reports.as_text(
-                outcomes, before, usage.of_all(paper.picture), explained=chosen.explain
+                outcomes, before, usage.of_all(paper.inventory), explained=chosen.explain
             )
 
 

@@ -29,7 +29,7 @@ class Cluster:
     def __init__(self, strategy: Strategy | None = None, *, clock: ports.Clock = lambda: 0.0) -> None:
         self.now = 0.0
         self.clock = clock  # Of the real world, for what must not take too long.
-        self.book = Ledger(lambda: self.now, day=lambda: self.now)
+        self.ledger = Ledger(lambda: self.now, day=lambda: self.now)
         self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
         self._strategy = strategy
         self._renewals: dict[str, dt.datetime | None] = {}
@@ -38,19 +38,19 @@ class Cluster:
         self._take_rules(policies.BUILT_IN)
 
     @property
-    def places(self) -> Search:
+    def search(self) -> Search:
         """Who finds places on it."""
-        return self.book.places
+        return self.ledger.search
 
     @property
-    def picture(self) -> Inventory:
+    def inventory(self) -> Inventory:
         """What decisions are made on."""
-        return self.book.picture
+        return self.ledger.inventory
 
     def decide(self) -> list[decisions.Decision]:
         """Decide for the pods whose turn it is."""
         self._judge()
-        return cycle.decide(self.book.places, self.book.waiting, self.now, self.book.rules)
+        return cycle.decide(self.ledger.search, self.ledger.backlog, self.now, self.ledger.policy)
 
     # ------------------------------------------------------------ objects
 
@@ -60,28 +60,28 @@ class Cluster:
             case "Node":
                 self._take_node(defaults.node(thing))
             case "Device":
-                self.book.device_seen(devices.device(thing.value), devices.record(thing.value.status))
+                self.ledger.device_seen(devices.device(thing.value), devices.record(thing.value.status))
                 self._condemned[thing.name] = condemned(thing.value)
             case "GpuPod":
                 self._take_names(thing)
             case "Lease" if thing.namespace == names.NODES_NAMESPACE:
                 self._renewals[thing.name] = renewal(thing.value)
             case "PlacementPolicy" if thing.name == names.DEFAULT_POLICY:
-                rules = policies.rules(thing.value)
-                assert isinstance(rules, Policy), "read when it was parsed"  # noqa: S101
-                self._take_rules(rules)
+                policy = policies.rules(thing.value)
+                assert isinstance(policy, Policy), "read when it was parsed"  # noqa: S101
+                self._take_rules(policy)
         self._judged = False
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
         """Record that an object that is not a pod is gone."""
         match kind:
             case "Node":
-                self.book.node_gone(name)
+                self.ledger.node_gone(name)
             case "Device":
                 self._condemned.pop(name, None)
-                self.book.device_gone(name)
+                self.ledger.device_gone(name)
             case "GpuPod":
-                self.book.gpupod_gone(f"{namespace}/{name}")
+                self.ledger.gpupod_gone(f"{namespace}/{name}")
             case "Lease" if namespace == names.NODES_NAMESPACE:
                 self._renewals.pop(name, None)
             case "PlacementPolicy" if name == names.DEFAULT_POLICY:
@@ -90,22 +90,22 @@ class Cluster:
 
     def _take_node(self, thing: raw.Node) -> None:
         if nodes.excess(thing):
-            self.book.node_gone(thing.metadata.name)
+            self.ledger.node_gone(thing.metadata.name)
         else:
-            self.book.node_seen(nodes.node(thing))
+            self.ledger.node_seen(nodes.node(thing))
 
     def _take_names(self, thing: manifests.Thing) -> None:
         named = gpupods.named(thing.value)
         if isinstance(named, allocation_recovery.Named):
             # Written by hand it need not say its namespace.
-            self.book.gpupod_seen(dataclasses.replace(named, title=thing.title))
+            self.ledger.gpupod_seen(dataclasses.replace(named, title=thing.title))
         else:
-            self.book.gpupod_gone(thing.title)
+            self.ledger.gpupod_gone(thing.title)
 
-    def _take_rules(self, rules: Policy) -> None:
+    def _take_rules(self, policy: Policy) -> None:
         if self._strategy is not None:
-            rules = dataclasses.replace(rules, strategy=self._strategy)
-        self.book.policy_seen(rules)
+            policy = dataclasses.replace(policy, strategy=self._strategy)
+        self.ledger.policy_seen(policy)
 
     # ------------------------------------------------------------ the life of agents
 
@@ -115,10 +115,10 @@ class Cluster:
             return
         self._judged = True
         known = [moment for moment in self._renewals.values() if moment is not None]
-        grace = dt.timedelta(seconds=self.book.rules.grace_seconds)
+        grace = dt.timedelta(seconds=self.ledger.policy.grace_seconds)
         oldest = max(known) - grace if known else None
         for node, dead in self._condemned.items():
-            self.book.agent_silent(node, silent=dead or self._agent_silent(node, oldest))
+            self.ledger.agent_silent(node, silent=dead or self._agent_silent(node, oldest))
 
     def _agent_silent(self, node: str, oldest: dt.datetime | None) -> bool:
         if not self._renewals:

@@ -166,9 +166,9 @@ def _twice(values: list[Any]) -> list[Any]:
 
 
 def _of_policy(thing: wire.PlacementPolicy) -> Iterator[str]:
-    rules = policies.rules(thing)
-    if isinstance(rules, str):
-        yield rules
+    policy = policies.rules(thing)
+    if isinstance(policy, str):
+        yield policy
 
 
 def _of_node(thing: Node) -> Iterator[str]:

@@ -84,7 +84,7 @@ def place(
         aside = take(paper, thing, adopt(pod), order=f"{at:09}", notes=notes)
         if aside is not None:
             asides.append(aside)
-    before = usage.of_all(paper.picture)
+    before = usage.of_all(paper.inventory)
     return [*_decided(paper, whys.Explainer(paper, whole=whole)), *asides], before, notes
 
 
@@ -101,8 +101,8 @@ def take(
     """Charge a bound pod, or let a waiting one wait; `order` decides among equal priorities."""
     match pods.view(pod):
         case pods.Bound(hold, fault, teaches, nameless, where):
-            paper.book.pod_bound(hold, teaches, nameless=nameless, where=where)
-            if paper.book.unadmitted.keeps_out(hold.uid):
+            paper.ledger.pod_bound(hold, teaches, nameless=nameless, where=where)
+            if paper.ledger.unadmitted.keeps_out(hold.uid):
                 notes.append(
                     f"{thing.file}: Pod {thing.title} does not count on {hold.node}: "
                     "it has not started, and the node cannot take it"
@@ -117,7 +117,7 @@ def take(
                 )
         case pods.Waiting(candidate, gated):
             paper.pending[candidate.uid] = pod
-            paper.book.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
+            paper.ledger.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
             if gated:
                 gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
                 return Aside(thing.title, GATED, f"it waits for its scheduling gates: {gates}")
@@ -128,7 +128,7 @@ def take(
 
 def _meanwhile(paper: cluster.Cluster, hold: holds.Hold) -> str:
     """Return what counts for a pod of whose record something is wrong."""
-    held = paper.picture.hold(hold.uid)
+    held = paper.inventory.hold(hold.uid)
     if held is not None and not hold.shares and held.shares and not held.withheld:
         return f"holds on {hold.node} what its GpuPod names"
     return f"withholds cards of {hold.node}"
@@ -136,12 +136,12 @@ def _meanwhile(paper: cluster.Cluster, hold: holds.Hold) -> str:
 
 def _missing(paper: cluster.Cluster, hold: holds.Hold) -> list[str]:
     """Name the devices that a pod is said to hold and that are not there, if it is known what is there."""
-    row = paper.picture.row(hold.node)
-    if row is None or row.device is None:
+    info = paper.inventory.row(hold.node)
+    if info is None or info.device is None:
         return []
     there = {
         uuid
-        for one in (*row.device.cards, *row.device.others)
+        for one in (*info.device.cards, *info.device.others)
         for uuid in (one.uuid, *(instance.uuid for instance in one.instances))
     }
     return [share.uuid for share in hold.shares if share.uuid not in there]
@@ -173,13 +173,13 @@ def carry_out(paper: cluster.Cluster, answer: decisions.Decision) -> Placed | Pu
     """Do what was decided, as the engine would."""
     match answer:
         case decisions.Bind():
-            candidate = paper.book.assume(answer)
+            candidate = paper.ledger.assume(answer)
             _confirm(paper, paper.pending.pop(answer.uid), answer.placement)
             return Placed(candidate, answer.placement)
         case decisions.Wait() | decisions.Reject():
-            waiting = paper.book.waiting.get(answer.uid)
+            waiting = paper.ledger.backlog.get(answer.uid)
             assert waiting is not None, "asked just now"  # noqa: S101
-            paper.book.waiting.put_off(answer.uid, now=paper.now, wants=answer.wants)
+            paper.ledger.backlog.put_off(answer.uid, now=paper.now, wants=answer.wants)
             return PutOff(waiting, answer)
         case _:
             assert_never(answer)
@@ -192,4 +192,4 @@ def _confirm(paper: cluster.Cluster, pod: raw.Pod, placement: decisions.Placemen
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
     seen = pods.view(msgspec.structs.replace(pod, metadata=meta, spec=spec))
     assert isinstance(seen, pods.Bound), "it has a node"  # noqa: S101
-    paper.book.pod_bound(seen.hold, seen.teaches)
+    paper.ledger.pod_bound(seen.hold, seen.teaches)

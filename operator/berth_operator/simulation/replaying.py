@@ -112,13 +112,13 @@ class Replay:
     def _next(self, waiting: collections.deque[traces.Event]) -> float:
         event = waiting[0].at if waiting else NEVER
         end = self._ends[0][0] if self._ends else NEVER
-        due = self._paper.book.waiting.next_due()
+        due = self._paper.ledger.backlog.next_due()
         return min(event, end, NEVER if due is None else due)
 
     def _pass_time(self, moment: float) -> None:
-        meter, book = self.tally.meter, self._paper.book
-        meter.look(self._paper.picture, book.touched)
-        book.touched = set()
+        meter, ledger = self.tally.meter, self._paper.ledger
+        meter.look(self._paper.inventory, ledger.touched)
+        ledger.touched = set()
         meter.pass_time(moment)
         self._paper.now = self.tally.end = moment
 
@@ -185,9 +185,9 @@ class Replay:
         if aside is not None:
             pod.state = ASIDE
             yield self._told(aside)
-        elif uid in self._paper.book.waiting:
+        elif uid in self._paper.ledger.backlog:
             pod.state = WAITING
-        elif self._paper.picture.hold(uid) is not None:
+        elif self._paper.inventory.hold(uid) is not None:
             self._start(thing.key, pod)
         else:
             pod.state = FINISHED  # It was before it came.
@@ -219,8 +219,8 @@ class Replay:
         del self._given.things[kind, namespace, name]
         yield self._told(News("removed", kind, name))
         if kind == "Node":
-            row = self._paper.picture.row(name)
-            for uid in list(row.holds) if row is not None else ():
+            info = self._paper.inventory.row(name)
+            for uid in list(info.holds) if info is not None else ():
                 self._lost.add(self._keys[uid])
                 yield from self._delete(self._keys[uid], "deleted with its node")
             # The Device is owned by the Node.
@@ -229,14 +229,14 @@ class Replay:
                 self._lost.add(device)
             self._paper.remove(*device)
         self._paper.remove(kind, namespace, name)
-        self._paper.book.touched.add(name)
+        self._paper.ledger.touched.add(name)
 
     def _finish(self, key: scenario.Key) -> Iterator[Told]:
         pod = self._pods.get(key)
         if pod is not None and pod.state != FINISHED:
             pod.state = FINISHED
             self.tally.counts[FINISHED] += 1
-            self._paper.book.pod_over(pod.uid)
+            self._paper.ledger.pod_over(pod.uid)
             yield self._told(News(FINISHED, "Pod", "/".join(key[1:])))
 
     def _delete(self, key: scenario.Key, word: str) -> Iterator[Told]:
@@ -244,7 +244,7 @@ class Replay:
         if pod is not None:
             del self._keys[pod.uid]
             self.tally.counts[DELETED] += 1
-            self._paper.book.pod_over(pod.uid)
+            self._paper.ledger.pod_over(pod.uid)
             yield self._told(News(word, "Pod", "/".join(key[1:])))
 
     # ------------------------------------------------------------ decisions

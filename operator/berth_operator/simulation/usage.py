@@ -32,11 +32,11 @@ class Usage:
 NOTHING = Usage()
 
 
-def of_node(row: node_info.Row | None) -> Usage:
+def of_node(info: node_info.Row | None) -> Usage:
     """Count one node's."""
-    if row is None or row.device is None:
+    if info is None or info.device is None:
         return NOTHING
-    view = row.view()
+    view = info.view()
     parts = [of_card(view, card) for card in view.device.cards]
     withheld = min(view.withheld, parts.count(0.0))
     return Usage(len(parts), len(parts) - parts.count(0.0) + withheld, sum(parts) + withheld)
@@ -53,9 +53,9 @@ def of_card(view: device_view.View, card: facts.Card) -> float:
     return min(1.0, max(usage.core / device_view.FULL_CORE, usage.memory / max(1, card.memory)))
 
 
-def of_all(picture: Inventory) -> Usage:
+def of_all(inventory: Inventory) -> Usage:
     """Count a whole cluster's."""
-    return sum((of_node(row) for row in picture.each()), NOTHING)
+    return sum((of_node(info) for info in inventory.each()), NOTHING)
 
 
 class Meter:
@@ -75,10 +75,10 @@ class Meter:
         self.given_seconds += self.total.given * (now - self._since)
         self._since = now
 
-    def look(self, picture: Inventory, nodes: set[str]) -> None:
+    def look(self, inventory: Inventory, nodes: set[str]) -> None:
         """Count the nodes that changed anew."""
         for name in sorted(nodes):
-            found = of_node(picture.row(name))
+            found = of_node(inventory.row(name))
             self.total = self.total + found - self._nodes.get(name, NOTHING)
             self._nodes[name] = found
         self.peak = max(self.peak, self.total.given)

@@ -109,10 +109,10 @@ class Explainer:
         """Explain a refusal on the picture as it is now."""
         if isinstance(answer, decisions.Reject):
             return Why(candidate, answer.refusals)
-        version = self._paper.picture.columns.version
+        version = self._paper.inventory.table.version
         if version != self._version:
             self._known, self._version = {}, version
-        asked = candidate.request, candidate.demand, self._paper.book.rules
+        asked = candidate.request, candidate.demand, self._paper.ledger.policy
         if asked not in self._known:
             self._known[asked] = self._explain(candidate)
         told, late = self._known[asked]
@@ -121,10 +121,12 @@ class Explainer:
     def _explain(self, candidate: queued_pods.Candidate) -> tuple[explain.Explanation, bool]:
         """Explain, and tell whether time has cut it short."""
         paper, clock = self._paper, self._paper.clock
-        whole = len(paper.picture.index) <= self._whole
+        whole = len(paper.inventory.index) <= self._whole
         began = clock()
         seconds = max(LEAST_SECONDS, min(EACH_SECONDS, ALL_SECONDS - self._used))
         effort = explain.work(whole=whole, expired=allocator.stopwatch(clock, seconds))
-        told = explain.explain(paper.places, candidate, rules=paper.book.rules, whole=whole, effort=effort)
+        told = explain.explain(
+            paper.search, candidate, policy=paper.ledger.policy, whole=whole, effort=effort
+        )
         self._used += clock() - began
         return told, effort.late

@@ -61,11 +61,12 @@ def _odd_model(models: Mapping[str, str]) -> str:
     return ""
 
 
-def caution(rules: Policy) -> str:
+def caution(policy: Policy) -> str:
     """Return what to know of a policy that is in force, if anything."""
-    if rules.grace_seconds > CALM_GRACE_SECONDS:
+    if policy.grace_seconds > CALM_GRACE_SECONDS:
         return ""
     return (
-        f" With spec.agents.graceSeconds {rules.grace_seconds:g} nodes may close and open again all the time,"
-        f" for agents renew their Leases each 10 s unless told otherwise: take over {CALM_GRACE_SECONDS}."
+        f" With spec.agents.graceSeconds {policy.grace_seconds:g} nodes may close and open again all"
+        f" the time, for agents renew their Leases each 10 s unless told otherwise:"
+        f" take over {CALM_GRACE_SECONDS}."
     )

@@ -15,51 +15,51 @@ from scheduling.explain import clusters, spoken
 EDITS: Final = findings.Drop | findings.AskLess | findings.AskReplicas
 
 
-def helps(picture: Inventory, pod: queued_pods.Candidate, change: findings.Change) -> bool:
+def helps(inventory: Inventory, pod: queued_pods.Candidate, change: findings.Change) -> bool:
     """Return whether the pod fits after a change."""
     match change:
         case findings.Drop() | findings.AskLess() | findings.AskReplicas():
-            able = clusters.takers(picture, edited(pod, change.edit))
+            able = clusters.takers(inventory, edited(pod, change.edit))
             counted = len(able) == change.edit.nodes if change.edit.exact else len(able) >= change.edit.nodes
             return counted and change.edit.example in able
         case findings.MakeRoom():
-            done = spoken.done(picture, explain.would_fit(change))
-            return clusters.takes(_with_room(picture, change), pod) and clusters.takes(done, pod)
+            done = spoken.done(inventory, explain.would_fit(change))
+            return clusters.takes(_with_room(inventory, change), pod) and clusters.takes(done, pod)
         case findings.EndPods():
-            ended = clusters.takes(without(picture, change.node, change.pods), pod)
-            return ended and clusters.takes(spoken.done(picture, explain.would_fit(change)), pod)
+            ended = clusters.takes(without(inventory, change.node, change.pods), pod)
+            return ended and clusters.takes(spoken.done(inventory, explain.would_fit(change)), pod)
         case findings.FreeResource():
-            done = spoken.done(picture, explain.would_fit(change))
-            return clusters.takes(_with_resource(picture, change), pod) and clusters.takes(done, pod)
+            done = spoken.done(inventory, explain.would_fit(change))
+            return clusters.takes(_with_resource(inventory, change), pod) and clusters.takes(done, pod)
         case findings.Mend():
-            return clusters.takes(_mended(picture, change), pod)
+            return clusters.takes(_mended(inventory, change), pod)
         case findings.Pair():
-            return _both(picture, pod, change)
+            return _both(inventory, pod, change)
     assert_never(change)
 
 
-def _both(picture: Inventory, pod: queued_pods.Candidate, change: findings.Pair) -> bool:
+def _both(inventory: Inventory, pod: queued_pods.Candidate, change: findings.Pair) -> bool:
     """Return whether the pod fits after both changes."""
     edits = [one.edit for one in change.changes if isinstance(one, EDITS)]
     assert len(set(map(id, edits))) <= 1
-    done = clusters.alone(picture, change.node)
+    done = clusters.alone(inventory, change.node)
     for one in change.changes:
         done = _done(done, one)
     return clusters.takes(done, edited(pod, edits[0]) if edits else pod)
 
 
-def _done(picture: Inventory, change: findings.Single) -> Inventory:
+def _done(inventory: Inventory, change: findings.Single) -> Inventory:
     match change:
         case findings.MakeRoom():
-            return _with_room(picture, change)
+            return _with_room(inventory, change)
         case findings.EndPods():
-            return without(picture, change.node, change.pods)
+            return without(inventory, change.node, change.pods)
         case findings.FreeResource():
-            return _with_resource(picture, change)
+            return _with_resource(inventory, change)
         case findings.Mend():
-            return _mended(picture, change)
+            return _mended(inventory, change)
         case findings.Drop() | findings.AskLess() | findings.AskReplicas():
-            return picture
+            return inventory
     assert_never(change)
 
 
@@ -68,9 +68,9 @@ def edited(pod: queued_pods.Candidate, edit: findings.Edit) -> queued_pods.Candi
     return dataclasses.replace(pod, request=edit.request, demand=edit.demand)
 
 
-def without(picture: Inventory, node: str, pods: Iterable[str]) -> Inventory:
+def without(inventory: Inventory, node: str, pods: Iterable[str]) -> Inventory:
     """End pods."""
-    made = clusters.alone(picture, node)
+    made = clusters.alone(inventory, node)
     for uid in pods:
         made.release(uid)
     return made
@@ -81,14 +81,14 @@ def _put(made: Inventory, hold: Hold) -> None:
     made.charge(hold)
 
 
-def _with_room(picture: Inventory, change: findings.MakeRoom) -> Inventory:
+def _with_room(inventory: Inventory, change: findings.MakeRoom) -> Inventory:
     """Return the node with the room made: it is taken from its holders, one after the other."""
-    made = clusters.alone(picture, change.node)
-    row = made.row(change.node)
-    assert row is not None
+    made = clusters.alone(inventory, change.node)
+    info = made.row(change.node)
+    assert info is not None
     for room in change.rooms:
         core, memory = room.core, room.memory
-        for hold in list(row.holds.values()):
+        for hold in list(info.holds.values()):
             shares = []
             for share in hold.shares:
                 if share.uuid == room.device:
@@ -105,12 +105,12 @@ def _with_room(picture: Inventory, change: findings.MakeRoom) -> Inventory:
     return made
 
 
-def _with_resource(picture: Inventory, change: findings.FreeResource) -> Inventory:
-    made = clusters.alone(picture, change.node)
-    row = made.row(change.node)
-    assert row is not None
+def _with_resource(inventory: Inventory, change: findings.FreeResource) -> Inventory:
+    made = clusters.alone(inventory, change.node)
+    info = made.row(change.node)
+    assert info is not None
     missing = change.measure.missing
-    for hold in list(row.holds.values()):
+    for hold in list(info.holds.values()):
         had = dict(hold.amounts).get(change.measure.name, 0)
         less = min(had, missing)
         missing -= less
@@ -120,25 +120,25 @@ def _with_resource(picture: Inventory, change: findings.FreeResource) -> Invento
     return made
 
 
-def _mended(picture: Inventory, change: findings.Mend) -> Inventory:
-    made = clusters.alone(picture, change.node)
-    row = made.row(change.node)
-    assert row is not None
+def _mended(inventory: Inventory, change: findings.Mend) -> Inventory:
+    made = clusters.alone(inventory, change.node)
+    info = made.row(change.node)
+    assert info is not None
     if change.reason is Reason.SILENT:
         made.set_silent(change.node, silent=False)
     elif change.reason is Reason.UNSCHEDULABLE:
-        assert row.node is not None
-        taints = tuple(one for one in row.node.taints if one.key != nodes.UNSCHEDULABLE_TAINT)
-        made.put_node(dataclasses.replace(row.node, unschedulable=False, taints=taints))
+        assert info.node is not None
+        taints = tuple(one for one in info.node.taints if one.key != nodes.UNSCHEDULABLE_TAINT)
+        made.put_node(dataclasses.replace(info.node, unschedulable=False, taints=taints))
     else:
-        assert row.device is not None
+        assert info.device is not None
         well = {one.device for one in change.devices}
-        ill = {one.uuid for one in (*row.device.cards, *row.device.others) if one.trouble is change.reason}
+        ill = {one.uuid for one in (*info.device.cards, *info.device.others) if one.trouble is change.reason}
         assert well <= ill
-        failed = "" if change.reason is Reason.SOURCE_FAILED else row.device.failed
+        failed = "" if change.reason is Reason.SOURCE_FAILED else info.device.failed
         cards, others = (
             tuple(dataclasses.replace(one, trouble=None) if one.uuid in well else one for one in those)
-            for those in (row.device.cards, row.device.others)
+            for those in (info.device.cards, info.device.others)
         )
-        made.put_device(dataclasses.replace(row.device, cards=cards, others=others, failed=failed))
+        made.put_device(dataclasses.replace(info.device, cards=cards, others=others, failed=failed))
     return made

@@ -170,10 +170,10 @@ def picture(dice: Dice) -> Inventory:
         if not dice.once_in(15):
             made.put_device(device(dice, name))
             made.set_silent(name, silent=dice.once_in(10))
-    places = Search(made)
+    search = Search(made)
     for number in range(dice.choice((0, 4, 8, 16))):
         pod = candidate(dice, f"old{number}", simple=True)
-        found = places.place(pod.request, pod.demand, rules=RULES)
+        found = search.place(pod.request, pod.demand, policy=RULES)
         if found is not None:
             made.charge(cycle.hold_for(pod, found))
     for number in range(dice.mostly(0, 1, 2)):
@@ -184,8 +184,8 @@ def picture(dice: Dice) -> Inventory:
 def odd_hold(dice: Dice, name: str, made: Inventory) -> Hold:
     """Make a hold that no search would give: of any device, or of cards that nobody can name."""
     at = dice.choice(NAMES)
-    row = made.row(at)
-    there = [*row.device.cards, *row.device.others] if row and row.device else []
+    info = made.row(at)
+    there = [*info.device.cards, *info.device.others] if info and info.device else []
     withheld = dice.choice((0, 0, 1, 2, ALL_CARDS))
     shares = [
         decisions.Share(one.uuid, one.minor, dice.choice((10, 50, 100, 130)), one.memory // 2, one.type)
@@ -309,38 +309,38 @@ def candidates() -> st.SearchStrategy[queued_pods.Candidate]:
 # ---------------------------------------------------------------- what is true
 
 
-def alone(picture: Inventory, name: str) -> Inventory:
+def alone(inventory: Inventory, name: str) -> Inventory:
     """Make an inventory of one of the nodes."""
-    row, made = picture.row(name), Inventory()
-    assert row is not None
-    if row.node is not None:
-        made.put_node(row.node)
-    if row.device is not None:
-        made.put_device(row.device)
-        made.set_silent(name, row.silent)
-    for hold in row.holds.values():
+    info, made = inventory.row(name), Inventory()
+    assert info is not None
+    if info.node is not None:
+        made.put_node(info.node)
+    if info.device is not None:
+        made.put_device(info.device)
+        made.set_silent(name, info.silent)
+    for hold in info.holds.values():
         made.charge(hold)
     return made
 
 
-def takes(picture: Inventory, pod: queued_pods.Candidate) -> bool:
+def takes(inventory: Inventory, pod: queued_pods.Candidate) -> bool:
     """Return whether a search of its own finds a place."""
-    return Search(picture).place(pod.request, pod.demand, rules=RULES) is not None
+    return Search(inventory).place(pod.request, pod.demand, policy=RULES) is not None
 
 
-def takers(picture: Inventory, pod: queued_pods.Candidate) -> list[str]:
+def takers(inventory: Inventory, pod: queued_pods.Candidate) -> list[str]:
     """Name the nodes that would take a pod if they were alone in the world."""
-    found = [row.name for row in picture.each() if row.node is not None]
-    return [name for name in found if takes(alone(picture, name), pod)]
+    found = [info.name for info in inventory.each() if info.node is not None]
+    return [name for name in found if takes(alone(inventory, name), pod)]
 
 
-def state(picture: Inventory) -> dict[str, Any]:
+def state(inventory: Inventory) -> dict[str, Any]:
     """Return everything an inventory knows, to be compared with what it knows later."""
-    table = picture.columns
+    table = inventory.table
     arrays = {key: value.copy() for key, value in vars(table).items() if isinstance(value, np.ndarray)}
     names = {key: dict(value.of) for key, value in vars(table).items() if hasattr(value, "of")}
-    rows = [dataclasses.asdict(row) if row is not None else None for row in picture.rows]
-    rest = (table.version, picture.layout, dict(picture.index), picture.supplies)
+    rows = [dataclasses.asdict(info) if info is not None else None for info in inventory.rows]
+    rest = (table.version, inventory.layout, dict(inventory.index), inventory.supplies)
     return {"arrays": arrays, "names": names, "rows": rows, "rest": rest}
 
 

@@ -101,7 +101,7 @@ def several(count: int, *, cards: int = 2) -> list[nodes.Node | facts.Device]:
 
 def told(made: Inventory, asked: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
     """Explain."""
-    return explain.explain(Search(made), asked, rules=RULES, whole=whole)
+    return explain.explain(Search(made), asked, policy=RULES, whole=whole)
 
 
 def said(made: Inventory, asked: queued_pods.Candidate) -> str:

@@ -20,13 +20,13 @@ Doing = Callable[[Inventory, re.Match[str]], None]
 AMOUNT: Final = r"(?:(?P<core>\d+) % ?(?:core)?)?(?: and )?(?:(?P<memory>\d+) bytes)?"
 
 
-def done(picture: Inventory, sentence: str) -> Inventory:
+def done(inventory: Inventory, sentence: str) -> Inventory:
     """Do on a copy of a node what a sentence asks for."""
     clause = sentence.removeprefix("would fit if ")
     for pattern, doing in DOINGS:
         found = re.fullmatch(pattern, clause)
         if found is not None:
-            made = clusters.alone(picture, found["node"])
+            made = clusters.alone(inventory, found["node"])
             doing(made, found)
             return made
     raise AssertionError(f"nobody could do this: {sentence}")
@@ -37,9 +37,9 @@ def _names(listed: str) -> list[str]:
 
 
 def _holds(made: Inventory, node: str) -> list[Hold]:
-    row = made.row(node)
-    assert row is not None
-    return list(row.holds.values())
+    info = made.row(node)
+    assert info is not None
+    return list(info.holds.values())
 
 
 def _put(made: Inventory, hold: Hold) -> None:

@@ -24,15 +24,15 @@ LITTLE = 200  # Steps, enough for a few of the nodes.
 
 def crowd(core: int) -> Inventory:
     """Make nodes on each of whose cards so much is used."""
-    picture = Inventory()
+    inventory = Inventory()
     for at in range(NODES):
         name = f"n{at}"
-        picture.put_node(scenes.node(name))
-        picture.put_device(scenes.device(name, 4))
-        picture.set_silent(name, silent=False)
+        inventory.put_node(scenes.node(name))
+        inventory.put_device(scenes.device(name, 4))
+        inventory.set_silent(name, silent=False)
         shares = (scenes.share(minor, core, 1, at=name) for minor in range(4))
-        picture.charge(scenes.hold(f"h{at}", *shares, at=name))
-    return picture
+        inventory.charge(scenes.hold(f"h{at}", *shares, at=name))
+    return inventory
 
 
 def puzzling() -> queued_pods.Candidate:
@@ -43,9 +43,9 @@ def puzzling() -> queued_pods.Candidate:
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, containers=many))
 
 
-def asked(picture: Inventory, effort: allocator.Effort) -> explain.Explanation:
+def asked(inventory: Inventory, effort: allocator.Effort) -> explain.Explanation:
     """Explain with little time."""
-    return explain.explain(Search(picture), puzzling(), rules=Policy(), effort=effort)
+    return explain.explain(Search(inventory), puzzling(), policy=Policy(), effort=effort)
 
 
 def undecided(told: explain.Explanation) -> int:
@@ -133,11 +133,11 @@ ASKS = st.builds(
 @hypothesis.given(st.lists(ASKS, min_size=1, max_size=8))
 def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
     """Only asks that no other contains are compared with all nodes, and the others would change nothing."""
-    picture = crowd(40)
+    inventory = crowd(40)
 
     def lacks(*some: requests.Gpus) -> Any:
         pod = scenes.pod(*some)
-        return node_survey.gaps(picture, picture.everything, questions.ask(pod.request, pod.demand))
+        return node_survey.gaps(inventory, inventory.everything, questions.ask(pod.request, pod.demand))
 
     together = sum(ask.count for ask in asks if ask.whole)
     singly = [lacks(ask) for ask in asks if not ask.whole]
@@ -146,10 +146,10 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
 def test_looking_at_all_nodes_has_an_end() -> None:
     """Where every card is wanted, hard pods are looked at for some time and not for ever."""
-    places = Search(crowd(40))
+    search = Search(crowd(40))
 
     with mock.patch.object(explain, "STEPS_FOR_WHOLE", LITTLE):
-        told = explain.explain(places, puzzling(), rules=Policy(), whole=True)
+        told = explain.explain(search, puzzling(), policy=Policy(), whole=True)
 
     assert 0 < undecided(told) < NODES
 

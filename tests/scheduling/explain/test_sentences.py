@@ -311,22 +311,22 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
 }
 
 
-@pytest.mark.parametrize(("picture", "pod", "text"), SENTENCES.values(), ids=SENTENCES.keys())
-def test_sentence(picture: Inventory, pod: queued_pods.Candidate, text: str) -> None:
+@pytest.mark.parametrize(("inventory", "pod", "text"), SENTENCES.values(), ids=SENTENCES.keys())
+def test_sentence(inventory: Inventory, pod: queued_pods.Candidate, text: str) -> None:
     """A pod is told how many nodes refuse it for which reason, and the one change that is smallest."""
-    assert scenes.said(picture, pod) == text
+    assert scenes.said(inventory, pod) == text
 
 
 def test_sentence_does_not_flicker() -> None:
     """What happens on cards that are not named in a sentence does not change it."""
-    picture, pod = mixed(), scenes.part(20, 8, models=frozenset({scenes.MODEL}))
-    before = scenes.said(picture, pod)
+    inventory, pod = mixed(), scenes.part(20, 8, models=frozenset({scenes.MODEL}))
+    before = scenes.said(inventory, pod)
 
-    picture.charge(scenes.hold("new", scenes.share(0, 10, 1, at="n09"), at="n09", cpu=500))
-    picture.release("uid-n11-3")
-    picture.charge(scenes.hold("newer", scenes.share(3, 20, 7, at="n11"), at="n11"))
+    inventory.charge(scenes.hold("new", scenes.share(0, 10, 1, at="n09"), at="n09", cpu=500))
+    inventory.release("uid-n11-3")
+    inventory.charge(scenes.hold("newer", scenes.share(3, 20, 7, at="n11"), at="n11"))
 
-    assert scenes.said(picture, pod) == before
+    assert scenes.said(inventory, pod) == before
 
 
 REFUSALS = {
@@ -369,12 +369,12 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(("picture", "pod", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
+@pytest.mark.parametrize(("inventory", "pod", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_refusals(
-    picture: Inventory, pod: queued_pods.Candidate, expected: list[tuple[str, Reason, str]]
+    inventory: Inventory, pod: queued_pods.Candidate, expected: list[tuple[str, Reason, str]]
 ) -> None:
     """Each refusal names its device, or the node where no device is at fault, with a message."""
-    told = scenes.told(picture, pod, whole=True)
+    told = scenes.told(inventory, pod, whole=True)
 
     found = explain.refusals(told, pod)
 

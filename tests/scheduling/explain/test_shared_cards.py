@@ -73,17 +73,17 @@ def test_replicas_are_no_advice_where_they_would_not_do(pod: queued_pods.Candida
 
 def test_no_replica_is_advised_that_is_not_free() -> None:
     """The advice was tried: where all replicas are in use nothing is advised."""
-    picture = shared(replicas=2)
+    inventory = shared(replicas=2)
     for minor in range(2):
         for half in "ab":
-            picture.charge(scenes.hold(f"{half}{minor}", scenes.share(minor, 50, 4)))
+            inventory.charge(scenes.hold(f"{half}{minor}", scenes.share(minor, 50, 4)))
 
-    assert scenes.said(picture, scenes.cards()) == f"0/1 nodes are available: 1 has {GIVEN}. {NEVER}"
+    assert scenes.said(inventory, scenes.cards()) == f"0/1 nodes are available: 1 has {GIVEN}. {NEVER}"
 
 
 def test_a_shared_card_is_no_nearer_than_a_full_one() -> None:
     """A node that could never take the pod is not proposed before one whose cards are in use."""
-    picture = scenes.picture(
+    inventory = scenes.picture(
         scenes.node(),
         scenes.node("n2"),
         scenes.device(cards=[scenes.card(replicas=4)]),
@@ -91,7 +91,7 @@ def test_a_shared_card_is_no_nearer_than_a_full_one() -> None:
         scenes.hold("a", scenes.share(0, at="n2"), at="n2"),
     )
 
-    said = scenes.said(picture, scenes.cards())
+    said = scenes.said(inventory, scenes.cards())
 
     assert said.startswith(
         "0/2 nodes are available: 1 has no free card; 1 has cards that are given out only as"

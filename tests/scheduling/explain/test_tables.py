@@ -29,7 +29,7 @@ would fit on 1 node if the condition on models were dropped
 
 def test_table() -> None:
     """Each node has its reason, each of its cards what it lacks, and below stands what would help."""
-    picture = scenes.picture(
+    inventory = scenes.picture(
         *(scenes.node(f"n{at}") for at in range(1, 5)),
         scenes.device("n1", [scenes.card(0), scenes.card(1, trouble=Reason.UNHEALTHY)]),
         scenes.device("n2", [scenes.card(at="n2", model="Tesla T4")]),
@@ -41,7 +41,7 @@ def test_table() -> None:
     )
     pod = scenes.part(20, 8, models=frozenset({scenes.MODEL}))
 
-    assert explain.table(scenes.told(picture, pod)) == SHARES
+    assert explain.table(scenes.told(inventory, pod)) == SHARES
 
 
 WHOLE = """\
@@ -59,7 +59,7 @@ would fit if GPU-n1-0 and GPU-n1-1 of n1 were freed (held by ml/a and ml/b)
 
 def test_table_of_whole_cards() -> None:
     """A card that is never given out whole is told apart from one that is in use."""
-    picture = scenes.picture(
+    inventory = scenes.picture(
         *scenes.several(1, cards=3),
         scenes.hold("a", scenes.share(0)),
         scenes.hold("b", scenes.share(1, 50, 2)),
@@ -67,7 +67,7 @@ def test_table_of_whole_cards() -> None:
         scenes.device("n2", [scenes.card(minor, at="n2", mig=minor == 2) for minor in range(3)]),
     )
 
-    assert explain.table(scenes.told(picture, scenes.cards(3))) == WHOLE
+    assert explain.table(scenes.told(inventory, scenes.cards(3))) == WHOLE
 
 
 def test_table_of_an_empty_cluster() -> None:
@@ -85,11 +85,11 @@ def test_table_where_all_is_well() -> None:
 def test_large_cluster_is_looked_at_in_part() -> None:
     """The nearest nodes and one of each reason are looked at, the others only counted."""
     names = [f"n{at:03}" for at in range(100)]
-    picture = scenes.picture(*map(scenes.node, names), *(scenes.device(name, 2) for name in names[:-1]))
+    inventory = scenes.picture(*map(scenes.node, names), *(scenes.device(name, 2) for name in names[:-1]))
     for name in names[:-1]:
-        picture.charge(scenes.hold(name, scenes.share(0, at=name), at=name))
+        inventory.charge(scenes.hold(name, scenes.share(0, at=name), at=name))
 
-    told = scenes.told(picture, scenes.cards(2))
+    told = scenes.told(inventory, scenes.cards(2))
 
     looked = [finding.node for finding in told.nodes if finding.looked]
     assert looked == [*names[: diagnosis.NEAREST_LOOKED_AT], "n099"]
@@ -100,9 +100,9 @@ def test_large_cluster_is_looked_at_in_part() -> None:
 def test_large_cluster_is_looked_at_as_a_whole_if_wanted() -> None:
     """Who wants to know of every card is told of every card."""
     names = [f"n{at:03}" for at in range(30)]
-    picture = scenes.picture(*map(scenes.node, names), *(scenes.device(name, 1) for name in names))
+    inventory = scenes.picture(*map(scenes.node, names), *(scenes.device(name, 1) for name in names))
 
-    told = scenes.told(picture, scenes.pod(requests.Gpus(1, 50, 40 * scenes.GIB)), whole=True)
+    told = scenes.told(inventory, scenes.pod(requests.Gpus(1, 50, 40 * scenes.GIB)), whole=True)
 
     assert told.whole
     assert all(finding.shortfall is not None for finding in told.nodes)

@@ -194,24 +194,24 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("picture", "pod", "counts"), CASES.values(), ids=CASES.keys())
-def test_first_reason(picture: Inventory, pod: queued_pods.Candidate, counts: tuple[Count, ...]) -> None:
+@pytest.mark.parametrize(("inventory", "pod", "counts"), CASES.values(), ids=CASES.keys())
+def test_first_reason(inventory: Inventory, pod: queued_pods.Candidate, counts: tuple[Count, ...]) -> None:
     """Each node gives its first reason, in the order in which its cards are asked ever more closely."""
-    found = tally.tally(picture, questions.ask(pod.request, pod.demand), {})
+    found = tally.tally(inventory, questions.ask(pod.request, pod.demand), {})
 
     assert found == counts
 
 
 def test_closer_look_speaks_last() -> None:
     """What only a closer look showed is the reason of a node that has no other; the rest had no look."""
-    picture, pod = scenes.picture(*scenes.several(2)), scenes.cards(3)
+    inventory, pod = scenes.picture(*scenes.several(2)), scenes.cards(3)
     fits = scenes.cards(1)
     closer = {0: (Reason.NO_ROOT, "")}
 
-    assert tally.tally(picture, questions.ask(pod.request, pod.demand), closer) == (
+    assert tally.tally(inventory, questions.ask(pod.request, pod.demand), closer) == (
         Count(Reason.TOO_FEW_CARDS, "", 2),
     )
-    assert tally.tally(picture, questions.ask(fits.request, fits.demand), closer) == (
+    assert tally.tally(inventory, questions.ask(fits.request, fits.demand), closer) == (
         Count(Reason.NO_ROOT, "", 1),
         Count(Reason.UNDECIDED, "", 1),
     )

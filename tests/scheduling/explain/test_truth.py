@@ -22,36 +22,36 @@ from berth_operator.scheduling.search import Search
 from scheduling.explain import applied, clusters
 
 
-def asked(picture: Inventory, pod: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
+def asked(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
     """Explain with a search that remembers nothing."""
-    return explain.explain(Search(picture), pod, rules=clusters.RULES, whole=whole)
+    return explain.explain(Search(inventory), pod, policy=clusters.RULES, whole=whole)
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
-    picture: Inventory, pod: queued_pods.Candidate
+    inventory: Inventory, pod: queued_pods.Candidate
 ) -> None:
     """Search and explanation agree on every node: no refusal without cause, no cause without refusal."""
-    able = clusters.takers(picture, pod)
+    able = clusters.takers(inventory, pod)
 
-    told = asked(picture, pod)
+    told = asked(inventory, pod)
 
-    known = sorted(row.name for row in picture.each() if row.node is not None)
+    known = sorted(info.name for info in inventory.each() if info.node is not None)
     assert [finding.node for finding in told.nodes] == [name for name in known if name not in able]
     assert (told.total, told.fits) == (len(known), len(able))
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_counts_are_those_of_the_nodes(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """What is counted without looking closely equals the first reasons of the single nodes."""
-    places = Search(picture)
+    search = Search(inventory)
     question = questions.ask(pod.request, pod.demand)
-    fits = places.place(pod.request, pod.demand, rules=clusters.RULES) is not None
-    cheap = tally.tally(picture, question, places.closer(question, clusters.RULES))
+    fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
+    cheap = tally.tally(inventory, question, search.closer(question, clusters.RULES))
 
-    told = asked(picture, pod, whole=True)
+    told = asked(inventory, pod, whole=True)
 
     found = collections.Counter((finding.reason, finding.detail) for finding in told.nodes)
     assert {(one.reason, one.detail): one.nodes for one in told.counts} == dict(found)
@@ -59,22 +59,22 @@ def test_counts_are_those_of_the_nodes(picture: Inventory, pod: queued_pods.Cand
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_reason_is_true_of_its_node(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """A node's reason is the first thing in the way: its place, its state, its devices, its resources."""
-    for finding in asked(picture, pod, whole=True).nodes:
-        row = picture.row(finding.node)
-        assert row is not None
-        assert row.node is not None
-        place = node_info.refused_place(row.node, pod.demand.where)
-        state = _state(row) if pod.request else None
+    for finding in asked(inventory, pod, whole=True).nodes:
+        info = inventory.row(finding.node)
+        assert info is not None
+        assert info.node is not None
+        place = node_info.refused_place(info.node, pod.demand.where)
+        state = _state(info) if pod.request else None
         if place is not None or finding.reason in node_survey.PLACES:
             assert (finding.reason, finding.detail) == place
         elif state is not None or (finding.reason in node_survey.STATES and not finding.never):
             assert finding.reason is state
         elif finding.reason is Reason.NO_DEVICE:
-            assert row.device is not None
-            assert finding.detail not in {one.type for one in row.device.others}
+            assert info.device is not None
+            assert finding.detail not in {one.type for one in info.device.others}
         elif finding.reason is Reason.INSUFFICIENT_RESOURCE:
             assert finding.detail in {one.name for one in finding.measures}
             assert all(one.missing for one in finding.measures)
@@ -82,55 +82,55 @@ def test_reason_is_true_of_its_node(picture: Inventory, pod: queued_pods.Candida
             # The search leaves withheld cards alone among those that match, the allocator among all.
             assert finding.reason is Reason.WITHHELD
         else:
-            assert isinstance(allocator.place(row.view(), pod.request), allocator.Shortfall)
+            assert isinstance(allocator.place(info.view(), pod.request), allocator.Shortfall)
             assert not finding.shortfall.against or finding.shortfall.found < finding.shortfall.wanted
 
 
-def _state(row: node_info.Row) -> Reason | None:
-    if row.device is None:
+def _state(info: node_info.Row) -> Reason | None:
+    if info.device is None:
         return Reason.NOT_PUBLISHED
-    if not (row.device.cards or row.device.others):
+    if not (info.device.cards or info.device.others):
         return Reason.NO_DEVICE
-    if row.silent:
+    if info.silent:
         return Reason.SILENT
-    return Reason.SOURCE_FAILED if row.device.failed else None
+    return Reason.SOURCE_FAILED if info.device.failed else None
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_never_means_not_even_if_empty(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """What is said never to fit does not fit a node with nothing used and nothing wrong."""
     anywhere = dataclasses.replace(
         pod.demand, where=nodes.Where(tolerations=(nodes.Toleration(operator="Exists"),))
     )
     content = dataclasses.replace(pod, demand=anywhere)
 
-    for finding in asked(picture, pod, whole=True).nodes:
+    for finding in asked(inventory, pod, whole=True).nodes:
         if finding.never:
-            assert not clusters.takes(_emptied(picture, finding.node), content), finding
+            assert not clusters.takes(_emptied(inventory, finding.node), content), finding
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_what_never_fits_is_not_full(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    survey = node_survey.take(Search(picture), pod, clusters.RULES, allocator.Effort())
+    survey = node_survey.take(Search(inventory), pod, clusters.RULES, allocator.Effort())
 
     for at in survey.refusing:
         assert not (survey.never[at] and survey.why(at)[0] in diagnosis.USED), survey.why(at)
 
 
-def _emptied(picture: Inventory, name: str) -> Inventory:
-    row, made = picture.row(name), Inventory()
-    assert row is not None
-    assert row.node is not None
-    made.put_node(row.node)
-    if row.device is not None:
+def _emptied(inventory: Inventory, name: str) -> Inventory:
+    info, made = inventory.row(name), Inventory()
+    assert info is not None
+    assert info.node is not None
+    made.put_node(info.node)
+    if info.device is not None:
         cards, others = (
             tuple(dataclasses.replace(one, trouble=None) for one in those)
-            for those in (row.device.cards, row.device.others)
+            for those in (info.device.cards, info.device.others)
         )
-        made.put_device(dataclasses.replace(row.device, cards=cards, others=others, failed=""))
+        made.put_device(dataclasses.replace(info.device, cards=cards, others=others, failed=""))
         made.set_silent(name, silent=False)
     return made
 
@@ -139,30 +139,30 @@ def _emptied(picture: Inventory, name: str) -> Inventory:
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
 @hypothesis.example(
     # Here pods withhold cards of a node that has too many pods: if others ended, no card would be left.
-    picture=clusters.picture(clusters.Dice(576460752303423488)),
+    inventory=clusters.picture(clusters.Dice(576460752303423488)),
     pod=clusters.candidate(clusters.Dice(10829914)),
     whole=False,
 )
-def test_every_change_helps(picture: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
+def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
     """After each proposed change the pod really fits, and on as many nodes as was said."""
-    for change in asked(picture, pod, whole=whole).changes:
-        assert applied.helps(picture, pod, change), change
+    for change in asked(inventory, pod, whole=whole).changes:
+        assert applied.helps(inventory, pod, change), change
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_every_condition_that_helps_is_told(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the conditions on devices exactly those are proposed to be dropped that alone stand in the way."""
-    told = asked(picture, pod, whole=True)
+    told = asked(inventory, pod, whole=True)
     hypothesis.assume(not told.fits)
 
     dropped = {one.condition for one in told.changes if isinstance(one, findings.Drop)} & set(_FIELDS)
 
     assert dropped == {
-        condition for condition in _FIELDS if clusters.takers(picture, _relaxed(pod, condition))
+        condition for condition in _FIELDS if clusters.takers(inventory, _relaxed(pod, condition))
     }
 
 
@@ -188,17 +188,17 @@ def _relaxed(pod: queued_pods.Candidate, condition: findings.Condition) -> queue
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 @hypothesis.example(
     # Here the largest node had one card when nodes were last compared, and has three now.
-    picture=clusters.picture(clusters.Dice(1100757919)),
+    inventory=clusters.picture(clusters.Dice(1100757919)),
     pod=clusters.candidate(clusters.Dice(1219129)),
 )
-def test_fewer_cards_are_as_many_as_fit(picture: Inventory, pod: queued_pods.Candidate) -> None:
+def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """The number that is proposed in place of a larger one is the largest that fits."""
     hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
     ask = pod.request.containers[0].asks[0]
-    for change in asked(picture, pod, whole=True).changes:
+    for change in asked(inventory, pod, whole=True).changes:
         if isinstance(change, findings.AskLess) and change.measure.unit is findings.Unit.PIECES:
             for count in range(change.measure.free + 1, ask.count):
                 larger = dataclasses.replace(ask, count=count)
@@ -206,32 +206,34 @@ def test_fewer_cards_are_as_many_as_fit(picture: Inventory, pod: queued_pods.Can
                 request = dataclasses.replace(pod.request, containers=(container,))
                 served = tuple((name, count) for name, _ in pod.demand.served)
                 demand = dataclasses.replace(pod.demand, served=served)
-                assert not clusters.takers(picture, dataclasses.replace(pod, request=request, demand=demand))
+                assert not clusters.takers(
+                    inventory, dataclasses.replace(pod, request=request, demand=demand)
+                )
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_no_pod_is_ended_without_need(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the pods that would have to end, none can be left out."""
-    for change in asked(picture, pod).changes:
+    for change in asked(inventory, pod).changes:
         if isinstance(change, findings.EndPods):
             for uid in change.pods:
                 fewer = [one for one in change.pods if one != uid]
-                assert not clusters.takes(applied.without(picture, change.node, fewer), pod)
+                assert not clusters.takes(applied.without(inventory, change.node, fewer), pod)
 
 
 # ---------------------------------------------------------------- the nearest
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_figures_of_the_nearest_are_true(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """The card that is nearest has as much free as is said, and less than is wanted."""
-    nearest = asked(picture, pod).nearest
-    row = picture.row(nearest.node) if nearest is not None else None
-    if nearest is None or row is None:
+    nearest = asked(inventory, pod).nearest
+    info = inventory.row(nearest.node) if nearest is not None else None
+    if nearest is None or info is None:
         return
-    view = row.view()
+    view = info.view()
     assert 0 < nearest.lack < 1 or (nearest.whys and not nearest.measures)
     for card in (*view.device.cards, *view.device.others):
         if card.uuid == nearest.device:
@@ -240,64 +242,64 @@ def test_figures_of_the_nearest_are_true(picture: Inventory, pod: queued_pods.Ca
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_nobody_is_left_without_a_word(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_nobody_is_left_without_a_word(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Where no change helps, the nearest is told, unless all nodes refuse for the same one thing."""
-    told = asked(picture, pod)
+    told = asked(inventory, pod)
     hypothesis.assume(told.total and not told.fits and not told.changes)
 
     assert told.nearest is not None or len(told.counts) == 1
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_all_that_is_in_the_way_is_true(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the things in the way of the nearest node each is so, and one of them is the node's reason."""
-    nearest = asked(picture, pod).nearest
+    nearest = asked(inventory, pod).nearest
     hypothesis.assume(nearest is not None and nearest.whys)
     assert nearest is not None
-    row = picture.row(nearest.node)
-    assert row is not None
-    assert row.node is not None
+    info = inventory.row(nearest.node)
+    assert info is not None
+    assert info.node is not None
 
     told = {reason for reason, _ in nearest.whys}
 
-    place = node_info.refused_place(row.node, pod.demand.where)
+    place = node_info.refused_place(info.node, pod.demand.where)
     assert bool(told & node_survey.PLACES) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT
-    assert (Reason.SILENT in told) == bool(pod.request and row.device is not None and row.silent)
+    assert (Reason.SILENT in told) == bool(pod.request and info.device is not None and info.silent)
 
 
 # ---------------------------------------------------------------- and nothing happens
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
-def test_inventory_stays_as_it_is(picture: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+def test_inventory_stays_as_it_is(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
     """To explain is to read: not a number, not a name and not a version is another afterwards."""
-    before = clusters.state(picture)
+    before = clusters.state(inventory)
 
-    asked(picture, pod, whole=whole)
+    asked(inventory, pod, whole=whole)
 
-    assert clusters.same(clusters.state(picture), before)
+    assert clusters.same(clusters.state(inventory), before)
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_equal_clusters_give_equal_words(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """The order in which nodes and pods became known makes no difference (I11)."""
     again = Inventory()
-    for row in reversed(list(picture.each())):
-        for hold in reversed(row.holds.values()):
+    for info in reversed(list(inventory.each())):
+        for hold in reversed(info.holds.values()):
             again.charge(hold)
-        if row.device is not None:
-            again.put_device(row.device)
-            again.set_silent(row.name, row.silent)
-        if row.node is not None:
-            again.put_node(row.node)
+        if info.device is not None:
+            again.put_device(info.device)
+            again.set_silent(info.name, info.silent)
+        if info.node is not None:
+            again.put_node(info.node)
 
-    one, other = asked(picture, pod), asked(again, pod)
+    one, other = asked(inventory, pod), asked(again, pod)
 
     assert one == other
     assert explain.sentence(one, pod) == explain.sentence(other, pod)
@@ -305,27 +307,27 @@ def test_equal_clusters_give_equal_words(picture: Inventory, pod: queued_pods.Ca
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates())
-def test_remembering_search_changes_nothing(picture: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+def test_remembering_search_changes_nothing(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """An explanation by a search that has answered before, and seen pods go since, is the same."""
-    places = Search(picture)
-    explain.explain(places, pod, rules=clusters.RULES)
-    for row in list(picture.each()):
-        for uid in list(row.holds)[:1]:
-            picture.release(uid)
+    search = Search(inventory)
+    explain.explain(search, pod, policy=clusters.RULES)
+    for info in list(inventory.each()):
+        for uid in list(info.holds)[:1]:
+            inventory.release(uid)
 
-    told = explain.explain(places, pod, rules=clusters.RULES)
+    told = explain.explain(search, pod, policy=clusters.RULES)
 
-    assert told == asked(picture, pod)
+    assert told == asked(inventory, pod)
 
 
 @clusters.PROPERTY
-@hypothesis.given(picture=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
 def test_every_explanation_can_be_said(
-    picture: Inventory, pod: queued_pods.Candidate, *, whole: bool
+    inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool
 ) -> None:
     """Each has a sentence that an event can carry, a table, and a message for each refusal."""
-    told = asked(picture, pod, whole=whole)
+    told = asked(inventory, pod, whole=whole)
 
     sentence, table = explain.sentence(told, pod), explain.table(told)
 

@@ -30,9 +30,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("picture", "pod", "text"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("inventory", "pod", "text"), CASES.values(), ids=CASES.keys())
 def test_nobody_is_told_that_more_hardware_is_needed(
-    picture: Inventory, pod: queued_pods.Candidate, text: str
+    inventory: Inventory, pod: queued_pods.Candidate, text: str
 ) -> None:
     """Of what such a node might have nothing is said, and it stands last: it is seldom what is wrong."""
-    assert scenes.said(picture, pod) == text
+    assert scenes.said(inventory, pod) == text

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.scheduling import backlog, known_models, policy, queued_pods, search, under_policy
+from berth_operator.scheduling import known_models, queued_pods, under_policy
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import (
     diagnosis,
@@ -57,10 +57,10 @@ def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> allocator
 
 
 def explain(
-    places: Search,
+    search: Search,
     candidate: queued_pods.Candidate,
     *,
-    rules: Policy,
+    policy: Policy,
     whole: bool = False,
     effort: allocator.Effort | None = None,
 ) -> Explanation:
@@ -72,7 +72,7 @@ def explain(
     nearest.  4. Try what would help: one change, else two.
     """
     effort = work(whole=whole) if effort is None else effort
-    survey = node_survey.take(places, under_policy.under(rules, candidate), rules, effort)
+    survey = node_survey.take(search, under_policy.under(policy, candidate), policy, effort)
     found = diagnosis.findings_of(survey, whole=whole)
     fits = int(survey.known.sum()) - len(found)
     told = Explanation(
@@ -82,7 +82,7 @@ def explain(
         nearest=diagnosis.nearest(found),
         changes=() if fits else _changes(survey, found, whole=whole),
         whole=all(one.looked for one in found),
-        models=known_models.instead(survey.counts, survey.picture, survey.request.conditions.uuids),
+        models=known_models.instead(survey.counts, survey.inventory, survey.request.conditions.uuids),
     )
     told = told if fits or told.changes or not found else _missed(survey, told)
     return dataclasses.replace(told, cut=survey.exhausted and not fits and not told.changes)
@@ -105,9 +105,9 @@ def _changes(
 ) -> tuple[findings.Change, ...]:
     limit = reach.NO_LIMIT
     if whole:
-        asking = reach.Inquiry(survey.picture, each=limit, in_all=limit, effort=survey.effort)
+        asking = reach.Inquiry(survey.inventory, each=limit, in_all=limit, effort=survey.effort)
     else:
-        asking = reach.Inquiry(survey.picture, effort=survey.effort)
+        asking = reach.Inquiry(survey.inventory, effort=survey.effort)
     refused = obstacles.single(survey, whole=whole)
     eased = easing.edits(easing.Easing(survey, found, refused, asking))
     return findings.in_order([*mending.mends(survey, found, refused), *eased])

@@ -45,12 +45,12 @@ def findings_of(survey: node_survey.NodeSurvey, *, whole: bool) -> tuple[Finding
 
 def _from_afar(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     """Yield what the sums said; plain lists, because there may be thousands."""
-    codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.picture.rows
+    codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.inventory.rows
     whys = [why or (Reason.UNDECIDED, "") for why in survey.whys]
     for at in survey.refusing:
-        row, (reason, detail) = found[at], whys[codes[at]]
-        published = row is not None and row.device is not None
-        yield Finding(row.name if row else "", reason, detail, never[at], published=published)
+        info, (reason, detail) = found[at], whys[codes[at]]
+        published = info is not None and info.device is not None
+        yield Finding(info.name if info else "", reason, detail, never[at], published=published)
 
 
 def worth_telling(survey: node_survey.NodeSurvey) -> Iterator[int]:
@@ -103,7 +103,7 @@ def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
 
 def lacking_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Measure]:
     """List the resources that a node has too little of; what it has may be less than nothing."""
-    table, one = survey.picture.columns, np.array([at])
+    table, one = survey.inventory.table, np.array([at])
     for name, amount in (*survey.demand.amounts, *survey.demand.served):
         given = int(tally.allocatable(table, one, name)[0])
         if given == node_table.ABSENT and (name, amount) in survey.demand.served:

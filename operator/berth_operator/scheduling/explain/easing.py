@@ -147,7 +147,7 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
             return
         request = with_ask(survey.request, at, number, dataclasses.replace(ask, count=count))
         demand = scaled(survey, count, ask.count)
-        among = survey.place & resources.room(survey.picture, survey.picture.everything, demand)
+        among = survey.place & resources.room(survey.inventory, survey.inventory.everything, demand)
         edit = easing.edit(request, demand, among)
         if edit is not None:
             measure = Measure(counted(ask), Unit.PIECES, ask.count, count)
@@ -156,7 +156,7 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
 
 def _most(survey: node_survey.NodeSurvey, ask: requests.Ask) -> int:
     """Return how many at most any node might have."""
-    table = survey.picture.columns
+    table = survey.inventory.table
     match ask:
         case requests.Gpus():
             return int(node_table.count(table.open).max())
@@ -284,7 +284,7 @@ def _in_replicas(easing: Easing) -> Iterator[AskReplicas]:
         return
     request = with_ask(survey.request, at, number, requests.Replicas(ask.count))
     demand = dataclasses.replace(survey.demand, served=((names.NVIDIA_GPU_SHARED, ask.count),))
-    among = survey.place & resources.room(survey.picture, survey.picture.everything, demand)
+    among = survey.place & resources.room(survey.inventory, survey.inventory.everything, demand)
     edit = easing.edit(request, demand, among)
     if edit is not None:
         yield AskReplicas(ask.count, ask.whole, edit, findings.WHOLE_SIZE)
@@ -294,8 +294,8 @@ def _in_replicas(easing: Easing) -> Iterator[AskReplicas]:
 
 
 def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
-    survey, table = easing.survey, easing.survey.picture.columns
-    everything = survey.picture.everything
+    survey, table = easing.survey, easing.survey.inventory.table
+    everything = survey.inventory.everything
     for name, amount in survey.demand.amounts:
         others = tuple(one for one in survey.demand.amounts if one[0] != name)
         left = resources.left(table, everything, name)
@@ -303,7 +303,7 @@ def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
         if name in FIXED or not short.any():
             continue
         without = dataclasses.replace(survey.demand, amounts=others)
-        among = survey.place & short & resources.room(survey.picture, everything, without)
+        among = survey.place & short & resources.room(survey.inventory, everything, without)
         able = easing.asking.nodes(survey.request, without, among)
         if able.nodes:
             yield _with_amount(easing, name, amount, able, left)

@@ -30,7 +30,7 @@ def mends(
 ) -> Iterator[findings.Change]:
     """Find changes of nodes, one of each kind at most, that would each let the pod in."""
     near = [at for at in survey.nearest() if survey.remoteness[at] == 0]
-    looked = {survey.picture.index[one.node]: one for one in found if one.looked}
+    looked = {survey.inventory.index[one.node]: one for one in found if one.looked}
     told = [(at, looked[at]) for at in near if at in looked]
     some = functools.partial(_while_able, survey)
     yield from _first(_room_made(survey, at, one) for at, one in some(told[: 2 * NODES_TRIED]))
@@ -79,12 +79,12 @@ def _room_made(survey: node_survey.NodeSurvey, at: int, found: Finding) -> MakeR
         return None
     easiest = sorted(rooms, key=lambda one: (round(one[0], 6), one[1], one[2].device))[:missing]
     made = tuple(room for _, _, room in easiest)
-    row = survey.row(at)
-    holds = trials.with_room(in_order(row), made)
+    info = survey.row(at)
+    holds = trials.with_room(in_order(info), made)
     if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
         return None
     size = sum(lack for lack, _, _ in easiest) / shortfall.wanted
-    return MakeRoom(row.name, made, _holders(row, {room.device for room in made}), min(1.0, size))
+    return MakeRoom(info.name, made, _holders(info, {room.device for room in made}), min(1.0, size))
 
 
 def _gives_parts(verdict: allocator.Verdict) -> bool:
@@ -100,15 +100,15 @@ def room_on(verdict: allocator.Verdict) -> Room:
     return Room(verdict.device, verdict.minor, core, memory, verdict.type)
 
 
-def _holders(row: node_info.Row, devices: set[str]) -> tuple[str, ...]:
-    holds = (hold for hold in row.holds.values() if any(share.uuid in devices for share in hold.shares))
+def _holders(info: node_info.Row, devices: set[str]) -> tuple[str, ...]:
+    holds = (hold for hold in info.holds.values() if any(share.uuid in devices for share in hold.shares))
     return tuple(sorted(hold.title for hold in holds))
 
 
-def in_order(row: node_info.Row) -> list[Hold]:
+def in_order(info: node_info.Row) -> list[Hold]:
     """Put the pods of a node in order: those first whose end would soonest leave a device unused."""
     pods: dict[str, int] = {}
-    for hold in row.holds.values():
+    for hold in info.holds.values():
         for share in hold.shares:
             pods[share.uuid] = pods.get(share.uuid, 0) + 1
 
@@ -118,13 +118,13 @@ def in_order(row: node_info.Row) -> list[Hold]:
         first = min((share.minor for share in hold.shares), default=findings.NOBODY)
         return not hold.shares, crowd, len(hold.shares), memory, first, hold.title, hold.uid
 
-    return sorted(row.holds.values(), key=key)
+    return sorted(info.holds.values(), key=key)
 
 
 def _pods_ended(survey: node_survey.NodeSurvey, at: int) -> EndPods | None:
     """End one pod after the other until this one fits, then let those go on whose end was not needed."""
-    row = survey.row(at)
-    order = in_order(row)[:PODS_TRIED]
+    info = survey.row(at)
+    order = in_order(info)[:PODS_TRIED]
     copy = trials.copied(survey, at)
     for hold in order:
         copy.release(hold.uid)
@@ -152,7 +152,7 @@ def _needed(survey: node_survey.NodeSurvey, copy: Inventory, ended: list[Hold]) 
 
 
 def _ended(survey: node_survey.NodeSurvey, at: int, ended: list[Hold]) -> EndPods:
-    row = survey.row(at)
+    info = survey.row(at)
     copy = trials.copied(survey, at)
     for hold in ended:
         copy.release(hold.uid)
@@ -161,7 +161,7 @@ def _ended(survey: node_survey.NodeSurvey, at: int, ended: list[Hold]) -> EndPod
     size = len(devices) / max(1, len(given)) if devices else findings.WHOLE_SIZE
     ended = sorted(ended, key=lambda hold: (hold.title, hold.uid))
     uids, titles = (tuple(getattr(hold, field) for hold in ended) for field in ("uid", "title"))
-    return EndPods(row.name, uids, titles, devices, size)
+    return EndPods(info.name, uids, titles, devices, size)
 
 
 def _enough(survey: node_survey.NodeSurvey, at: int, ended: list[Hold], given: set[str]) -> tuple[Room, ...]:
@@ -186,13 +186,13 @@ def _resource_freed(survey: node_survey.NodeSurvey, at: int, found: Finding) -> 
     """Free what is missing of the only resource that a node lacks."""
     if found.reason is not Reason.INSUFFICIENT_RESOURCE or len(found.measures) != 1 or found.never:
         return None
-    row, measure = survey.row(at), found.measures[0]
-    if measure.name == nodes.PODS and row.withheld:
+    info, measure = survey.row(at), found.measures[0]
+    if measure.name == nodes.PODS and info.withheld:
         return None  # Which pods end matters: once a card is free, it may be one that must be left alone.
-    holds = trials.with_resource(in_order(row), measure.name, measure.missing)
+    holds = trials.with_resource(in_order(info), measure.name, measure.missing)
     if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
         return None
-    return FreeResource(row.name, measure, min(1.0, measure.lack))
+    return FreeResource(info.name, measure, min(1.0, measure.lack))
 
 
 # ---------------------------------------------------------------- things put right
@@ -204,7 +204,7 @@ def _troubles(found: Finding) -> set[Reason]:
 
 def _card_mended(survey: node_survey.NodeSurvey, at: int, found: Finding, trouble: Reason) -> Mend | None:
     """Put as few cards right as will do, those first that would then be free."""
-    row, device = survey.row(at), survey.row(at).owned
+    info, device = survey.row(at), survey.row(at).owned
     if device is None or found.shortfall is None:
         return None
     cards = [one for one in found.shortfall.against if one.reason is trouble]
@@ -214,7 +214,7 @@ def _card_mended(survey: node_survey.NodeSurvey, at: int, found: Finding, troubl
         mended = {one.device for one in cards[:count]}
         if trials.fits(survey, trials.changed_device(survey, at, well(device, mended))):
             rooms = tuple(Room(one.device, one.minor, type=one.type) for one in cards[:count])
-            return Mend(row.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
+            return Mend(info.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
     return None
 
 
@@ -237,19 +237,19 @@ def _closed(survey: node_survey.NodeSurvey, reason: Reason) -> list[int]:
 
 def _opened(survey: node_survey.NodeSurvey, at: int) -> Mend | None:
     """Let the agent report again, or let it read its cards again, but not both."""
-    row, reason = survey.row(at), survey.why(at)[0]
-    if row.owned is None:
+    info, reason = survey.row(at), survey.why(at)[0]
+    if info.owned is None:
         return None
-    failed = row.owned.failed if reason is Reason.SILENT else ""
-    copy = trials.changed_device(survey, at, dataclasses.replace(row.owned, failed=failed))
-    return Mend(row.name, reason, (), findings.WHOLE_SIZE) if trials.fits(survey, copy) else None
+    failed = info.owned.failed if reason is Reason.SILENT else ""
+    copy = trials.changed_device(survey, at, dataclasses.replace(info.owned, failed=failed))
+    return Mend(info.name, reason, (), findings.WHOLE_SIZE) if trials.fits(survey, copy) else None
 
 
 def _uncordoned(survey: node_survey.NodeSurvey, at: int) -> Mend | None:
-    row = survey.row(at)
-    if row.node is None:
+    info = survey.row(at)
+    if info.node is None:
         return None
-    copy = trials.changed_node(survey, at, obstacles.uncordoned(row.node))
+    copy = trials.changed_node(survey, at, obstacles.uncordoned(info.node))
     if not trials.fits(survey, copy):
         return None
-    return Mend(row.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)
+    return Mend(info.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)

@@ -49,8 +49,8 @@ class NodeSurvey:
     `code` is the number of a node's reason in `whys`, of which the first is that there is none.
     """
 
-    picture: Inventory
-    rules: Policy
+    inventory: Inventory
+    policy: Policy
     request: requests.Request
     demand: facts.Demand
     counts: tuple[Count, ...]
@@ -70,9 +70,9 @@ class NodeSurvey:
 
     def row(self, at: int) -> node_info.Row:
         """Return a node in full."""
-        row = self.picture.rows[at]
-        assert row is not None, "a node that spoke"  # noqa: S101
-        return row
+        info = self.inventory.rows[at]
+        assert info is not None, "a node that spoke"  # noqa: S101
+        return info
 
     def why(self, at: int) -> tally.Why:
         """Return the reason of a node that has one."""
@@ -89,7 +89,7 @@ class NodeSurvey:
     def refusing(self) -> list[int]:
         """The rows of all nodes that refuse, by name."""
         found = np.flatnonzero(self.code)
-        refusing: list[int] = found[np.argsort(self.picture.rank()[found])].tolist()
+        refusing: list[int] = found[np.argsort(self.inventory.rank()[found])].tolist()
         return refusing
 
     @functools.cached_property
@@ -105,58 +105,58 @@ class NodeSurvey:
         """
         there = (self.code > 0) & ~self.saying(frozenset({Reason.UNDECIDED}))
         found = np.flatnonzero(there if among is None else among & there)
-        keys = (self.picture.rank()[found], self.gap[found], self.remoteness[found])
+        keys = (self.inventory.rank()[found], self.gap[found], self.remoteness[found])
         nearest: list[int] = found[np.lexsort(keys)].tolist()
         return nearest
 
 
 def take(
-    places: Search, candidate: queued_pods.Candidate, rules: Policy, effort: allocator.Effort
+    search: Search, candidate: queued_pods.Candidate, policy: Policy, effort: allocator.Effort
 ) -> NodeSurvey:
     """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
-    picture, request, demand = places.picture, candidate.request, candidate.demand
+    inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.ask(request, demand)
-    reasons = tally.judge(picture, question, places.learnt(question, rules))
-    known = picture.columns.known[: picture.size].copy()
-    _look_again(reasons, picture, candidate, known & (reasons.code == 0), effort)
-    everything = picture.everything
+    reasons = tally.judge(inventory, question, search.learnt(question, policy))
+    known = inventory.table.known[: inventory.size].copy()
+    _look_again(reasons, inventory, candidate, known & (reasons.code == 0), effort)
+    everything = inventory.everything
     return NodeSurvey(
-        picture,
-        rules,
+        inventory,
+        policy,
         request,
         demand,
         counts=reasons.counts(),
         whys=(None, *reasons.whys),
         code=reasons.code,
         known=known,
-        place=known & (picture.places(demand.where).code == 0),
-        room=resources.room(picture, everything, demand),
-        never=never(picture, everything, question),
-        gap=gaps(picture, everything, question),
+        place=known & (inventory.places(demand.where).code == 0),
+        room=resources.room(inventory, everything, demand),
+        never=never(inventory, everything, question),
+        gap=gaps(inventory, everything, question),
         effort=effort,
     )
 
 
 def _look_again(
     reasons: tally.NodeReasons,
-    picture: Inventory,
+    inventory: Inventory,
     candidate: queued_pods.Candidate,
     quiet: node_table.Mask,
     effort: allocator.Effort,
 ) -> None:
     """Look at the nodes that gave no reason, and write one down for those that should have."""
-    request, rank = candidate.request, picture.rank()
+    request, rank = candidate.request, inventory.rank()
     left = set(np.flatnonzero(quiet).tolist())
     if request.need.simple or not request.need.asked:
         # One of them is looked at for all that are alike: this costs no search.
         patience = allocator.Effort(reach.NO_LIMIT, effort.expired)
-        asking = reach.Inquiry(picture, each=reach.NO_LIMIT, in_all=reach.NO_LIMIT, effort=patience)
+        asking = reach.Inquiry(inventory, each=reach.NO_LIMIT, in_all=reach.NO_LIMIT, effort=patience)
         left -= set(asking.nodes(request, candidate.demand, quiet).nodes)
     most = int(effort.left * PART_FOR_SURVEY)
     mine = effort.part(most)
     alike: Alike = {}
     for at in sorted(left, key=lambda at: int(rank[at])):
-        why = _asked(picture, at, request, mine, alike)
+        why = _asked(inventory, at, request, mine, alike)
         if why is not None:
             reasons.note(at, why)
     effort.use(most, mine)
@@ -166,13 +166,13 @@ Alike = dict[Hashable, tally.Why | None]  # What nodes have said, by what that d
 
 
 def _asked(
-    picture: Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
+    inventory: Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
 ) -> tally.Why | None:
     """Ask one node for its reason, if it has one; where no effort is left it is not asked."""
-    row = picture.rows[at]
-    if row is None or effort.left <= 0:
+    info = inventory.rows[at]
+    if info is None or effort.left <= 0:
         return Reason.UNDECIDED, ""
-    view = row.view()
+    view = info.view()
     kind = equivalence.of(view, request)
     if kind is None or kind not in alike:
         found = look(view, request, effort)
@@ -198,9 +198,9 @@ def look(
 # ---------------------------------------------------------------- never, and how near
 
 
-def never(picture: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Mask:
+def never(inventory: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Mask:
     """Return which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
-    table, need = picture.columns, question.need
+    table, need = inventory.table, question.need
     hopeless = np.zeros(table.height(at), dtype=np.bool_)
     for _, short in tally.never_enough(table, at, question.demand):
         hopeless |= short
@@ -209,7 +209,7 @@ def never(picture: Inventory, at: node_table.Rows, question: questions.Question)
     if need.asked:
         hopeless |= np.isin(table.state[at], [node_table.STATES.index(one) for one in NOTHING_THERE])
     if tally.counted_asks(need):
-        *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
+        *_, (_, right) = tally.fitting_cards(inventory, at, question.conditions)
         for _, undivided in (("", right), *tally.undivided_cards(table, at, right)):
             hopeless |= node_table.count(undivided) < need.least
         for short in tally.too_small(table, at, need, right):
@@ -217,9 +217,9 @@ def never(picture: Inventory, at: node_table.Rows, question: questions.Question)
     return hopeless
 
 
-def gaps(picture: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Scores:
+def gaps(inventory: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Scores:
     """Return for each node what part is missing of what it lacks most: 0 to 1, as far as sums can tell."""
-    table = picture.columns
+    table = inventory.table
     gap = np.zeros(table.height(at))
     for name, amount in question.demand.amounts + question.demand.served:
         left = resources.left(table, at, name)
@@ -227,17 +227,17 @@ def gaps(picture: Inventory, at: node_table.Rows, question: questions.Question) 
     for pile in tally.piles(table, at, question.need):
         gap = np.maximum(gap, _lack(pile.left, pile.wanted))
     if asks := tally.counted_asks(question.need):
-        for missing in _card_gaps(picture, at, question, asks):
+        for missing in _card_gaps(inventory, at, question, asks):
             gap = np.maximum(gap, missing)
     return gap
 
 
 def _card_gaps(
-    picture: Inventory, at: node_table.Rows, question: questions.Question, asks: list[requests.Gpus]
+    inventory: Inventory, at: node_table.Rows, question: questions.Question, asks: list[requests.Gpus]
 ) -> Iterator[node_table.Scores]:
     """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
-    table = picture.columns
-    *_, (_, right) = tally.fitting_cards(picture, at, question.conditions)
+    table = inventory.table
+    *_, (_, right) = tally.fitting_cards(inventory, at, question.conditions)
     # Only where there is a card: one node with many makes the table wide for all.
     core, memory, total = (each[at][right] for each in (table.core, table.memory, table.total))
     for ask in requests.uncontained(asks):

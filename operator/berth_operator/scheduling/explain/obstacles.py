@@ -50,7 +50,7 @@ class Refused:
 def single(survey: node_survey.NodeSurvey, *, whole: bool) -> Refused:
     """Find the refused nodes that have all else, and of them those with a single obstacle."""
     able = np.flatnonzero(survey.known & survey.room & ~survey.place)
-    able = able[reach.enough(survey.picture, able, questions.ask(survey.request, survey.demand))]
+    able = able[reach.enough(survey.inventory, able, questions.ask(survey.request, survey.demand))]
     judged = able if whole else able[:MOST_JUDGED]
     found: dict[Obstacle, node_table.Mask] = {}
     asked = 8 + survey.demand.where.size
@@ -59,10 +59,10 @@ def single(survey: node_survey.NodeSurvey, *, whole: bool) -> Refused:
             judged = judged[:count]
             break
         survey.effort.spend((count + 1) * asked // JUDGED_IN_A_STEP - count * asked // JUDGED_IN_A_STEP)
-        row = survey.row(at)
-        obstacle = only(row.node, survey.demand.where) if row.node else None
+        info = survey.row(at)
+        obstacle = only(info.node, survey.demand.where) if info.node else None
         if obstacle is not None:
-            empty = np.zeros(survey.picture.size, dtype=np.bool_)
+            empty = np.zeros(survey.inventory.size, dtype=np.bool_)
             found.setdefault(obstacle, empty)[at] = True
     if SELECTOR in found:
         pairs = [nodes for one, nodes in found.items() if one.condition is Condition.SELECTOR]

@@ -84,11 +84,11 @@ def miss(survey: node_survey.NodeSurvey, at: int, whys: tuple[tally.Why, ...]) -
 
 def in_the_way(survey: node_survey.NodeSurvey, at: int) -> Iterator[tally.Why]:
     """Yield what is wrong with a node: its place, its agent, its devices, its resources."""
-    row = survey.row(at)
-    for one in sorted(obstacles.each(row.node, survey.demand.where), key=str) if row.node else ():
+    info = survey.row(at)
+    for one in sorted(obstacles.each(info.node, survey.demand.where), key=str) if info.node else ():
         yield _why_of(one)
-    if survey.request and row.device is not None and (row.silent or row.device.failed):
-        yield (Reason.SILENT, "") if row.silent else (Reason.SOURCE_FAILED, row.device.failed)
+    if survey.request and info.device is not None and (info.silent or info.device.failed):
+        yield (Reason.SILENT, "") if info.silent else (Reason.SOURCE_FAILED, info.device.failed)
     why = _of_devices(survey, at)
     if why is not None:
         yield why
@@ -114,9 +114,9 @@ def _of_devices(survey: node_survey.NodeSurvey, at: int) -> tally.Why | None:
     reasons = tally.judge(copy, questions.ask(survey.request, nodes.Demand()), {})
     if reasons.code[0]:
         return list(reasons.whys)[int(reasons.code[0]) - 1]
-    row = copy.rows[0]
+    info = copy.rows[0]
     found = (
-        node_survey.look(row.view(), survey.request, survey.effort) if row and not survey.exhausted else ()
+        node_survey.look(info.view(), survey.request, survey.effort) if info and not survey.exhausted else ()
     )
     return (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
 
@@ -199,9 +199,11 @@ def _fewest(parts: Parts, enough: Callable[[Parts], bool]) -> Parts:
 
 
 def _world(survey: node_survey.NodeSurvey, at: int) -> World:
-    row = survey.row(at)
-    assert row.node is not None, "a node that refuses is known"  # noqa: S101
-    return World(survey.request, survey.demand, row.node, row.owned, row.silent, tuple(mending.in_order(row)))
+    info = survey.row(at)
+    assert info.node is not None, "a node that refuses is known"  # noqa: S101
+    return World(
+        survey.request, survey.demand, info.node, info.owned, info.silent, tuple(mending.in_order(info))
+    )
 
 
 def _built(survey: node_survey.NodeSurvey, world: World) -> Inventory:

@@ -42,13 +42,13 @@ class Inquiry:
 
     def __init__(
         self,
-        picture: Inventory,
+        inventory: Inventory,
         *,
         each: int = LOOKS_EACH,
         in_all: int = LOOKS_IN_ALL,
         effort: allocator.Effort | None = None,
     ) -> None:
-        self.picture = picture
+        self.inventory = inventory
         self.effort = allocator.Effort(NO_LIMIT) if effort is None else effort
         self.each = each
         self.left = in_all
@@ -57,16 +57,16 @@ class Inquiry:
         """Find out which of these nodes have the devices for a request; without effort none is asked."""
         if self.effort.left <= 0:
             return Reach((), exact=False)
-        self.effort.spend(STEPS_TO_ASK + self.picture.size // NODES_A_STEP)
+        self.effort.spend(STEPS_TO_ASK + self.inventory.size // NODES_A_STEP)
         question = questions.ask(request, demand)
         able = np.flatnonzero(among)
-        able = able[enough(self.picture, able, question)]
-        able = able[np.argsort(self.picture.rank()[able])]
+        able = able[enough(self.inventory, able, question)]
+        able = able[np.argsort(self.inventory.rank()[able])]
         if not question.need.asked:
             return Reach(tuple(able.tolist()))
         doubtful = self._odd[able] if question.need.simple else np.ones(len(able), dtype=np.bool_)
         sure = able[~doubtful].tolist()
-        while sure and not fits(self.picture, request, sure[0]):
+        while sure and not fits(self.inventory, request, sure[0]):
             del sure[0]
         return self._with_doubtful(request, sure, able[doubtful].tolist())
 
@@ -74,9 +74,9 @@ class Inquiry:
         asked, found = 0, []
         for at in self._while_allowed(doubtful):
             asked += 1
-            if fits(self.picture, request, at, self.effort):
+            if fits(self.inventory, request, at, self.effort):
                 found.append(at)
-        rank = self.picture.rank()
+        rank = self.inventory.rank()
         together = sorted([*sure, *found], key=lambda at: int(rank[at])) if found else sure
         return Reach(tuple(together), exact=asked == len(doubtful) and self.effort.left > 0)
 
@@ -89,28 +89,28 @@ class Inquiry:
 
     @functools.cached_property
     def _odd(self) -> node_table.Mask:
-        if not len(self.picture.columns.profiles):
-            return np.zeros(self.picture.size, dtype=np.bool_)
-        return np.array([odd(row) for row in self.picture.rows], dtype=np.bool_)
+        if not len(self.inventory.table.profiles):
+            return np.zeros(self.inventory.size, dtype=np.bool_)
+        return np.array([odd(info) for info in self.inventory.rows], dtype=np.bool_)
 
 
-def enough(picture: Inventory, at: node_table.Numbers, question: questions.Question) -> node_table.Mask:
+def enough(inventory: Inventory, at: node_table.Numbers, question: questions.Question) -> node_table.Mask:
     """Return which nodes have enough devices as far as sums can tell."""
     need = question.need
-    matching = search.matching_cards(picture, at, question.conditions) if need.cards else None
-    fit = search.share_fits(picture, at, need, matching)
-    return search.enough_devices(picture, at, need, matching, fit)
+    matching = search.matching_cards(inventory, at, question.conditions) if need.cards else None
+    fit = search.share_fits(inventory, at, need, matching)
+    return search.enough_devices(inventory, at, need, matching, fit)
 
 
-def odd(row: node_info.Row | None) -> bool:
+def odd(info: node_info.Row | None) -> bool:
     """Return whether a card has left its MIG mode while instances are held: sums take it for free."""
-    device = row.device if row is not None else None
+    device = info.device if info is not None else None
     return device is not None and any(card.instances and not card.mig for card in device.cards)
 
 
 def fits(
-    picture: Inventory, request: requests.Request, at: int, effort: allocator.Effort | None = None
+    inventory: Inventory, request: requests.Request, at: int, effort: allocator.Effort | None = None
 ) -> bool:
     """Look at the devices of one node closely."""
-    row = picture.rows[at]
-    return row is not None and allocator.find(row.view(), request, effort=effort) is not None
+    info = inventory.rows[at]
+    return info is not None and allocator.find(info.view(), request, effort=effort) is not None

@@ -25,8 +25,8 @@ NAMED_IN_A_STEP: Final = 16  # Labels, values and tolerations of the pod.
 
 def copied(survey: node_survey.NodeSurvey, at: int) -> Inventory:
     """Make an inventory of one node, equal to the node."""
-    row = survey.row(at)
-    return built(survey, row.node, row.owned, row.holds.values(), silent=row.silent)
+    info = survey.row(at)
+    return built(survey, info.node, info.owned, info.holds.values(), silent=info.silent)
 
 
 def built(
@@ -38,7 +38,7 @@ def built(
     silent: bool,
 ) -> Inventory:
     """Make an inventory of one node."""
-    copy = Inventory(alone=survey.picture.alone)
+    copy = Inventory(alone=survey.inventory.alone)
     if node is not None:
         copy.put_node(node)
     if device is not None:
@@ -64,7 +64,7 @@ def place(
     if survey.exhausted:
         return None
     survey.effort.spend(STEPS_TO_TRY + demand.where.size // NAMED_IN_A_STEP)
-    return Search(copy).place(request, demand, rules=survey.rules, effort=survey.effort)
+    return Search(copy).place(request, demand, policy=survey.policy, effort=survey.effort)
 
 
 def shares(survey: node_survey.NodeSurvey, copy: Inventory) -> set[str]:
