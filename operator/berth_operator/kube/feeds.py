@@ -334,9 +334,8 @@ class Feeds:
 
     async def reach_pods(self, version: str) -> None:
         """Wait until everything that became of pods up to a revision is in the ledger."""
-        *_, pods_ = self._all
         if version:
-            await pods_.reach(version)
+            await self._all[-1].reach(version)
 
     async def mend(self, ghosts: Iterable[str] = ()) -> None:
         """Read everything anew, tell also what has not changed, and forget of these pods those that are gone.
