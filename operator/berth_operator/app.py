@@ -25,11 +25,11 @@ from berth_crds.client import api
 from berth_operator import metrics
 from berth_operator import settings as settings_
 from berth_operator.engine import (
-    audits,
+    bind_declaration,
+    bind_declarer,
     bind_sender,
     decision_records,
-    declaration,
-    declarer,
+    device_audit,
     garbage_collection,
     inventory_metrics,
     loop,
@@ -91,10 +91,10 @@ class Operator:
         self._clock = clock
         self._ledger = Ledger(clock, day=time.time)
         self._watchdog = Watchdog(self._ledger, clock=clock)
-        aside = rate_limiter.behind(self._binding, **ASIDE)
+        aside = rate_limiter.lower_while_busy(self._binding, **ASIDE)
         self._events = events.Events(
             session,
-            rate_limiter.Pace(clock, aside),
+            rate_limiter.RateLimiter(clock, aside),
             wall=wall,
             instance=identity,
             on_drop=measured.event_dropped,
@@ -104,11 +104,13 @@ class Operator:
         options = feeds.Options(schedulers=chosen.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, self._status_writer, options)
         self._lead = make_lead(session, identity, chosen, measured)
-        self._declarer = declarer.Declarer(self._ledger, self._lead.declare, writer.size, clock=clock)
+        self._declarer = bind_declarer.BindDeclarer(
+            self._ledger, self._lead.declare, writer.size, clock=clock
+        )
         self._touches = self._pod_touches(writer)
         self._reconciler = reconciler.Reconciler(
             session.link,
-            rate_limiter.Pace(clock, aside),
+            rate_limiter.RateLimiter(clock, aside),
             agent=AGENT,
             wall=wall,
             tally=measured.writes,
@@ -127,9 +129,9 @@ class Operator:
         self._cleaner = foreign_gpupods.Cleaner(
             session, self._ledger, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed
         )
-        self._records = decision_records.Records(measured.scheduling, wall=wall)
+        self._records = decision_records.DecisionRecords(measured.scheduling, wall=wall)
         self._rounds: loop.Loop | None = None
-        measured.watch(lambda: inventory_metrics.take(self._ledger, clock()))
+        measured.watch(lambda: inventory_metrics.count_stock(self._ledger, clock()))
         self._leading = False
         self._settled = False  # Whether surely no bind of any term is under way.
 
@@ -142,9 +144,9 @@ class Operator:
         return pod_status.PodStatusWriter(
             session,
             self._events,
-            rate_limiter.Pace(self._clock, rate_limiter.behind(self._binding, **VERDICTS)),
+            rate_limiter.RateLimiter(self._clock, rate_limiter.lower_while_busy(self._binding, **VERDICTS)),
             wall=wall,
-            revised=self._ledger.revised,
+            revised=self._ledger.pod_revised,
             bound=self._bind_log.bound,
         )
 
@@ -163,14 +165,16 @@ class Operator:
         ):
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
-                log.info("the picture is complete: %s", inventory_metrics.told(self._ledger))
+                log.info("the picture is complete: %s", inventory_metrics.description(self._ledger))
                 async with tasks(self._auditor.run(self._chosen.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
         """Return the state in words."""
         role = "leading" if self._leading else "standing by"
-        return "; ".join(filter(None, (role, inventory_metrics.told(self._ledger), self._reconciler.trouble)))
+        return "; ".join(
+            filter(None, (role, inventory_metrics.description(self._ledger), self._reconciler.trouble))
+        )
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes at an address, if there is one."""
@@ -194,7 +198,7 @@ class Operator:
 
     def _said(self, candidate: queued_pods.Candidate) -> str:
         """Repeat why a pod waits; who does not lead has told nobody anything."""
-        return self._rounds.reasons.said(candidate) if self._rounds is not None else ""
+        return self._rounds.reasons.last_message(candidate) if self._rounds is not None else ""
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
         await self._lead.start()
@@ -221,17 +225,17 @@ class Operator:
             await asyncio.sleep(SETTLE_SECONDS)
         await self._feeds.catch_up()
         if not term.clean:
-            await self._feeds.reach_pods(await self._touches.void(declaration.decode(term.inherited)))
+            await self._feeds.reach_pods(await self._touches.void(bind_declaration.decode(term.inherited)))
         self._settled = True
         await self._declarer.declare()
-        for finding in audits.look(self._ledger.inventory):
+        for finding in device_audit.audit(self._ledger.inventory):
             log.warning("audit: %s", finding)
         garbage_collection.settle()
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
         limits = bind_sender.Limits(
             binds_at_once=self._chosen.binds_at_once,
-            binds_a_second=self._chosen.binds_per_second,
+            binds_per_second=self._chosen.binds_per_second,
             bind_deadline=writer.SERVER_SECONDS,
         )
         hand = writer.Writer(self._session, self._ledger, self, term=term.name, clock=self._clock)
@@ -248,7 +252,7 @@ class Operator:
             self._cleaner.run(),
             self._bind_log.run(),
         ) as deciding:
-            log.info("deciding: %s", inventory_metrics.told(self._ledger))
+            log.info("deciding: %s", inventory_metrics.description(self._ledger))
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):

@@ -79,21 +79,21 @@ class PodStatusWriter:
         """Forget a pod that waits no more."""
         self._shown.pop(uid, None)
 
-    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node."""
 
-    def refused(
+    def unschedulable(
         self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report why a pod waits."""
         self.answers[str(fault or "waits")] += 1
         self._shown[candidate.uid] = message
 
-    def shown(self, uid: str) -> str:
+    def shown_message(self, uid: str) -> str:
         """Return what a pod shows."""
         return self._shown.get(uid, "")
 
-    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that a bind did not come about."""
         raise AssertionError(f"the bind of {candidate.title} failed: {message}")
 
@@ -119,11 +119,11 @@ class Writer:
         """Ask about a Binding."""
         raise AssertionError(f"{candidate.title} needs no dry run on {placement.node}")
 
-    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read a pod."""
         raise AssertionError(f"{candidate.title} needs no look")
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Void a pod's binds."""
         raise AssertionError(f"{candidate.title} needs no change")
 
@@ -210,7 +210,7 @@ class Arena:
 
     def _measure(self) -> None:
         """Take the time of decisions and of sentences, pod by pod."""
-        self._decide, say = cycle.answer_for, self.loop.reasons.sentence
+        self._decide, say = cycle.answer_for, self.loop.reasons.message
 
         def said(candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
@@ -219,7 +219,7 @@ class Arena:
             return sentence
 
         cycle.answer_for = self._decided
-        self.loop.reasons.sentence = said  # type: ignore[method-assign]
+        self.loop.reasons.message = said  # type: ignore[method-assign]
 
     def _decided(
         self,

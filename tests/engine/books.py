@@ -16,10 +16,12 @@ def told(ledger: Ledger) -> dict[str, Any]:
         "picture": pictures.told(ledger.inventory),
         "workload": pictures.learned(ledger.inventory),
         "waiting": {uid: entry.candidate for uid, entry in ledger.backlog._entries.items()},
-        "assumed": {uid: one.candidate for uid, one in ledger.assumed.items()},
+        "assumed": {uid: one.candidate for uid, one in ledger.assumed_pods.items()},
         "states": dict(ledger._states),
-        "unadmitted": {uid: (one.hold, one.where, one.out) for uid, one in ledger.unadmitted._pods.items()},
-        "charged of these": {node: +charged for node, charged in ledger.unadmitted._charged.items()},
+        "unadmitted": {
+            uid: (one.hold, one.where, one.excluded) for uid, one in ledger.unadmitted_pods._pods.items()
+        },
+        "charged of these": {node: +charged for node, charged in ledger.unadmitted_pods._charged.items()},
         "rules": ledger.policy,
     }
 
@@ -31,7 +33,7 @@ def saw(ledger: Ledger, pod: raw.Pod | None, uid: str = "") -> None:
             version = pod.metadata.resource_version if pod is not None else ""
             ledger.pod_waiting(candidate, gated=gated, version=version)
         case pods.Bound(hold, _, teaches, nameless, where):
-            ledger.pod_bound(hold, teaches, nameless=nameless, where=where)
+            ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
         case pods.Over(over):
             ledger.pod_over(over)
 

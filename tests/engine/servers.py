@@ -87,7 +87,7 @@ class Server:
         self._change(name, self.pods[name] | answer)
         return ports.Bound()
 
-    def look(self, name: str) -> ports.Seen:
+    def look(self, name: str) -> ports.ReadResult:
         """Return whether a pod is bound."""
         if name not in self.pods:
             return ports.Gone()

@@ -281,10 +281,10 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
         await timeless.at(3.5)
         assert stage.status_writer.of("p") == []
         await timeless.at(30.0)
-        candidate = stage.ledger.assumed["uid-p"].candidate
+        candidate = stage.ledger.assumed_pods["uid-p"].candidate
 
         assert set(stage.status_writer.of("p")) == {"failed: no clear answer yet: no route"}
-        assert stage.loop.reasons.said(candidate) == "no clear answer yet: no route"
+        assert stage.loop.reasons.last_message(candidate) == "no clear answer yet: no route"
         stage.writer.when_looked_at("p", Reply())
         await stage.loop.drain()
 

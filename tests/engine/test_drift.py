@@ -13,7 +13,7 @@ POD = ("Pod", "uid-p")
 
 def sources(ledger: Ledger, fresh: Ledger) -> dict[str, frozenset[drift.Source]]:
     """Return what tells of each difference."""
-    return {one.what: one.sources for one in drift.drift(ledger, fresh)}
+    return {one.kind: one.sources for one in drift.differences(ledger, fresh)}
 
 
 def test_a_pod_tells_of_what_it_asks_and_holds() -> None:
@@ -49,16 +49,16 @@ def test_of_a_nameless_pod_its_node_and_its_gpupods_tell_as_well() -> None:
 
 def test_only_what_tells_of_it_is_kept_of_the_revisions() -> None:
     """Those of others say nothing, and what is not there has none."""
-    (found,) = drift.drift(books.of(1), books.of(1, cards=5))
+    (found,) = drift.differences(books.of(1), books.of(1, cards=5))
 
-    seen = found.seen({("Device", "n1"): "3", ("Device", "n2"): "4"}, {})
+    seen = found.with_revisions({("Device", "n1"): "3", ("Device", "n2"): "4"}, {})
 
-    assert (seen.mine.revisions, seen.theirs.revisions) == ({("Device", "n1"): "3"}, {})
+    assert (seen.kept.revisions, seen.rebuilt.revisions) == ({("Device", "n1"): "3"}, {})
 
 
 def test_others_have_their_turn_while_the_ledgers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pods wait, some of them are compared at a time; what differs is found all the same."""
-    monkeypatch.setattr(drift, "AT_A_TIME", 10)
+    monkeypatch.setattr(drift, "PORTION_SIZE", 10)
     ledger, fresh = books.of(1), books.of(1)
     for at in range(100):
         books.wait(ledger, f"p{at}")
@@ -66,7 +66,7 @@ def test_others_have_their_turn_while_the_ledgers_are_compared(monkeypatch: pyte
     found = [len(portion) for portion in drift.portions(ledger, fresh)]
 
     assert max(found) == 10
-    assert sum(found) == len(drift.drift(ledger, fresh)) == 200, "each waits, and teaches what it asks"
+    assert sum(found) == len(drift.differences(ledger, fresh)) == 200, "each waits, and teaches what it asks"
 
 
 def test_what_takes_long_to_compare_is_compared_a_moment_at_a_time() -> None:

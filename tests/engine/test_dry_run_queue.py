@@ -14,7 +14,7 @@ def asked(*pods: tuple[str, int, int]) -> list[str]:
     queue = dry_run_queue.DryRunQueue()
     for name, cards, priority in pods:
         candidate = dataclasses.replace(builders.candidate(name, cards=cards), priority=priority)
-        queue.push(dry_run_queue.Question(candidate, SOMEWHERE))
+        queue.push(dry_run_queue.DryRun(candidate, SOMEWHERE))
     found = [queue.pop().candidate.name for _ in pods]
     assert not queue
     return found

@@ -27,7 +27,7 @@ async def test_a_pod_that_is_edited_all_the_time_keeps_no_card_from_others() -> 
 
     sent = [call for call in stage.writer.binds if call.name != "good"]
     assert timeless.clock()() < 1.0
-    assert len(sent) <= 1 + bind_refusals.SEVERAL
+    assert len(sent) <= 1 + bind_refusals.OFTEN
 
 
 @timeless.scenario
@@ -63,13 +63,13 @@ async def test_a_pod_whose_revision_moves_on_keeps_its_card_for_moments_only() -
 
 def test_a_second_edit_within_half_a_minute_is_a_habit() -> None:
     """Of one namespace; others are not concerned, and it is forgotten."""
-    known = bind_refusals.Refusals()
+    known = bind_refusals.BindRefusals()
     mine = builders.candidate("p")
     theirs = dataclasses.replace(mine, namespace="other")
 
-    assert [known.edited(mine, at) for at in (0.0, 1.0, 2.0)] == [False, True, True]
-    assert not known.edited(theirs, 5.0)
-    assert not known.edited(mine, 100.0)
+    assert [known.pod_edited(mine, at) for at in (0.0, 1.0, 2.0)] == [False, True, True]
+    assert not known.pod_edited(theirs, 5.0)
+    assert not known.pod_edited(mine, 100.0)
 
 
 @timeless.scenario

@@ -193,11 +193,11 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
         ledger.gpupod_gone(f"ml/{name}")
     books.saw(ledger, None, "uid-b")
 
-    kept = ledger._register
+    kept = ledger.unreadable_pods
 
-    assert (kept._named, kept._of, kept._shares) == ({}, {}, {})
-    assert (kept._nameless, kept._uids, kept._said) == ({}, {}, {})
-    assert repr(kept) == "<Register: 0 nameless pods, 0 GpuPods>"
+    assert (kept._gpupods, kept._titles, kept._shares) == ({}, {}, {})
+    assert (kept._pods, kept._uids, kept._logged) == ({}, {}, {})
+    assert repr(kept) == "<UnreadablePods: 0 nameless pods, 0 GpuPods>"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
@@ -213,7 +213,7 @@ def test_nothing_is_kept_of_what_is_said_of_a_pod_with_a_readable_record(*, late
     for step in reversed(steps) if late else steps:
         step()
 
-    assert (ledger._register._named, ledger._register._of) == ({}, {})
+    assert (ledger.unreadable_pods._gpupods, ledger.unreadable_pods._titles) == ({}, {})
 
 
 def test_what_gpupods_of_one_node_list_is_limited(
@@ -225,7 +225,7 @@ def test_what_gpupods_of_one_node_list_is_limited(
 
     for at in range(10):
         books.named(ledger, builders.gpupod(f"many{at}", "n2", uid=f"u{at}", main=[0, 1]))
-    many = list(ledger._register._named)
+    many = list(ledger.unreadable_pods._gpupods)
     books.named(ledger, BOTH)
     books.saw(ledger, NAMELESS)
     ledger.gpupod_gone("ml/many0")
@@ -234,7 +234,7 @@ def test_what_gpupods_of_one_node_list_is_limited(
     assert many == ["ml/many0", "ml/many1"]
     assert "GpuPod ml/many2 is ignored: those of node n2 list more than 6 shares in all" in caplog.messages
     assert books.held(ledger) == ([0, 1], 0)
-    assert list(ledger._register._named) == ["ml/many1", "ml/p", "ml/many9"]
+    assert list(ledger.unreadable_pods._gpupods) == ["ml/many1", "ml/p", "ml/many9"]
 
 
 def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.Monke
     for at in range(10):
         books.named(ledger, builders.gpupod(f"many{at}", uid=f"u{at}"))
 
-    assert len(ledger._register._named) == 4
+    assert len(ledger.unreadable_pods._gpupods) == 4
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the other one first", "the true one first"])

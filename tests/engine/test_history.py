@@ -216,7 +216,7 @@ class History(stateful.RuleBasedStateMachine):
 
     def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """It is what the pod asks for now; every card is sound and there, and its agent is alive (I6)."""
-        asked = self.ledger.asked(candidate.uid)
+        asked = self.ledger.unbound(candidate.uid)
         assert asked is not None
         assert asked[0] == candidate
         sound = set()
@@ -317,7 +317,7 @@ class History(stateful.RuleBasedStateMachine):
         """Made afresh of what was heard last, and of the binds under way, it is the same (I8)."""
         heard = [(name, pod) for name, pod in self.server.delivered.items() if pod is not None]
         fresh = self.afresh(heard)
-        for uid, one in self.ledger.assumed.items():
+        for uid, one in self.ledger.assumed_pods.items():
             fresh.assume(decisions.Bind(uid, one.placement))
         assert books.told(self.ledger) == books.told(fresh)
 

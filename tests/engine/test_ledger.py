@@ -215,7 +215,7 @@ def test_gated_pod_is_known_until_it_is_over() -> None:
     """A pod behind gates does not wait, is remembered as gated, and is forgotten with its end."""
     ledger = books.of()
     ledger.pod_waiting(builders.candidate(), gated=True)
-    during = list(ledger.gated), len(ledger.backlog), ledger.since("uid-p")
+    during = list(ledger.gated), len(ledger.backlog), ledger.waiting_since("uid-p")
     ledger.pod_over("uid-p")
 
     assert during == (["uid-p"], 0, None)
@@ -227,16 +227,16 @@ def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
     now = clock.Clock()
     ledger = books.of(now=now)
     books.wait(ledger)
-    first = ledger.since("uid-p")
+    first = ledger.waiting_since("uid-p")
     books.assume(ledger)
     now.advance(5)
     ledger.forget("uid-p")
     books.wait(ledger)
-    after_failure = ledger.since("uid-p")
+    after_failure = ledger.waiting_since("uid-p")
     books.wait(ledger, cards=2)
 
     assert after_failure == first
-    assert ledger.since("uid-p") == now.now
+    assert ledger.waiting_since("uid-p") == now.now
 
 
 def test_bound_elsewhere_than_assumed() -> None:

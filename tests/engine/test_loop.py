@@ -129,7 +129,7 @@ async def test_binds_under_way_are_bounded() -> None:
 async def test_decisions_run_only_a_little_ahead_of_the_binds() -> None:
     """What cannot be sent yet is not decided yet, so that a pod that matters more goes before it."""
     limits = bind_sender.Limits(binds_at_once=4)
-    count = limits.ahead + 40
+    count = limits.most_unanswered + 40
     stage = Stage(nodes=30, cards=8, limits=limits)
     for number in range(count):
         stage.writer.when_bound(f"p{number}", Reply(takes=0.1))
@@ -140,19 +140,19 @@ async def test_decisions_run_only_a_little_ahead_of_the_binds() -> None:
         stage.wait("urgent", priority=1)
         await timeless.until(lambda: any(call.name == "urgent" for call in stage.writer.binds))
 
-    assert len(stage.writer.binds) <= limits.ahead + limits.binds_at_once
+    assert len(stage.writer.binds) <= limits.most_unanswered + limits.binds_at_once
 
 
 @timeless.scenario
 async def test_binds_keep_to_the_rate_that_was_set() -> None:
     """No second has more binds than a person allowed, and what is decided is never much older."""
-    stage = Stage(nodes=30, cards=8, limits=bind_sender.Limits(binds_a_second=10))
+    stage = Stage(nodes=30, cards=8, limits=bind_sender.Limits(binds_per_second=10))
     for number in range(50):
         stage.wait(f"p{number}")
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: len(stage.writer.binds) >= 25)
-        assert len(stage.ledger.assumed) - len(stage.writer.binds) <= 10
+        assert len(stage.ledger.assumed_pods) - len(stage.writer.binds) <= 10
         stage.wait("urgent", priority=1)
         await timeless.until(lambda: len(stage.writer.binds) == 51)
 

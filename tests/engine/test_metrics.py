@@ -36,7 +36,7 @@ class Counted:
         self.ledger.device_seen(builders.device("n1", cards))
         self.ledger.agent_silent("n1", silent=False)
         self.writer = hands.Writer(clock)
-        self.records = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
+        self.records = decision_records.DecisionRecords(self.measured.scheduling, wall=lambda: NOON)
         self.loop = loop.Loop(
             self.ledger, self.writer, hands.PodStatusWriter(), clock=clock, records=self.records
         )
@@ -164,7 +164,7 @@ def test_writes_are_told_apart_by_resource(path: str, resource: str) -> None:
 def test_the_stock_is_read_when_asked() -> None:
     """Nodes, cards and the backlog are those of this moment, whoever changed them last."""
     measured, ledger = metrics.Metrics(), books.of(2, 4)
-    measured.watch(lambda: inventory_metrics.take(ledger, 1000.0))
+    measured.watch(lambda: inventory_metrics.count_stock(ledger, 1000.0))
     ledger.pod_bound(builders.hold("held", "n1", [0]))
     books.wait(ledger, "ready")
     books.wait(ledger, "asleep")
@@ -186,7 +186,10 @@ def test_cards_of_a_cordoned_node_are_not_free() -> None:
     ledger = books.of(2, 4)
     ledger.node_seen(builders.node("n2", unschedulable=True))
 
-    assert (inventory_metrics.take(ledger, 1000.0).cards, inventory_metrics.take(ledger, 1000.0).free) == (
+    assert (
+        inventory_metrics.count_stock(ledger, 1000.0).cards,
+        inventory_metrics.count_stock(ledger, 1000.0).free,
+    ) == (
         8,
         4,
     )
@@ -201,13 +204,13 @@ def test_the_stock_is_told_in_words() -> None:
     ledger.pod_bound(builders.hold("b"))
     ledger.pod_waiting(builders.candidate("gated"), gated=True)
 
-    assert inventory_metrics.told(ledger) == "2 nodes, 1 pod placed, 1 bind under way, 2 pods waiting"
+    assert inventory_metrics.description(ledger) == "2 nodes, 1 pod placed, 1 bind under way, 2 pods waiting"
 
 
 def test_all_is_named_and_explained() -> None:
     """Every metric of ours has our prefix and a help text, and two operators share nothing."""
     measured, other = metrics.Metrics(), metrics.Metrics()
-    measured.watch(lambda: inventory_metrics.take(books.of(), 0.0))
+    measured.watch(lambda: inventory_metrics.count_stock(books.of(), 0.0))
     measured.leadership.won(7)
     measured.leadership.leads(now=True)
     measured.audited(2)
@@ -233,7 +236,7 @@ def test_equal_ledgers_have_no_drift() -> None:
         for name in names:
             ledger.pod_bound(builders.hold(name, "n1", [0 if name == "a" else 1]))
 
-    assert drift.drift(one, two) == ()
+    assert drift.differences(one, two) == ()
 
 
 def test_drift_names_what_differs() -> None:
@@ -243,7 +246,7 @@ def test_drift_names_what_differs() -> None:
     fresh.device_seen(builders.device("n1", 8))
     books.wait(fresh, "unheard")
 
-    found = [(one.what, one.name) for one in drift.drift(ledger, fresh)]
+    found = [(one.kind, one.name) for one in drift.differences(ledger, fresh)]
 
     assert found == [
         ("Node", "n2"),
@@ -261,7 +264,7 @@ def test_a_bind_under_way_is_no_drift() -> None:
     books.wait(ledger)
     books.assume(ledger)
 
-    assert drift.drift(ledger, fresh) == ()
+    assert drift.differences(ledger, fresh) == ()
 
 
 def test_a_bind_that_nobody_concludes_is_drift() -> None:
@@ -271,12 +274,12 @@ def test_a_bind_that_nobody_concludes_is_drift() -> None:
     books.wait(ledger)
     books.assume(ledger)
 
-    now.advance(assumed_pods.OPEN_SECONDS)
-    assert drift.drift(ledger, fresh) == ()
+    now.advance(assumed_pods.OVERDUE_SECONDS)
+    assert drift.differences(ledger, fresh) == ()
     now.advance(0.1)
-    assert drift.drift(ledger, fresh) == (drift.Difference("open bind", "uid-p"),)
+    assert drift.differences(ledger, fresh) == (drift.Difference("open bind", "uid-p"),)
     ledger.forget("uid-p")
-    assert [one.what for one in drift.drift(ledger, fresh)] == ["sample", "waiting"]
+    assert [one.kind for one in drift.differences(ledger, fresh)] == ["sample", "waiting"]
 
 
 # ---------------------------------------------------------------- the last decisions
@@ -322,5 +325,5 @@ async def test_of_long_requests_fewer_decisions_are_kept() -> None:
 
     kept = case.records.decisions
     assert len(kept) < 150
-    assert sum(one.candidate.request.size for one in kept) <= decision_records.MOST_THINGS
+    assert sum(one.candidate.request.size for one in kept) <= decision_records.MOST_TERMS
     assert kept[-1].candidate.name == "p0299"

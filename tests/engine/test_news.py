@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.engine import summaries
+from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog, uuid_records
 from berth_operator.scheduling.decisions import Help
@@ -165,7 +165,7 @@ def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyP
 def test_cards_that_stay_with_their_node_wake_nobody() -> None:
     """Whatever another node's Device names: only a node whose cards count otherwise is offered anew."""
     ledger = books.of(3, cards=1)
-    ledger.devices_known()
+    ledger.all_devices_read()
     ledger.agent_silent("n3", silent=True)
     books.wait(ledger)
     books.asleep(ledger, "p", *Help)
@@ -217,7 +217,7 @@ def test_nodes_to_sum_up_are_remembered(happen: Callable[[Ledger], object]) -> N
 def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
     """Both are summed up anew, and who waits looks again once the card is surely the other's."""
     ledger = books.of(2, cards=1)
-    ledger.devices_known()
+    ledger.all_devices_read()
     ledger.touched.clear()
 
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
@@ -236,14 +236,14 @@ def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
 def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> None:
     """Its new node is told so, and whoever waits for it looks again when the pod has ended."""
     ledger = books.of(2, cards=1)
-    ledger.devices_known()
+    ledger.all_devices_read()
     ledger.pod_bound(builders.hold("holder", "n1", (0,)))
 
     ledger.device_seen(builders.device("n1", []))
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
     info = ledger.inventory.row("n2")
     assert info is not None
-    told = summaries.summary(info, ledger.inventory.claims)
+    told = node_summaries.summary(info, ledger.inventory.claims)
     books.wait(ledger)
     books.asleep(ledger, "p", Help.DEVICE_CHANGED)
     ledger.touched.clear()
@@ -258,13 +258,13 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
 def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
     """The node that published them too says why, and to the API that it has them not surely."""
     ledger = books.of(2, cards=1)
-    ledger.devices_known()
+    ledger.all_devices_read()
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
 
     ledger.device_gone("n1")
     info = ledger.inventory.row("n2")
     assert info is not None
-    told = summaries.summary(info, ledger.inventory.claims)
+    told = node_summaries.summary(info, ledger.inventory.claims)
 
     assert told is not None
     assert (told.free, told.claims, told.disputed) == (0, (), (builders.uuid("n1", 0),))

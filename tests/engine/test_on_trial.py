@@ -59,10 +59,10 @@ async def test_who_is_on_trial_is_bound_when_the_trouble_is_over() -> None:
 
 def test_trials_of_long_ago_are_forgotten() -> None:
     """Nothing is kept of pods that are gone without a word."""
-    found = bind_refusals.Refusals()
+    found = bind_refusals.BindRefusals()
     for number in range(50):
         one, now = builders.candidate(f"p{number}"), 1000.0 * number
-        found.accepted(one, now)
+        found.dry_run_accepted(one, now)
         found.bind_refused(one, SOMEWHERE, now)
 
     assert len(found._on_trial) <= 2
@@ -70,14 +70,14 @@ def test_trials_of_long_ago_are_forgotten() -> None:
 
 def test_an_accepted_dry_run_that_was_not_true_brings_nobody_forward() -> None:
     """From then on the pod is bound when its trial is due, and nothing is asked about it."""
-    found, one, other = bind_refusals.Refusals(), builders.candidate("a"), builders.candidate("b")
+    found, one, other = bind_refusals.BindRefusals(), builders.candidate("a"), builders.candidate("b")
     found.bind_refused(one, SOMEWHERE, 100.0)
     found.bind_refused(other, SOMEWHERE, 100.0)
 
-    first = found.accepted(one, 101.0)
+    first = found.dry_run_accepted(one, 101.0)
     found.bind_refused(one, SOMEWHERE, 101.1)
-    second = found.accepted(one, 102.0)
+    second = found.dry_run_accepted(one, 102.0)
 
     assert (first, second) == (["uid-a", "uid-b"], [])
-    assert (found.needs_dry_run(one, 102.0), found.rests(one, SOMEWHERE)) == (True, True)
+    assert (found.needs_dry_run(one, 102.0), found.is_postponed(one, SOMEWHERE)) == (True, True)
     assert not found.needs_dry_run(one, 103.2)

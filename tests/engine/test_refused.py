@@ -15,7 +15,7 @@ from support.hands import Reply
 NO = ports.Refused("no")
 SLOW = 0.5
 CROWD = 300
-OTHERS = [f"other{number}" for number in range(bind_refusals.FEW)]
+OTHERS = [f"other{number}" for number in range(bind_refusals.MOST_WITHOUT_TURNS)]
 SOMEWHERE = decisions.Placement("n1")
 
 
@@ -71,7 +71,7 @@ async def test_a_crowd_that_is_refused_keeps_a_freed_card_from_nobody() -> None:
     stage = await a_card_is_freed(takes=0.02, important=5)
 
     assert bound_at(stage, "good") < 5.5
-    assert len(stage.writer.binds) <= 2 + bind_refusals.SEVERAL
+    assert len(stage.writer.binds) <= 2 + bind_refusals.OFTEN
 
 
 @pytest.mark.parametrize("important", [5, 0])
@@ -256,11 +256,11 @@ async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
 # ---------------------------------------------------------------- who needs a dry run
 
 
-def refused(*names: str, at: float = 100.0) -> bind_refusals.Refusals:
+def refused(*names: str, at: float = 100.0) -> bind_refusals.BindRefusals:
     """Return what is known after the binds of some pods were refused."""
-    found = bind_refusals.Refusals()
+    found = bind_refusals.BindRefusals()
     for name in names:
-        found.refused(builders.candidate(name), SOMEWHERE, at)
+        found.dry_run_refused(builders.candidate(name), SOMEWHERE, at)
     return found
 
 
@@ -270,7 +270,7 @@ def test_a_refused_pod_needs_a_dry_run_until_one_is_accepted() -> None:
     found = refused("a")
 
     before = found.needs_dry_run(one, 101.0), found.needs_dry_run(other, 101.0)
-    hurried = found.accepted(one, 101.0)
+    hurried = found.dry_run_accepted(one, 101.0)
 
     assert before == (True, False)
     assert hurried == ["uid-a"]
@@ -295,21 +295,21 @@ def test_who_is_bound_or_gone_is_forgotten() -> None:
     backlog = Backlog()
 
     found.forget("uid-a")
-    looked = found.due(backlog, 200.0)
+    looked = found.due_retries(backlog, 200.0)
 
-    assert (looked, found.next_retry(), repr(found)) == ([], None, "<Refusals: 0 pods>")
+    assert (looked, found.next_retry(), repr(found)) == ([], None, "<BindRefusals: 0 pods>")
 
 
 def test_one_of_each_namespace_is_looked_at_each_second() -> None:
     """The one that was tried longest ago comes first."""
     backlog = Backlog()
-    found = bind_refusals.Refusals()
+    found = bind_refusals.BindRefusals()
     for name, namespace in [("a", "x"), ("b", "x"), ("c", "y")]:
         candidate = dataclasses.replace(builders.candidate(name), namespace=namespace)
         backlog.push(candidate)
-        found.refused(candidate, SOMEWHERE, 100.0)
+        found.dry_run_refused(candidate, SOMEWHERE, 100.0)
 
-    looks = [found.due(backlog, moment) for moment in (100.5, 101.0, 101.5, 102.0, 103.0)]
+    looks = [found.due_retries(backlog, moment) for moment in (100.5, 101.0, 101.5, 102.0, 103.0)]
 
     named = [[one.candidate.name for one in look] for look in looks]
     assert named == [[], ["a", "c"], [], ["b", "c"], ["a", "c"]]
@@ -348,18 +348,18 @@ def test_a_few_are_asked_about_whenever_there_is_a_card() -> None:
 
     crowd, few = refused("a", *OTHERS), refused("a", *OTHERS[1:])
 
-    assert (crowd.rests(pod, SOMEWHERE), few.rests(pod, SOMEWHERE)) == (True, False)
+    assert (crowd.is_postponed(pod, SOMEWHERE), few.is_postponed(pod, SOMEWHERE)) == (True, False)
 
 
 def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
     """Of a large namespace more are asked about each second, and never too many of all together."""
-    backlog, found = Backlog(), bind_refusals.Refusals()
+    backlog, found = Backlog(), bind_refusals.BindRefusals()
     crowd = [builders.candidate(f"p{number}") for number in range(CROWD)]
     for candidate in crowd:
         backlog.push(candidate)
-        found.refused(candidate, SOMEWHERE, 100.0)
+        found.dry_run_refused(candidate, SOMEWHERE, 100.0)
 
-    turns = [found.due(backlog, 100.0 + second) for second in range(1, 31)]
+    turns = [found.due_retries(backlog, 100.0 + second) for second in range(1, 31)]
 
     assert {one.candidate.uid for turn in turns for one in turn} == {one.uid for one in crowd}
     assert {len(turn) for turn in turns} == {10}
@@ -372,10 +372,10 @@ def test_a_resting_pod_is_asked_about_where_it_would_go_now() -> None:
     backlog, found = Backlog(), refused("a", *OTHERS)
     backlog.push(pod)
 
-    rests = found.rests(pod, elsewhere), found.rests(edited, SOMEWHERE)
+    rests = found.is_postponed(pod, elsewhere), found.is_postponed(edited, SOMEWHERE)
 
     assert rests == (True, False)
-    assert [one.placement for one in found.due(backlog, 101.0)] == [elsewhere]
+    assert [one.placement for one in found.due_retries(backlog, 101.0)] == [elsewhere]
 
 
 def test_nobody_of_a_namespace_rests_once_one_of_it_was_accepted() -> None:
@@ -383,8 +383,8 @@ def test_nobody_of_a_namespace_rests_once_one_of_it_was_accepted() -> None:
     one, other = builders.candidate("a"), builders.candidate(OTHERS[0])
     found = refused("a", *OTHERS)
 
-    found.accepted(one, 101.0)
-    after = found.rests(other, SOMEWHERE)
-    found.refused(other, SOMEWHERE, 102.0)
+    found.dry_run_accepted(one, 101.0)
+    after = found.is_postponed(other, SOMEWHERE)
+    found.dry_run_refused(other, SOMEWHERE, 102.0)
 
-    assert (after, found.rests(other, SOMEWHERE)) == (False, True)
+    assert (after, found.is_postponed(other, SOMEWHERE)) == (False, True)

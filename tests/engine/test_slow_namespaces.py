@@ -77,7 +77,7 @@ async def test_a_slow_namespace_keeps_few_cards() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
-        assumed = len(stage.ledger.assumed)
+        assumed = len(stage.ledger.assumed_pods)
 
     assert assumed == stage.writer.now_open == bind_slots.FIRST_WIDTH
 
@@ -98,10 +98,10 @@ async def test_slow_namespaces_together_keep_few_cards() -> None:
         await timeless.at(0.9)
         come(CROWD, takes=HANGS)
         await timeless.at(2.0)
-        assumed = len(stage.ledger.assumed)
+        assumed = len(stage.ledger.assumed_pods)
         placed = len(stage.status_writer.told)
 
-    assert assumed - placed == stage.writer.now_open == loop.USUAL.binds_at_once // 2
+    assert assumed - placed == stage.writer.now_open == loop.DEFAULT_LIMITS.binds_at_once // 2
 
 
 @timeless.scenario
@@ -115,7 +115,7 @@ async def test_one_bind_at_once_is_one_for_a_slow_namespace_too() -> None:
         for number in range(CROWD):
             stage.ledger.pod_waiting(slow_pod(f"later{number}"), gated=False)
         await timeless.at(0.99)
-        assumed = len(stage.ledger.assumed)
+        assumed = len(stage.ledger.assumed_pods)
         await timeless.until(lambda: len(stage.status_writer.told) == 1 + CROWD)
 
     assert assumed == 1
@@ -147,14 +147,14 @@ async def test_pods_that_are_held_up_for_long_say_why() -> None:
     slow(stage, answer=ports.Refused("no"), takes=1000.0)
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.at(slow_namespaces.TOLD_SECONDS - 0.1)
+        await timeless.at(slow_namespaces.REPORTED_SECONDS - 0.1)
         early = list(stage.status_writer.told)
-        await timeless.at(slow_namespaces.TOLD_SECONDS + 0.7)
+        await timeless.at(slow_namespaces.REPORTED_SECONDS + 0.7)
 
     assert early == []
     told = dict(stage.status_writer.told)
     assert set(told.values()) == {f"failed: {slow_namespaces.MESSAGE}"}
-    assert len(told) == slow_namespaces.MOST_TOLD
+    assert len(told) == slow_namespaces.MOST_REPORTED
     assert f"slow{bind_slots.FIRST_WIDTH:03}" in told
     assert "slow599" not in told
 
@@ -166,9 +166,9 @@ async def test_pods_that_are_held_up_for_long_say_so_once() -> None:
     slow(stage, takes=1000.0)
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.at(10 * slow_namespaces.TOLD_SECONDS)
+        await timeless.at(10 * slow_namespaces.REPORTED_SECONDS)
 
-    assert len(stage.status_writer.told) == slow_namespaces.MOST_TOLD
+    assert len(stage.status_writer.told) == slow_namespaces.MOST_REPORTED
 
 
 @timeless.scenario
@@ -184,7 +184,7 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
         await timeless.until(lambda: len(stage.status_writer.told) == CROWD)
 
     assert first == bind_slots.FIRST_WIDTH
-    assert stage.writer.most_open == loop.USUAL.binds_at_once
+    assert stage.writer.most_open == loop.DEFAULT_LIMITS.binds_at_once
     assert stage.now() < 0.2
 
 
@@ -209,7 +209,9 @@ async def test_a_lost_bind_that_stays_without_answer_keeps_its_card_from_nobody(
     "seen", [ports.Unknown("the pod cannot be changed"), RuntimeError("broken")], ids=["unclear", "broken"]
 )
 @timeless.scenario
-async def test_a_lost_bind_that_could_not_be_made_void_keeps_its_card(seen: ports.Seen | Exception) -> None:
+async def test_a_lost_bind_that_could_not_be_made_void_keeps_its_card(
+    seen: ports.ReadResult | Exception,
+) -> None:
     """Nothing is given out twice for impatience (I1)."""
     stage = Stage(cards=1)
     stage.writer.when_bound("p", Reply(LOST, takes=4.0))
@@ -231,45 +233,45 @@ async def test_a_lost_bind_that_could_not_be_made_void_keeps_its_card(seen: port
 @timeless.scenario
 async def test_all_windows_together_leave_room() -> None:
     """However many namespaces are slow, no more than half of all slots are sent for them."""
-    found = bind_slots.Slots(16, lambda: None)
+    found = bind_slots.BindSlots(16, lambda: None)
     for name in "abcdef":
         for _ in range(2):
-            if (slot := await found.take(name)) is not None:
-                found.send(slot)
+            if (slot := await found.acquire(name)) is not None:
+                found.start_timing(slot)
     await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
     assert set(found.slow) == set("abcdef")
 
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(found.take_patiently("a"), 5.0)
+        await asyncio.wait_for(found.acquire_patiently("a"), 5.0)
 
     assert found.width("a") == 8
-    assert None not in [await found.take("other") for _ in range(16)]
+    assert None not in [await found.acquire("other") for _ in range(16)]
 
 
 @timeless.scenario
 async def test_what_had_its_slot_before_leaves_room_once_it_is_slow_too() -> None:
     """Of a namespace that turned slow meanwhile, what is sent late counts for others no more either."""
-    found = bind_slots.Slots(16, lambda: None)
-    first, *late = [await found.take("a") for _ in range(16)]
+    found = bind_slots.BindSlots(16, lambda: None)
+    first, *late = [await found.acquire("a") for _ in range(16)]
     assert first is not None
-    found.send(first)
+    found.start_timing(first)
     await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
 
     for slot in late:
         assert slot is not None
-        found.send(slot)
+        found.start_timing(slot)
     await timeless.at(2 * bind_slots.SLOW_SECONDS + 0.2)
 
     async with asyncio.timeout(1.0):
-        assert None not in [await found.take("other") for _ in range(16)]
+        assert None not in [await found.acquire("other") for _ in range(16)]
 
 
-async def slow_slots() -> tuple[bind_slots.Slots, bind_slots.Slot]:
+async def slow_slots() -> tuple[bind_slots.BindSlots, bind_slots.Slot]:
     """Return slots of which a namespace has one, for so long that it was found slow."""
-    found = bind_slots.Slots(16, lambda: None)
-    slot = await found.take("a")
+    found = bind_slots.BindSlots(16, lambda: None)
+    slot = await found.acquire("a")
     assert slot is not None
-    found.send(slot)
+    found.start_timing(slot)
     await timeless.at(1.0)
     return found, slot
 
@@ -278,11 +280,11 @@ async def slow_slots() -> tuple[bind_slots.Slots, bind_slots.Slot]:
 async def test_a_slow_namespace_is_forgotten() -> None:
     """What was slow long ago and asks no more counts for all again."""
     found, slot = await slow_slots()
-    found.give_back(slot)
+    found.release(slot)
     narrow = found.width("a")
 
     await timeless.at(1.5 + bind_slots.FORGOTTEN_SECONDS)
-    await found.take("another")
+    await found.acquire("another")
 
     assert narrow == 8
     assert found.width("a") is None
@@ -295,12 +297,12 @@ async def test_a_window_widens_with_each_quick_answer_and_closes_with_a_slow_one
     widths = []
 
     for _ in range(3):
-        slot = await found.take_patiently("a")
-        found.send(slot)
-        found.give_back(slot)
+        slot = await found.acquire_patiently("a")
+        found.start_timing(slot)
+        found.release(slot)
         widths.append(found.width("a"))
-    last = await found.take_patiently("a")
-    found.send(last)
+    last = await found.acquire_patiently("a")
+    found.start_timing(last)
     await timeless.at(2.0)
 
     assert [*widths, found.width("a")] == [9, 10, 11, 8]

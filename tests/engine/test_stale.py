@@ -38,12 +38,12 @@ OF_BOTH: dict[str, Change] = OF_THE_NODE | OF_ITS_CARDS
 async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) -> None:
     """While a server rests, what was decided may become wrong: it is not sent then (I6), nor does it cost."""
     stage = Stage(nodes=2, cards=1)
-    stage.loop._binds._pace.rest(5.0)
+    stage.loop._bind_sender._rate_limiter.back_off(5.0)
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
         stage.loop.round()
-        assert stage.ledger.assumed["uid-p"].placement.node == "n1"
+        assert stage.ledger.assumed_pods["uid-p"].placement.node == "n1"
         await timeless.at(1.0)
         change(stage)
         await timeless.until(lambda: stage.status_writer.of("p"))
@@ -57,7 +57,7 @@ async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) 
 async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_anew() -> None:
     """Nothing is bound to what it asked for before."""
     stage = Stage()
-    stage.loop._binds._pace.rest(5.0)
+    stage.loop._bind_sender._rate_limiter.back_off(5.0)
     stage.wait(cards=1)
 
     async with timeless.beside(stage.loop.run()):
@@ -75,15 +75,15 @@ async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_ane
 async def test_a_bind_stands_when_another_node_names_its_card() -> None:
     """The card stays with the node that was first, so what was decided is sent as it is."""
     stage = Stage(nodes=2, cards=1)
-    stage.ledger.devices_known()
-    stage.loop._binds._pace.rest(5.0)
+    stage.ledger.all_devices_read()
+    stage.loop._bind_sender._rate_limiter.back_off(5.0)
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
         stage.loop.round()
         await timeless.at(1.0)
         stage.ledger.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
-        stood = stage.ledger.assumed.stands("uid-p")
+        stood = stage.ledger.assumed_pods.is_current("uid-p")
         await timeless.until(lambda: stage.status_writer.of("p"))
         await stage.loop.drain()
 
@@ -96,7 +96,7 @@ async def test_a_bind_stands_when_another_node_names_its_card() -> None:
 async def test_what_befalls_cards_is_nothing_to_a_pod_without(change: Change) -> None:
     """It has its place whatever the agent says; only other pods on its node may take that from it."""
     stage = Stage(cards=1)
-    stage.loop._binds._pace.rest(5.0)
+    stage.loop._bind_sender._rate_limiter.back_off(5.0)
     stage.wait(cards=0)
 
     async with timeless.beside(stage.loop.run()):
@@ -147,7 +147,7 @@ async def test_what_is_sent_already_is_not_taken_back() -> None:
 async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
     """Nothing is sent for a pod whose end was seen while its bind stood in line."""
     stage = Stage()
-    stage.loop._binds._pace.rest(5.0)
+    stage.loop._bind_sender._rate_limiter.back_off(5.0)
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
@@ -163,7 +163,7 @@ async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
 @timeless.scenario
 async def test_what_is_not_sent_costs_no_turn() -> None:
     """However slowly binds may go and however often a node changes, they go at that pace."""
-    stage = Stage(limits=bind_sender.Limits(binds_a_second=0.5))
+    stage = Stage(limits=bind_sender.Limits(binds_per_second=0.5))
     for at in range(4):
         stage.wait(f"p{at}")
 
@@ -180,7 +180,7 @@ async def test_what_is_not_sent_costs_no_turn() -> None:
 async def test_who_was_bound_by_somebody_else_before_its_turn_is_not_called_stale() -> None:
     """Nothing is sent for it, and it keeps what it has."""
     stage = Stage(nodes=2)
-    stage.loop._binds._pace.rest(5.0)
+    stage.loop._bind_sender._rate_limiter.back_off(5.0)
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):

@@ -306,7 +306,7 @@ def test_a_bind_under_way_leaves_it_room() -> None:
     books.assume(ledger, "ours")
 
     books.saw(ledger, foreign(cards=2))
-    under_way, stood = counts(ledger, "p"), ledger.assumed.stands("uid-ours")
+    under_way, stood = counts(ledger, "p"), ledger.assumed_pods.is_current("uid-ours")
     ours = builders.pod("ours", gpus=4, nodeName="n1", annotations=builders.record("n1", main=range(4)))
     books.saw(ledger, ours)
 
@@ -325,7 +325,7 @@ def test_who_is_kept_out_unsettles_nothing_and_helps_nobody() -> None:
     books.saw(ledger, foreign(cpu="9", cards=2))
     ledger.pod_over("uid-p")
 
-    assert ledger.assumed.stands("uid-ours")
+    assert ledger.assumed_pods.is_current("uid-ours")
     assert books.awake(ledger) == []
 
 
@@ -361,7 +361,7 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
         ARRIVALS[word](ledger)
 
     assert counts(ledger, "admitted", "fits", "large") == ["admitted", "fits"]
-    assert ledger.unadmitted._charged["n1"] == {facts.CPU: 3000, names.NVIDIA_GPU: 3, facts.PODS: 1}
+    assert ledger.unadmitted_pods._charged["n1"] == {facts.CPU: 3000, names.NVIDIA_GPU: 3, facts.PODS: 1}
 
 
 def test_its_conditions_are_asked_once_of_each_state_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,5 +392,5 @@ def test_nothing_is_remembered_of_those_that_are_gone() -> None:
     books.saw(ledger, builders.admitted(foreign("a", cards=1)))
     ledger.pod_over("uid-b")
 
-    assert repr(ledger.unadmitted) == "<Unadmitted: 0 pods on 0 nodes>"
-    assert not ledger.unadmitted._charged
+    assert repr(ledger.unadmitted_pods) == "<UnadmittedPods: 0 pods on 0 nodes>"
+    assert not ledger.unadmitted_pods._charged

@@ -43,7 +43,7 @@ def fill(ledger: Ledger) -> None:
     ledger.pod_bound(use("n1", 75, "c"))
 
 
-def said(found: waiting_reasons.Reasons, ledger: Ledger) -> dict[str, str]:
+def said(found: waiting_reasons.WaitingReasons, ledger: Ledger) -> dict[str, str]:
     """Make a round, and give what is said of each pod."""
     answers = books.decide(ledger, 1e6)
     found.new_round()
@@ -52,14 +52,14 @@ def said(found: waiting_reasons.Reasons, ledger: Ledger) -> dict[str, str]:
         assert isinstance(answer, decisions.Wait)
         candidate = ledger.backlog.get(answer.uid)
         assert candidate is not None
-        told[candidate.name] = found.sentence(candidate, answer)
+        told[candidate.name] = found.message(candidate, answer)
     return told
 
 
-def later(found: waiting_reasons.Reasons, now: float) -> dict[str, str]:
+def later(found: waiting_reasons.WaitingReasons, now: float) -> dict[str, str]:
     """Return what is said in a quiet round."""
     found.new_round()
-    return {candidate.name: message for candidate, message in found.later(now)}
+    return {candidate.name: message for candidate, message in found.renewed(now)}
 
 
 def closely(ledger: Ledger, candidate: queued_pods.Candidate) -> str:
@@ -73,7 +73,7 @@ def closely(ledger: Ledger, candidate: queued_pods.Candidate) -> str:
 def test_what_has_become_false_is_not_said_again() -> None:
     """Though the counts are the same, the figures and the nearest node are others."""
     ledger = crowded(books.of(2, 1))
-    pod, found = waits(ledger), waiting_reasons.Reasons(ledger)
+    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger)
     before = said(found, ledger)["p"]
     fill(ledger)
 
@@ -87,29 +87,29 @@ def test_what_has_become_false_is_not_said_again() -> None:
 def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
     """Nobody decides for the pod again, and it learns all the same; once, and then all is quiet."""
     ledger = crowded(books.of(2, 1))
-    pod, found = waits(ledger), waiting_reasons.Reasons(ledger)
+    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger)
     said(found, ledger)
     assert later(found, 10.0) == {}
     fill(ledger)
 
-    assert found.next_look(10.5) == 11.0
+    assert found.next_due(10.5) == 11.0
     assert later(found, 10.5) == {}
     assert later(found, 11.0) == {"p": closely(ledger, pod)}
     assert later(found, 12.0) == {}
-    assert found.next_look(13.0) == 14.0
+    assert found.next_due(13.0) == 14.0
 
 
 def test_everybody_gets_a_look_in_the_end() -> None:
     """More pods than looks, each asking for something else: no round looks at more, none is forgotten."""
     ledger = crowded(books.of(2, 1))
     pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
-    found = waiting_reasons.Reasons(ledger)
+    found = waiting_reasons.WaitingReasons(ledger)
 
     told = said(found, ledger)
-    assert sum("nearest" in message for message in told.values()) == waiting_reasons.CLOSE_LOOKS
+    assert sum("nearest" in message for message in told.values()) == waiting_reasons.DIAGNOSES_PER_ROUND
     for at in range(1, 4):
         news = later(found, 10.0 * at)
-        assert len(news) <= waiting_reasons.CLOSE_LOOKS
+        assert len(news) <= waiting_reasons.DIAGNOSES_PER_ROUND
         told |= news
 
     assert told == {pod.name: closely(ledger, pod) for pod in pods}
@@ -120,7 +120,7 @@ def test_pods_that_ask_the_same_share_a_look() -> None:
     ledger = crowded(books.of(2, 1))
     pods = [waits(ledger, f"p{at}") for at in range(100)]
 
-    told = said(waiting_reasons.Reasons(ledger), ledger)
+    told = said(waiting_reasons.WaitingReasons(ledger), ledger)
 
     assert told == {pod.name: closely(ledger, pod) for pod in pods}
 
@@ -134,7 +134,7 @@ def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None
     stranger = dataclasses.replace(builders.candidate("stranger"), namespace="zoo")
     for pod in (own, stranger):
         ledger.pod_waiting(pod, gated=False)
-    found = waiting_reasons.Reasons(ledger)
+    found = waiting_reasons.WaitingReasons(ledger)
 
     at_once = said(found, ledger)
     ledger.pod_over("uid-first")
@@ -151,12 +151,12 @@ def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
     """Room was made: its turn comes, and no sentence about full nodes is written before that."""
     ledger = crowded(books.of(2, 1))
     waits(ledger)
-    found = waiting_reasons.Reasons(ledger)
+    found = waiting_reasons.WaitingReasons(ledger)
     said(found, ledger)
     ledger.pod_over("uid-a")
 
     assert later(found, 10.0) == {}
-    assert found.next_look(20.0) == 21.0
+    assert found.next_due(20.0) == 21.0
 
 
 @timeless.scenario
@@ -184,7 +184,7 @@ async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
 
     for second in range(4):
         await timeless.at(float(second))
-        for at in range(waiting_reasons.CLOSE_LOOKS + 3):
+        for at in range(waiting_reasons.DIAGNOSES_PER_ROUND + 3):
             waits(stage.ledger, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
         stage.loop.round()
         if not second:
@@ -214,11 +214,11 @@ async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
         await timeless.at(1.0)
         candidate = stage.ledger.backlog.get("uid-p")
         assert candidate is not None
-        assert stage.loop.reasons.said(candidate).startswith("0/1 nodes are available: ")
+        assert stage.loop.reasons.last_message(candidate).startswith("0/1 nodes are available: ")
         stage.ledger.pod_over("uid-held")
         await timeless.until(lambda: stage.writer.binds)
 
-        assert stage.loop.reasons.said(candidate) == ""
+        assert stage.loop.reasons.last_message(candidate) == ""
         await stage.loop.drain()
 
 
@@ -228,7 +228,7 @@ def test_a_new_leader_keeps_what_is_right() -> None:
     ledger.pod_bound(use("n3", 75, "c"))
     pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
     shown = shown_before(ledger)
-    found = waiting_reasons.Reasons(ledger, lambda uid: shown.get(uid, ""))
+    found = waiting_reasons.WaitingReasons(ledger, lambda uid: shown.get(uid, ""))
 
     assert said(found, ledger) == {pod.name: shown[pod.uid] for pod in pods}
     assert [later(found, 10.0 * at) for at in range(1, 6)] == [{}] * 5
@@ -242,7 +242,7 @@ def test_a_new_leader_does_not_keep_what_the_counts_contradict() -> None:
         pods[2].uid: "0/3 nodes are available: 3 have no card with enough free. Would fit if …"
     }
     shown[pods[3].uid] = "0/2 nodes are available: 2 have no card with enough free (nearest: n7)."
-    found = waiting_reasons.Reasons(ledger, shown.__getitem__)
+    found = waiting_reasons.WaitingReasons(ledger, shown.__getitem__)
 
     told = said(found, ledger)
 
@@ -266,10 +266,10 @@ def test_a_look_has_an_end() -> None:
     ledger.pod_waiting(dataclasses.replace(pod, request=builders.request(*(ask,) * 5)), gated=False)
     (answer,) = cycle.decide(ledger.search, ledger.backlog, 1e6, ledger.policy)
     assert isinstance(answer, decisions.Wait)
-    found = waiting_reasons.Reasons(ledger)
+    found = waiting_reasons.WaitingReasons(ledger)
 
     (candidate,) = ledger.backlog.ready(1e6)
-    message = found.sentence(candidate, answer)
+    message = found.message(candidate, answer)
 
     assert message.startswith(f"0/{count} nodes are available: ")
     assert "were not fully evaluated: search budget" in message
@@ -278,14 +278,14 @@ def test_a_look_has_an_end() -> None:
 def test_no_look_is_begun_that_has_no_time() -> None:
     """What is left of a round after deciding is all that looks have; the counts are said without one."""
     ledger, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(ledger), waiting_reasons.Reasons(ledger, clock=now)
+    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
     (answer,) = books.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
 
     found.new_round(until=now() + waiting_reasons.LEAST_SECONDS / 2)
-    in_haste = found.sentence(pod, answer)
+    in_haste = found.message(pod, answer)
     found.new_round(until=now() + 2 * waiting_reasons.LEAST_SECONDS)
-    at_leisure = found.sentence(pod, answer)
+    at_leisure = found.message(pod, answer)
 
     assert in_haste == "0/2 nodes are available: 2 have no card with enough free"
     assert at_leisure == closely(ledger, pod)
@@ -294,16 +294,16 @@ def test_no_look_is_begun_that_has_no_time() -> None:
 def test_looks_that_are_made_up_for_have_no_more_time() -> None:
     """In a quiet round, too, a look is begun only where it can be ended."""
     ledger, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(ledger), waiting_reasons.Reasons(ledger, clock=now)
+    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
     (answer,) = books.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
     found.new_round(until=now())
-    found.sentence(pod, answer)
+    found.message(pod, answer)
 
     found.new_round(until=now())
-    in_haste = found.later(10.0)
+    in_haste = found.renewed(10.0)
     found.new_round()
-    at_leisure = found.later(20.0)
+    at_leisure = found.renewed(20.0)
 
     assert in_haste == []
     assert [message for _, message in at_leisure] == [closely(ledger, pod)]
@@ -317,10 +317,10 @@ def test_a_look_ends_with_its_time() -> None:
         ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
     pod = books.wait(ledger, request=builders.request(*(ask,) * 5))
-    found = waiting_reasons.Reasons(ledger, clock=clock.Ticking(0.001))
+    found = waiting_reasons.WaitingReasons(ledger, clock=clock.Ticking(0.001))
     found.new_round(until=0.03)
 
-    message = found.sentence(pod, decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", 40),), None))
+    message = found.message(pod, decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", 40),), None))
 
     assert message.startswith("0/40 nodes are available: ")
     assert "not fully evaluated: search budget" in message
@@ -329,21 +329,21 @@ def test_a_look_ends_with_its_time() -> None:
 def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
     """It says that it was cut short, and after a pause the pod learns what would help."""
     ledger, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(ledger), waiting_reasons.Reasons(ledger, clock=now)
+    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
     (answer,) = books.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
     found.new_round()
     with mock.patch.object(waiting_reasons, "LOOK_STEPS", 1):
-        in_haste = found.sentence(pod, answer)
+        in_haste = found.message(pod, answer)
 
     found.new_round()
-    assert found.later(1.0) == []
+    assert found.renewed(1.0) == []
     found.new_round()
-    told = {one.name: message for one, message in found.later(10.0)}
+    told = {one.name: message for one, message in found.renewed(10.0)}
 
     assert in_haste.endswith("What would help was not fully evaluated: search budget.")
     assert told == {"p": closely(ledger, pod)}
-    assert found.next_look(20.0) == 21.0
+    assert found.next_due(20.0) == 21.0
 
 
 def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
@@ -351,7 +351,7 @@ def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
     ledger = crowded(books.of(2, 1))
     for at in range(7):
         waits(ledger, f"p{at}", WANTED + at)
-    found = waiting_reasons.Reasons(ledger)
+    found = waiting_reasons.WaitingReasons(ledger)
     with mock.patch.object(waiting_reasons, "LOOK_STEPS", 1):
         said(found, ledger)
         for at in range(1, 5):
@@ -361,9 +361,9 @@ def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
                 later(found, float(at))
 
     assert (
-        7 * 600 / waiting_reasons.LONGEST_PAUSE
+        7 * 600 / waiting_reasons.LONGEST_PAUSE_SECONDS
         <= looks.call_count
-        <= 7 * (6 + 600 / waiting_reasons.LONGEST_PAUSE)
+        <= 7 * (6 + 600 / waiting_reasons.LONGEST_PAUSE_SECONDS)
     )
 
 
@@ -376,7 +376,7 @@ def test_an_init_container_does_not_keep_a_pod_from_learning_what_would_help() -
     main = requests.ContainerRequest("main", (requests.cards(1),))
     pod = books.wait(ledger, request=requests.Request((before, main)))
 
-    told = said(waiting_reasons.Reasons(ledger), ledger)
+    told = said(waiting_reasons.WaitingReasons(ledger), ledger)
 
     assert "Would fit if" in told["p"]
     assert told["p"] == closely(ledger, pod)

@@ -23,7 +23,7 @@ class Scene:
     def device(self, *, condemned: bool = False) -> None:
         """Have the Device be seen."""
         self.ledger.device_seen(builders.device())
-        self.watchdog.device_seen("n1", condemned=condemned)
+        self.watchdog.device_seen("n1", found_silent=condemned)
 
     def lease(self, renewal: str, *, after: float = 0.0) -> None:
         """Have the Lease be seen, after so many seconds in which it was judged now and then."""
@@ -146,7 +146,7 @@ def test_what_we_wrote_ourselves_condemns_nobody(scene: Scene) -> None:
     scene.lease("a")
     scene.device(condemned=False)
 
-    scene.watchdog.device_seen("n1", condemned=True)
+    scene.watchdog.device_seen("n1", found_silent=True)
     scene.watchdog.judge()
 
     assert not scene.silent
@@ -207,7 +207,7 @@ def test_silence_of_one_is_not_that_of_another(scene: Scene) -> None:
     """Each agent is judged by its own signs."""
     scene.device()
     scene.ledger.device_seen(builders.device("n2"))
-    scene.watchdog.device_seen("n2", condemned=False)
+    scene.watchdog.device_seen("n2", found_silent=False)
 
     scene.lease("a")
 
@@ -223,7 +223,7 @@ async def test_time_is_watched() -> None:
     ledger = books.of()
     watchdog = Watchdog(ledger, clock=now)
     watchdog.lease_seen("n1", "a")
-    watchdog.device_seen("n1", condemned=False)
+    watchdog.device_seen("n1", found_silent=False)
     info = ledger.inventory.row("n1")
     assert info is not None
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import names, wire
-from berth_operator.engine import summaries
+from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import uuid_ownership, uuid_records
 from berth_operator.scheduling.devices import facts
@@ -61,7 +61,7 @@ def begun(
     ledger.device_seen(claimed or claiming())
     ledger.agent_silent("n1", silent=False)
     if known:
-        ledger.devices_known()
+        ledger.all_devices_read()
     if pod is not None:
         books.saw(ledger, pod)
     return ledger
@@ -85,7 +85,7 @@ def test_a_gpupod_makes_no_doubt_for_the_next_operator(pod: Any, order: tuple[in
 
     for at in order:
         steps[at]()
-    ledger.devices_known()
+    ledger.all_devices_read()
 
     assert books.held(ledger)[0] == [*MINORS]
     assert (free(ledger), free(ledger, "n1")) == (4, 0)
@@ -146,8 +146,8 @@ def test_a_record_that_becomes_readable_weighs_from_then_on() -> None:
 def test_a_device_that_is_too_large_disputes_nothing() -> None:
     """Nobody could write down whose its cards are; once it is smaller it has its own again."""
     ledger = begun(claiming(*MINORS, large=True), known=False)
-    ledger.devices_known()
-    (large,) = summaries.take(ledger.inventory, {"n1"})
+    ledger.all_devices_read()
+    (large,) = node_summaries.summarize(ledger.inventory, {"n1"})
     ledger.device_seen(claiming(*MINORS))
 
     assert (large.free, large.claims, large.disputed, large.reason) == (0, (), (), "too large")
@@ -159,7 +159,7 @@ def test_a_device_that_is_too_large_disputes_nothing() -> None:
 def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool) -> None:
     """A record of a bind weighs as it does elsewhere, and nothing is said to be wrong with it."""
     ledger = Ledger(clock.Clock())
-    ledger.devices_known()
+    ledger.all_devices_read()
     ledger.device_seen(claiming(*MINORS))
     steps: list[Callable[[], object]] = [
         lambda: books.saw(ledger, BOUND),
@@ -171,7 +171,7 @@ def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool
     ledger.device_seen(builders.device("n2"))
     ledger.agent_silent("n1", silent=False)
     ledger.agent_silent("n2", silent=False)
-    (told,) = summaries.take(ledger.inventory, {"n1"})
+    (told,) = node_summaries.summarize(ledger.inventory, {"n1"})
     kept = free(ledger)
     books.saw(ledger, None, "uid-p")
 
@@ -258,7 +258,7 @@ class World:
         if self.said is not None:
             books.named(self.ledger, self.said)
         books.saw(self.ledger, self.pod)
-        self.ledger.devices_known()
+        self.ledger.all_devices_read()
 
 
 @worlds.PROPERTY

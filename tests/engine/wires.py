@@ -10,7 +10,7 @@ from engine import servers
 from support import hands
 
 LOST: Final = ports.Unknown("timed out", version="some")  # Of a bind that named its pod's revision.
-Seen = TypeVar("Seen", ports.Answer, ports.Seen)
+Seen = TypeVar("Seen", ports.Answer, ports.ReadResult)
 
 
 class Player(Protocol):
@@ -56,11 +56,11 @@ class Wire(hands.Lead):
         """Accept it: what is said of the bind itself matters here."""
         return ports.Bound()
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Void the binds that are on their way, and read the pod as it is."""
         self.strays = [one for one in self.strays if one[0] != candidate.name]
-        return await self.look(candidate)
+        return await self.read_pod(candidate)
 
-    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read a pod as it is."""
         return self.history.heard(candidate.name, self.history.server.look(candidate.name))

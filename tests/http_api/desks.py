@@ -51,7 +51,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         """Make the loop, which decides only when told to."""
-        self.records = decision_records.Records(self.measured.scheduling, wall=lambda: NOON)
+        self.records = decision_records.DecisionRecords(self.measured.scheduling, wall=lambda: NOON)
         writer = hands.Writer(self.now)
         self.loop = loop.Loop(
             self.ledger, writer, hands.PodStatusWriter(), clock=self.now, records=self.records
@@ -65,7 +65,7 @@ class Desk:
             records=self.records,
             clock=self.now,
             ready=lambda: self.ready,
-            said=self.loop.reasons.said,
+            said=self.loop.reasons.last_message,
             snapshot=self.snapshot,
         )
         shown = server.metrics_route(self.measured, guard if self.metrics_guarded else None)

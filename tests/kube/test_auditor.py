@@ -72,7 +72,7 @@ async def test_drift_is_told_and_mended(
 
     found = await audited.auditor.audit()
 
-    assert ("waiting", candidate.uid) in {(one.what, one.name) for one in found}
+    assert ("waiting", candidate.uid) in {(one.kind, one.name) for one in found}
     assert audited.reports == [len(found)]
     assert f"waiting {candidate.uid}" in caplog.text
     assert candidate.uid in audited.ledger.backlog

@@ -70,7 +70,7 @@ class Audited:
 
     async def audit(self) -> list[tuple[str, str]]:
         """Audit once."""
-        return [(one.what, one.name) for one in await self.auditor.audit()]
+        return [(one.kind, one.name) for one in await self.auditor.audit()]
 
 
 def waiting() -> dict[str, Any]:

@@ -167,7 +167,7 @@ async def test_where_a_pod_went_is_said_alike_in_the_event_and_in_the_log() -> N
         bound=scene.log.bound,
     )
 
-    writer.placed(POD, PLACEMENT)
+    writer.bound(POD, PLACEMENT)
 
     assert scene.said == [f"bound {WHERE}"]
     assert [one.message for one in notes.told] == [f"Assigned {WHERE}"]

@@ -237,7 +237,7 @@ async def test_the_last_ones_heed_a_server_that_asks_for_a_rest() -> None:
     """At the end, too, a 429 is no reason to ask again and again until the time is up."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.status(429, "slow down", headers={"Retry-After": "5"}))
-        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(rate_limiter.UNLIMITED))
+        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         board.tell(note(1))
 
@@ -250,7 +250,7 @@ async def test_the_last_ones_and_the_usual_ones_share_a_queue() -> None:
     """Whoever finds the queue empty, because the other was faster, goes on as if nothing had been there."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201))
-        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(20.0))
+        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         async with timeless.beside(board.run()):
             for number in range(3):
@@ -267,7 +267,7 @@ async def test_a_server_that_asks_for_a_rest_gets_it_and_no_note_is_lost() -> No
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         busy = stub.status(429, "slow down", headers={"Retry-After": "0.4"})
         server.on("POST", PATH, busy, stub.thing({}, code=201))
-        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(rate_limiter.UNLIMITED))
+        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         for number in range(3):
             board.tell(note(number))
@@ -290,7 +290,7 @@ async def test_events_keep_to_their_pace() -> None:
     """They are posted no faster than allowed, however many wait."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201))
-        rhythm = rate_limiter.Pace(time.monotonic, rate_limiter.steady(20.0))
+        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
         board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
         for number in range(6):
             board.tell(note(number))

@@ -22,8 +22,8 @@ CONTAINERS = 400
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make room for what two such pods of a namespace say, and three of all."""
     weight = pods.bound(pod("any")).weight
-    monkeypatch.setattr(waiting_pod_memory, "OF_A_NAMESPACE", 2 * weight + weight // 2)
-    monkeypatch.setattr(waiting_pod_memory, "OF_ALL", 3 * weight + weight // 2)
+    monkeypatch.setattr(waiting_pod_memory, "NAMESPACE_BYTES", 2 * weight + weight // 2)
+    monkeypatch.setattr(waiting_pod_memory, "TOTAL_BYTES", 3 * weight + weight // 2)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_pods_beyond_it_are_not_charged_before_they_are_admitted(ledger: Ledger,
     for name in "abc":
         sink.upserted(pod(name))
     before = pictures.free_cards(ledger.inventory)
-    hold = ledger.unadmitted.whole(dataclasses.replace(pods.bound(pod("c")).hold))
+    hold = ledger.unadmitted_pods.full_hold(dataclasses.replace(pods.bound(pod("c")).hold))
 
     sink.upserted(builders.admitted(pod("c")))
 
@@ -73,7 +73,13 @@ def test_another_namespace_has_room_of_its_own(ledger: Ledger, sink: feeds.PodSi
     for name, namespace in {"a": "ml", "b": "ml", "c": "ml", "d": "other", "e": "third"}.items():
         sink.upserted(pod(name, namespace))
 
-    assert [ledger.unadmitted.bare(f"uid-{name}") for name in "abcde"] == [False, False, True, False, True]
+    assert [ledger.unadmitted_pods.is_bare(f"uid-{name}") for name in "abcde"] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_pod_that_is_gone_makes_room(ledger: Ledger, sink: feeds.PodSink) -> None:
@@ -84,7 +90,7 @@ def test_a_pod_that_is_gone_makes_room(ledger: Ledger, sink: feeds.PodSink) -> N
 
     sink.upserted(pod("c"))
 
-    assert not ledger.unadmitted.bare("uid-c")
+    assert not ledger.unadmitted_pods.is_bare("uid-c")
     assert pictures.free_cards(ledger.inventory) == 2
 
 
@@ -111,8 +117,8 @@ def test_which_pods_there_is_room_for_is_no_drift(ledger: Ledger, sink: feeds.Po
     for name in "cba":
         other.upserted(pod(name))
 
-    assert ledger.unadmitted.bare("uid-c") and fresh.unadmitted.bare("uid-a")
-    assert drift.drift(ledger, fresh) == ()
+    assert ledger.unadmitted_pods.is_bare("uid-c") and fresh.unadmitted_pods.is_bare("uid-a")
+    assert drift.differences(ledger, fresh) == ()
 
 
 def test_of_very_many_containers_those_that_ask_for_devices_are_known() -> None:

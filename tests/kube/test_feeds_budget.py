@@ -47,7 +47,7 @@ class Scene:
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Lend a sink with room for what one such pod says."""
-    monkeypatch.setattr(waiting_pod_memory, "OF_A_NAMESPACE", 100 << 10)
+    monkeypatch.setattr(waiting_pod_memory, "NAMESPACE_BYTES", 100 << 10)
     return Scene()
 
 
@@ -81,11 +81,11 @@ def test_a_pod_that_waits_no_more_makes_room(scene: Scene, end: Any) -> None:
     """The next time that the other is told, it is served."""
     for uid in ("a", "b"):
         scene.sink.upserted(pod(uid))
-    full = scene.sink.budget.next()
+    full = scene.sink.budget.next_unkept()
 
     end(scene.sink)
 
-    assert (full, scene.sink.budget.next()) == (None, ("ml", "b"))
+    assert (full, scene.sink.budget.next_unkept()) == (None, ("ml", "b"))
     scene.sink.upserted(pod("b"))
     assert scene.faults("b") == []
 
@@ -98,7 +98,7 @@ def test_which_pod_has_found_no_room_is_no_drift(scene: Scene) -> None:
     for uid in ("b", "a"):
         other.sink.upserted(pod(uid))
 
-    assert drift.drift(scene.ledger, other.ledger) == ()
+    assert drift.differences(scene.ledger, other.ledger) == ()
 
 
 class Informer:
@@ -122,7 +122,7 @@ class Informer:
 @pytest.fixture
 def following(monkeypatch: pytest.MonkeyPatch) -> feeds.Feeds:
     """Lend feeds with room for what one such pod says, whose only informer is that of pods."""
-    monkeypatch.setattr(waiting_pod_memory, "OF_A_NAMESPACE", 100 << 10)
+    monkeypatch.setattr(waiting_pod_memory, "NAMESPACE_BYTES", 100 << 10)
     session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
     nothing: Any = None
     made = feeds.Feeds(session, Ledger(clock.Clock()), nothing, auditor.Nobody())

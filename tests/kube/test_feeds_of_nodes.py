@@ -5,7 +5,7 @@ import pytest
 
 from berth_crds import logs, wire
 from berth_crds.client import watch
-from berth_operator.engine import summaries
+from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import feeds
@@ -43,7 +43,7 @@ def test_a_device_that_says_too_much_gets_no_pod(caplog: pytest.LogCaptureFixtur
         said = {"labels": dict.fromkeys(map(str, range(labels)), "")}
         sink.upserted(builders.published(cards=[said]))
         ledger.agent_silent("n1", silent=False)
-        (found,) = summaries.take(ledger.inventory, {"n1"})
+        (found,) = node_summaries.summarize(ledger.inventory, {"n1"})
         known.append((found.free, found.reason, len(found.claims)))
 
     assert known == [(1, "", 1), (0, "more than 1024 labels", 1), (0, "more than 1024 labels", 1), (1, "", 1)]
@@ -64,7 +64,7 @@ def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture
         assert isinstance(thing, raw.Device)
         sink.upserted(thing)
         ledger.agent_silent("n1", silent=False)
-        (found,) = summaries.take(ledger.inventory, {"n1"})
+        (found,) = node_summaries.summarize(ledger.inventory, {"n1"})
         known.append((found.free, found.reason, len(found.claims)))
 
     large = (0, "more than 1048576 bytes as an object", 0)
@@ -85,7 +85,7 @@ def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
         builders.published(cards=[{"mig": {"enabled": True, "instances": those}} for those in lists])
     )
 
-    (found,) = summaries.take(ledger.inventory, {"n1"})
+    (found,) = node_summaries.summarize(ledger.inventory, {"n1"})
     assert len(found.claims) == 64
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, resources
-from berth_operator.engine import rate_limiter, summaries
+from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kind_statuses
 from berth_operator.scheduling import uuid_records
 from kube.conftest import Noted
@@ -48,7 +48,7 @@ class Desk:
     def want(self, **changes: Any) -> None:
         """Hand over a summary."""
         usual: Thing = {"free": 3, "used": 1, "healthy": 4, "silent": False, "in_use": "0.4"}
-        self.statuses.want([summaries.Summary(self.name, **(usual | changes))])
+        self.statuses.want([node_summaries.NodeSummary(self.name, **(usual | changes))])
 
     async def edit(self, change: Mapping[str, Any]) -> None:
         """Edit the status by hand."""
@@ -251,7 +251,7 @@ async def test_no_kind_waits_for_an_object_of_the_other_at_which_the_server_fail
         server.on("PATCH", sound.path("a", sub="status"), stub.thing({}))
         desk = kind_statuses.Statuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
         desk.saw_device("a", {})
-        desk.want([summaries.Summary("a", 1, 0, 1, silent=False)])
+        desk.want([node_summaries.NodeSummary("a", 1, 0, 1, silent=False)])
         desk.saw_policy(policy("a"))
 
         for _ in range(4):

@@ -18,7 +18,7 @@ from prometheus_client import generate_latest, registry
 from berth_crds import names
 from berth_crds.client import resources
 from berth_operator import metrics
-from berth_operator.engine import rate_limiter, summaries
+from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kopf_lag, kopf_runs, kopf_settings, reconciler
 from support import clock, stub
 from testbed import waiting
@@ -172,7 +172,7 @@ async def test_it_is_ended_and_started_again(
     """The next run delivers, its summaries are written; until then the trouble is told and counted."""
     played, into = Played(hang, released), registry.CollectorRegistry()
     monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
-    summary = summaries.Summary("n1", 4, 0, 4, silent=False)
+    summary = node_summaries.NodeSummary("n1", 4, 0, 4, silent=False)
 
     async with running(server, metrics.Kopf(into)) as one:
         one.want([summary])
@@ -258,7 +258,7 @@ async def test_what_an_ended_run_still_says_reaches_nobody(
         await looked(one, lambda: len(played.runs) > 1 and not one.trouble, "the next run to be well")
         released.set()
         await waiting.eventually(lambda: asyncio.to_thread(refused.wait, 1), what="the late request")
-        one.want([summaries.Summary("n1", 0, 0, 0, silent=False)])
+        one.want([node_summaries.NodeSummary("n1", 0, 0, 0, silent=False)])
         await looked(one, lambda: server.bodies, "the status")
 
     assert "/late" not in {each.path for each in server.requests}

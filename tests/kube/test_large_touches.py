@@ -5,7 +5,7 @@ import time
 from typing import Any, cast
 
 from berth_crds.client import api
-from berth_operator.engine import declaration
+from berth_operator.engine import bind_declaration
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_touches
 from berth_operator.scheduling import queued_pods
@@ -48,7 +48,7 @@ async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> 
         cast(api.Api, server), ledger, shown=lambda _: None, size=sizes.__getitem__, wall=clock.Clock().wall
     )
 
-    assert await touching.void(declaration.Declaration(0, frozenset(sizes))) == "9"
+    assert await touching.void(bind_declaration.BindDeclaration(0, frozenset(sizes))) == "9"
 
     assert sorted(server.ended) == sorted(sizes)
     assert server.most == 8 * MIB  # The one that is alone.

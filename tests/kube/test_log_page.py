@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from berth_crds import json_lines, wire
-from berth_operator.engine import summaries
+from berth_operator.engine import node_summaries
 from berth_operator.kube import bind_log, events, node_news, pod_status, policy_news
 from berth_operator.scheduling import decisions
 from support import builders, clock, voices
@@ -74,7 +74,7 @@ def test_its_lines_of_policies_and_nodes_are_those_of_the_log(caplog: pytest.Log
     policy = policy_news.PolicyNews()
     policy.in_force(wire.PolicySpec())
     nodes = node_news.NodeNews(list[events.Note]().append, "uid-{}".format)
-    well = summaries.Summary("n2", 1, 0, 1, silent=False)
+    well = node_summaries.NodeSummary("n2", 1, 0, 1, silent=False)
     nodes.begin([well])
     caplog.clear()
 

@@ -5,20 +5,20 @@ import logging
 
 import pytest
 
-from berth_operator.engine import summaries
+from berth_operator.engine import node_summaries
 from berth_operator.kube import events, node_news
 
-WELL = summaries.Summary("n1", 4, 0, 4, silent=False)
+WELL = node_summaries.NodeSummary("n1", 4, 0, 4, silent=False)
 SILENT = dataclasses.replace(WELL, silent=True)
 FAILED = dataclasses.replace(WELL, failed="NVMLDown")
 CORDONED = dataclasses.replace(WELL, cordoned=("GPU-1", "GPU-2"))
-ASTRAY = dataclasses.replace(WELL, astray=("9", "GPU-x"))
+ASTRAY = dataclasses.replace(WELL, unmatched_cordon=("9", "GPU-x"))
 
 
 class Ear:
     """Collects news of nodes."""
 
-    def __init__(self, *begin: summaries.Summary) -> None:
+    def __init__(self, *begin: node_summaries.NodeSummary) -> None:
         self.notes: list[events.Note] = []
         self.news = node_news.NodeNews(self.notes.append, "uid-{}".format)
         self.news.begin(begin)
@@ -38,7 +38,10 @@ class Ear:
     ],
 )
 def test_each_change_is_told_once(
-    before: summaries.Summary, now: summaries.Summary, said: str | None, caplog: pytest.LogCaptureFixture
+    before: node_summaries.NodeSummary,
+    now: node_summaries.NodeSummary,
+    said: str | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """How often a node is summed up does not matter."""
     caplog.set_level(logging.INFO)
@@ -66,7 +69,7 @@ def test_a_cordon_that_names_nothing_is_an_event_on_the_device() -> None:
     """Told when it comes to be so, when it changes, and by each new leader."""
     ear = Ear(ASTRAY)
     ear.news.hear([ASTRAY])
-    ear.news.hear([dataclasses.replace(ASTRAY, astray=("9",))])
+    ear.news.hear([dataclasses.replace(ASTRAY, unmatched_cordon=("9",))])
     ear.news.hear([WELL])
 
     assert [one.subject for one in ear.notes] == [ear.notes[0].subject] * 2

@@ -46,7 +46,7 @@ PAGE: Final = (MANIFESTS / "operating.md").read_text()
 def test_its_metrics_exist() -> None:
     """Each metric that it names is among those that the operator shows."""
     measured = metrics.Metrics()
-    measured.watch(lambda: inventory_metrics.take(books.of(), 0.0))
+    measured.watch(lambda: inventory_metrics.count_stock(books.of(), 0.0))
     shown = set(
         re.findall(r"^(berth_\w+?)(?:_bucket|_count|_sum)?(?:\{| )", measured.text().decode(), re.MULTILINE)
     )
@@ -88,7 +88,7 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert f"read within {usual.answer_seconds:g} s" in PAGE
     assert http_server.CACHED_SECONDS == 1, "at most a second old"
     assert f"kubectl apply -f {auth.RIGHTS}" in PAGE
-    assert rate_limiter.LONGEST_REST_SECONDS == 60, "at most a minute"
+    assert rate_limiter.LONGEST_BACKOFF_SECONDS == 60, "at most a minute"
     assert f"The leader looks every {foreign_gpupods.PERIOD_SECONDS:g} s" in PAGE
     quiet, behind = (
         kopf_lag.QUIET_LOOKS * kopf_lag.LOOK_SECONDS,
@@ -160,8 +160,8 @@ LIMITS: Final = {
     ),
     "labels in the node selector, and tolerations": (pod_limits.SELECTOR, pod_limits.TOLERATIONS),
     "memory for what all waiting pods of a namespace say together, and those of all": (
-        waiting_pod_memory.OF_A_NAMESPACE // waiting_pod_memory.MEBIBYTE,
-        waiting_pod_memory.OF_ALL // waiting_pod_memory.MEBIBYTE,
+        waiting_pod_memory.NAMESPACE_BYTES // waiting_pod_memory.MEBIBYTE,
+        waiting_pod_memory.TOTAL_BYTES // waiting_pod_memory.MEBIBYTE,
     ),
     "terms, expressions and values of the node affinity": (
         pod_limits.TERMS,
@@ -186,7 +186,7 @@ def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
     assert f"shows `{Reason.TOO_MUCH_TOGETHER}`" in text
     assert 1 / feeds.READ_AGAIN_SECONDS == 10
     assert "by itself, for ten such pods a second, the oldest first and namespaces in turns" in text
-    assert f"no more than {waiting_pod_memory.FREE // 1024} KiB of memory is not counted" in text
+    assert f"no more than {waiting_pod_memory.FREE_BYTES // 1024} KiB of memory is not counted" in text
 
 
 def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:
@@ -244,9 +244,12 @@ def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:
     """What it says of a crowd of refused pods is what is asked."""
     text = " ".join(PAGE.split())
 
-    assert f"Where a namespace has more than {bind_refusals.FEW}, it is asked about a thirtieth" in text
+    assert (
+        f"Where a namespace has more than {bind_refusals.MOST_WITHOUT_TURNS}, it is asked about a thirtieth"
+        in text
+    )
     assert bind_refusals.ALL_ASKED_SECONDS / bind_refusals.RETRY_SECONDS == 30, "a thirtieth"
-    assert bind_refusals.SEVERAL == 3, "three binds"
+    assert bind_refusals.OFTEN == 3, "three binds"
 
 
 def test_its_share_of_sentences_is_that_of_the_code() -> None:
@@ -267,7 +270,7 @@ def test_its_limits_of_the_log_are_those_of_the_code() -> None:
 def test_its_times_are_those_of_the_loop() -> None:
     """What it says of rounds, searches and pauses is what the loop does."""
     assert f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms" in PAGE
-    assert f"why it waits after {waiting_reasons.LOOK_SECONDS * 1e3:g} ms" in PAGE
+    assert f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms" in PAGE
     assert f"pauses of up to {queued_pods.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
     assert (
         f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}"

@@ -26,9 +26,9 @@ def test_why_a_pod_waits_is_a_plain_line() -> None:
     """What the condition will say is clean before it is compared with what is shown."""
     made = status_writer()
 
-    made.refused(CANDIDATE, NASTY)
+    made.unschedulable(CANDIDATE, NASTY)
 
-    said = made.shown(CANDIDATE.uid)
+    said = made.shown_message(CANDIDATE.uid)
     assert said.startswith(SHOWN)
     assert said.isprintable()
     assert len(said) == pod_status.LONGEST_MESSAGE
@@ -38,7 +38,7 @@ def test_why_a_bind_failed_is_a_plain_line() -> None:
     """The server's own words for it are clean as well."""
     made = status_writer()
 
-    made.failed(CANDIDATE, NASTY)
+    made.bind_failed(CANDIDATE, NASTY)
 
     ((_, verdict),) = made._due.values()
     assert verdict.message.startswith(f"The bind failed: {SHOWN}")

@@ -84,7 +84,7 @@ async def desk(
 
 async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """The condition has the word that autoscalers wait for, and a sentence; the event has the same."""
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
 
     pod = await desk.until_written(1)
 
@@ -96,7 +96,7 @@ async def test_a_verdict_is_a_condition_and_an_event(desk: Desk, candidate: queu
 
 async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """What no further node could cure is not Unschedulable, or an autoscaler would add nodes for ever."""
-    desk.status_writer.refused(candidate, "asks for 150", fault=Reason.INVALID_REQUEST)
+    desk.status_writer.unschedulable(candidate, "asks for 150", fault=Reason.INVALID_REQUEST)
 
     pod = await desk.until_written(1)
     assert ("PodScheduled", "False", "InvalidRequest") in pods.conditions(pod)
@@ -105,11 +105,11 @@ async def test_nonsense_has_a_word_of_its_own(desk: Desk, candidate: queued_pods
 async def test_the_same_again_is_silence(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """The same verdict is written once: before its write, after it, and after the pod showed it."""
     for _ in range(3):
-        desk.status_writer.refused(candidate, waits(Reason.FULL))
+        desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until_written(1)
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.see()
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await asyncio.sleep(0.1)
 
     assert desk.writes == 1
@@ -118,13 +118,13 @@ async def test_the_same_again_is_silence(desk: Desk, candidate: queued_pods.Cand
 
 async def test_a_change_is_written(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """Another sentence is another write; the moment of the transition stays, as the truth has not changed."""
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     before = await desk.transition()
     desk.time.advance(100)
     await desk.see()
 
-    desk.status_writer.refused(candidate, waits(Reason.FULL, Reason.UNHEALTHY))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL, Reason.UNHEALTHY))
     pod = await desk.until_written(2)
 
     assert "Unhealthy" in (pods.scheduled(pod).message or "")
@@ -136,13 +136,13 @@ async def test_a_restarted_operator_repeats_nothing(
     desk: Desk, session: Noted, candidate: queued_pods.Candidate
 ) -> None:
     """What the pod shows already, from whoever wrote it, is neither written nor posted again."""
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until_written(1)
 
     other = Desk(session, desk.yard)
     await other.see()
     async with timeless.beside(other.status_writer.run()):
-        other.status_writer.refused(candidate, waits(Reason.FULL))
+        other.status_writer.unschedulable(candidate, waits(Reason.FULL))
         await asyncio.sleep(0.1)
 
     assert other.writes == 1  # The one of before: both write through the same session.
@@ -151,13 +151,13 @@ async def test_a_restarted_operator_repeats_nothing(
 
 async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """A condition that was edited by hand, times and words left null, is written again at the next try."""
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     edited = [{"type": "PodScheduled", "status": "False"}]
     await desk.yard.patch("p", {"status": {"conditions": edited}}, sub="status")
     await desk.see()
 
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
 
     pod = await desk.until_written(2)
     assert ("PodScheduled", "False", "Unschedulable") in pods.conditions(pod)
@@ -165,11 +165,11 @@ async def test_somebody_elses_verdict_is_put_right(desk: Desk, candidate: queued
 
 async def test_a_sentence_without_end_is_cut_once(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """What is longer than a condition should be is cut, and the cut one counts as shown."""
-    desk.status_writer.refused(candidate, "x" * 100_000)
+    desk.status_writer.unschedulable(candidate, "x" * 100_000)
     await desk.until_written(1)
     await desk.see()
 
-    desk.status_writer.refused(candidate, "x" * 100_000)
+    desk.status_writer.unschedulable(candidate, "x" * 100_000)
     await asyncio.sleep(0.1)
 
     assert desk.writes == 1
@@ -182,7 +182,7 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: queued_p
     """A verdict on a revision that is no more is refused by the server, and dropped once that is known."""
     await desk.yard.bind("p", "somewhere")
 
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until(lambda: desk.writes >= 2, "a second try")
     desk.status_writer.done(candidate.uid)
     tries = desk.writes
@@ -195,7 +195,7 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: queued_p
 async def test_a_newer_revision_is_judged_anew(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """A pod that somebody touched meanwhile gets its verdict once its newer revision was seen."""
     await desk.yard.patch("p", {"metadata": {"labels": {"touched": "yes"}}})
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until(lambda: desk.writes >= 1, "the refused try")
 
     await desk.see()
@@ -208,9 +208,9 @@ async def test_a_verdict_that_was_overtaken_is_not_written(
     desk: Desk, candidate: queued_pods.Candidate
 ) -> None:
     """Of several verdicts in a hurry the last one stands."""
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
-    desk.status_writer.refused(candidate, waits(Reason.UNHEALTHY))
-    desk.status_writer.refused(candidate, waits(Reason.SILENT))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.UNHEALTHY))
+    desk.status_writer.unschedulable(candidate, waits(Reason.SILENT))
 
     pod = await desk.until_written(1)
 
@@ -222,8 +222,8 @@ async def test_a_pod_that_is_placed_is_not_told_otherwise(
     desk: Desk, candidate: queued_pods.Candidate
 ) -> None:
     """A verdict that waits to be written is dropped the moment the pod has its place."""
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
-    desk.status_writer.placed(candidate, pods.placement("n1", pods.CARD, pods.OTHER_CARD))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
+    desk.status_writer.bound(candidate, pods.placement("n1", pods.CARD, pods.OTHER_CARD))
     await asyncio.sleep(0.1)
 
     assert desk.writes == 0
@@ -285,14 +285,14 @@ def test_where_a_pod_went_tells_how_much_of_each_card(
 
 async def test_a_bind_that_fails_is_a_condition_too(desk: Desk, candidate: queued_pods.Candidate) -> None:
     """Whoever looks at the pod sees why it waits; the word is not the one for which nodes are added."""
-    desk.status_writer.refused(candidate, waits(Reason.FULL))
+    desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until_written(1)
     await desk.see()
 
-    desk.status_writer.failed(candidate, "a webhook says no")
+    desk.status_writer.bind_failed(candidate, "a webhook says no")
 
     pod = await desk.until_written(2)
     assert ("PodScheduled", "False", "SchedulerError") in pods.conditions(pod)
     assert pods.scheduled(pod).message == "The bind failed: a webhook says no"
     assert desk.notes.told[-1] == ("FailedBinding", "The bind failed: a webhook says no")
-    assert desk.status_writer.shown(candidate.uid) == ""
+    assert desk.status_writer.shown_message(candidate.uid) == ""

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from berth_crds.client import api, resources
-from berth_operator.engine import declaration, ports
+from berth_operator.engine import bind_declaration, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_status, pod_touches, writer
 from berth_operator.scheduling import queued_pods
@@ -20,7 +20,7 @@ from berth_operator.translate import refusals
 from kube.conftest import Noted
 from support import builders, hands, pods, stub
 
-EVERYTHING = declaration.EVERYTHING
+EVERYTHING = bind_declaration.EVERYTHING
 NODE = "touch-node"
 
 
@@ -183,7 +183,7 @@ async def test_only_what_was_declared_is_changed() -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for name in ("new", "named", "other"):
             server.on("PATCH", resources.PODS.path(name, namespace="ml", sub="status"), answer)
-        declared = declaration.Declaration(after=10, uids=frozenset({"uid-named"}))
+        declared = bind_declaration.BindDeclaration(after=10, uids=frozenset({"uid-named"}))
         version = await touching(session, ledger).void(declared)
 
     assert sorted(asked) == ["named", "new"]

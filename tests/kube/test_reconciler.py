@@ -15,7 +15,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from berth_operator.engine import rate_limiter, summaries
+from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import handlers, kind_statuses, reconciler
 from support import clock, stub
 from testbed import waiting
@@ -53,9 +53,9 @@ async def running(link: connection.Connection) -> AsyncIterator[reconciler.Recon
         await asyncio.to_thread(lent.stop)
 
 
-def summary(name: str, **changes: Any) -> summaries.Summary:
+def summary(name: str, **changes: Any) -> node_summaries.NodeSummary:
     """Sum a node up."""
-    return dataclasses.replace(summaries.Summary(name, 4, 0, 4, silent=False), **changes)
+    return dataclasses.replace(node_summaries.NodeSummary(name, 4, 0, 4, silent=False), **changes)
 
 
 async def until_shown(admin: api.Api, name: str, condition: Callable[[Thing], object], what: str) -> None:

@@ -36,18 +36,18 @@ def refusal(reason: str) -> dict[str, str]:
 
 def test_what_was_seen_is_shown() -> None:
     """Whoever wrote it."""
-    assert status_writer(refusal(pod_status.UNSCHEDULABLE)).shown(CANDIDATE.uid) == "no room"
+    assert status_writer(refusal(pod_status.UNSCHEDULABLE)).shown_message(CANDIDATE.uid) == "no room"
 
 
 def test_what_is_due_is_as_good_as_shown() -> None:
     """It will be written, unless something newer comes."""
     made = status_writer(refusal(pod_status.UNSCHEDULABLE))
-    made.refused(CANDIDATE, "all full")
-    assert made.shown(CANDIDATE.uid) == "all full"
+    made.unschedulable(CANDIDATE, "all full")
+    assert made.shown_message(CANDIDATE.uid) == "all full"
 
 
 def test_what_is_no_sentence_about_nodes_is_not_shown() -> None:
     """No condition, a fault of the request, a pod that nobody has seen."""
-    assert status_writer().shown(CANDIDATE.uid) == ""
-    assert status_writer(refusal(Reason.INVALID_REQUEST)).shown(CANDIDATE.uid) == ""
-    assert status_writer().shown("other") == ""
+    assert status_writer().shown_message(CANDIDATE.uid) == ""
+    assert status_writer(refusal(Reason.INVALID_REQUEST)).shown_message(CANDIDATE.uid) == ""
+    assert status_writer().shown_message("other") == ""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from berth_crds.client import errors
-from berth_operator.engine import rate_limiter, summaries
+from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kind_statuses, write_failures
 from support import clock, timeless
 
@@ -56,7 +56,7 @@ class Server:
 class Desk(kind_statuses.Statuses):
     """What writes statuses to such a server."""
 
-    def __init__(self, server: Server, rhythm: rate_limiter.Pace | None = None) -> None:
+    def __init__(self, server: Server, rhythm: rate_limiter.RateLimiter | None = None) -> None:
         link: Any = server
         super().__init__(
             link, rhythm or rate_limiter.unlimited(), wall=clock.Clock().wall, clock=timeless.clock()
@@ -66,7 +66,7 @@ class Desk(kind_statuses.Statuses):
         """Have the Devices of these nodes be due."""
         for name in nodes:
             self.saw_device(name, {})
-        self.want([summaries.Summary(name, free, 0, 1, silent=silent) for name in nodes])
+        self.want([node_summaries.NodeSummary(name, free, 0, 1, silent=silent) for name in nodes])
 
     async def work(self) -> None:
         """Flush again and again."""
@@ -163,7 +163,7 @@ async def test_the_rate_of_writes_is_as_allowed() -> None:
     """However many places there are, summaries are written one after the other at their pace."""
     nodes = [f"n{at}" for at in range(40)]
     server = Server(**dict.fromkeys(nodes, 0.15))
-    desk = Desk(server, rate_limiter.Pace(timeless.clock(), rate_limiter.steady(20.0)))
+    desk = Desk(server, rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(20.0)))
     desk.due(*nodes)
 
     await desk.flush()
@@ -176,7 +176,7 @@ async def test_what_is_urgent_does_not_wait_behind_a_crowd() -> None:
     """That an agent fell silent is written at once, though slow summaries take all other places."""
     crowd = [f"n{at}" for at in range(50)]
     server = Server(**dict.fromkeys(crowd, 4.0))
-    desk = Desk(server, rate_limiter.Pace(timeless.clock(), rate_limiter.steady(20.0)))
+    desk = Desk(server, rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(20.0)))
     desk.due("z")
     await desk.flush()
     desk.due(*crowd)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from berth_crds.client import api, resources
-from berth_operator.engine import rate_limiter, summaries
+from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kind_statuses
 from support import clock, stub
 
@@ -16,7 +16,7 @@ def due(session: api.Api, nodes: Iterable[str]) -> kind_statuses.Statuses:
     desk = kind_statuses.Statuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
     for name in nodes:
         desk.saw_device(name, {})
-    desk.want([summaries.Summary(name, 1, 0, 1, silent=False) for name in nodes])
+    desk.want([node_summaries.NodeSummary(name, 1, 0, 1, silent=False) for name in nodes])
     return desk
 
 

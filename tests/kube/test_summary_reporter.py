@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from berth_operator.engine import summaries
+from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_news, summary_reporter
 from engine import books
@@ -22,9 +22,9 @@ class Scene:
         ticking = clock.Ticking(0.001)
         self.reporter = summary_reporter.SummaryReporter(self.ledger, self.show, news, clock=ticking)
 
-    def show(self, found: list[summaries.Summary]) -> None:
+    def show(self, found: list[node_summaries.NodeSummary]) -> None:
         """Note which nodes were shown together."""
-        self.shown.append([one.node for one in found])
+        self.shown.append([summary.node for summary in found])
 
     @property
     def names(self) -> list[str]:
@@ -47,7 +47,7 @@ async def test_others_have_their_turn_between_portions() -> None:
         await other()
 
     assert sorted(scene.names) == sorted(info.name for info in scene.ledger.inventory.each())
-    assert max(map(len, scene.shown)) <= 1000 * summaries.PORTION_SECONDS + 1
+    assert max(map(len, scene.shown)) <= 1000 * node_summaries.PORTION_SECONDS + 1
     assert turns >= len(scene.shown) - 1 >= 15
 
 

@@ -60,15 +60,15 @@ async def test_large_pods_are_told_anew_at_their_own_pace() -> None:
     seen(status_writer, *large, "small")
     async with timeless.beside(status_writer.run()):
         for name in large:
-            status_writer.refused(candidate(name, "mallory"), "at first")
+            status_writer.unschedulable(candidate(name, "mallory"), "at first")
         await timeless.passing(0.5)
         assert server.stored(*large, since=0.0) == 40 * MIB
 
         began = now()
         for turn in range(100):  # As others' binds come and go, ten a second.
             for name in large:
-                status_writer.refused(candidate(name, "mallory"), f"after {turn} binds")
-            status_writer.refused(candidate("small", "vic"), f"after {turn} binds")
+                status_writer.unschedulable(candidate(name, "mallory"), f"after {turn} binds")
+            status_writer.unschedulable(candidate("small", "vic"), f"after {turn} binds")
             await timeless.passing(0.1)
         took = now() - began
 
@@ -88,7 +88,7 @@ async def test_many_namespaces_together_keep_within_the_bytes_of_all() -> None:
     async with timeless.beside(status_writer.run()):
         for turn in range(100):
             for name in names:
-                status_writer.refused(candidate(name, f"of-{name}"), f"after {turn} binds")
+                status_writer.unschedulable(candidate(name, f"of-{name}"), f"after {turn} binds")
             await timeless.passing(0.2)
         took = now()
 

@@ -35,7 +35,7 @@ async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back()
         status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
             for count, message in enumerate(("A", "B", "A"), 1):
-                status_writer.refused(candidate, message)
+                status_writer.unschedulable(candidate, message)
                 if count == 3:
                     gate.set()
                 await until_sent(server, count)
@@ -66,9 +66,9 @@ async def test_what_is_said_again_while_its_write_fails_is_written(
         )
         status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
-            status_writer.refused(candidate, "A")
+            status_writer.unschedulable(candidate, "A")
             await until_sent(server, 1)
-            status_writer.refused(candidate, "A")
+            status_writer.unschedulable(candidate, "A")
             gate.set()
             await until_sent(server, 2)
 
@@ -94,7 +94,7 @@ async def test_a_verdict_that_makes_a_pod_too_large_is_not_written_for_ever(
         async with timeless.beside(status_writer.run()):
             for one in (large, small):
                 status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
-                status_writer.refused(one, "A")
+                status_writer.unschedulable(one, "A")
             await until_sent(server, 5)
 
     assert [one.path.split("/")[-2] for one in server.requests].count("l") == 1
@@ -104,7 +104,7 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
     """A crowd whose sentence changes keeps nobody from the first one, and the server gets them at a pace."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", resources.PODS.path("new", namespace="ml", sub="status"), stub.thing({}))
-        slow = rate_limiter.Pace(time.monotonic, rate_limiter.steady(500.0))
+        slow = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(500.0))
         status_writer = pod_status.PodStatusWriter(session, Notes(session), slow, wall=clock.Clock().wall)
         crowd = [queued_pods.Candidate(uid=f"u-{at}", namespace="ml", name=f"p{at}") for at in range(200)]
         for one in crowd:
@@ -115,13 +115,13 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
             )
             status = raw.PodStatus(conditions=(condition,))
             status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
-            status_writer.refused(one, "B")
+            status_writer.unschedulable(one, "B")
         newcomer = queued_pods.Candidate(uid="u-new", namespace="ml", name="new")
         async with timeless.beside(status_writer.run()):
             began = time.monotonic()
             await until_sent(server, 1)
             status_writer.saw(raw.Pod(wire.Meta(uid="u-new", resource_version="7")))
-            status_writer.refused(newcomer, "C")
+            status_writer.unschedulable(newcomer, "C")
             await until_sent(server, 201)
             took = time.monotonic() - began
 
@@ -142,7 +142,7 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
         for one in itertools.islice(stream, count):
             server.on("PATCH", resources.PODS.path(one.name, namespace="x", sub="status"), then_more)
             status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
-            status_writer.refused(one, "A")
+            status_writer.unschedulable(one, "A")
 
     async def then_more(request: web.Request) -> web.StreamResponse:
         come(1)
@@ -156,7 +156,7 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
         condition = raw.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="A")
         status = raw.PodStatus(conditions=(condition,))
         status_writer.saw(raw.Pod(wire.Meta(uid="u-old", resource_version="5"), status=status))
-        status_writer.refused(old, "B")
+        status_writer.unschedulable(old, "B")
         come(8)
         async with timeless.beside(status_writer.run()):
             await until_sent(server, 40)
@@ -181,7 +181,7 @@ async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch, shows: boo
                 path = resources.PODS.path(one.name, namespace=namespace, sub="status")
                 server.on("PATCH", path, stub.thing({}))
                 status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
-                status_writer.refused(one, namespace)
+                status_writer.unschedulable(one, namespace)
         async with timeless.beside(status_writer.run()):
             await until_sent(server, 19)
 
@@ -206,7 +206,7 @@ async def test_who_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
         for one in crowd:
             server.on("PATCH", resources.PODS.path("p", namespace=one.namespace, sub="status"), all_go)
             status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
-            status_writer.refused(one, "A")
+            status_writer.unschedulable(one, "A")
         async with timeless.beside(status_writer.run()):
             await until_sent(server, 1)
 
@@ -261,7 +261,7 @@ async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch
         )
         status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
-            status_writer.refused(candidate, waits(Reason.FULL))
+            status_writer.unschedulable(candidate, waits(Reason.FULL))
 
             async def settled() -> bool:
                 return not status_writer._due
@@ -285,7 +285,7 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
             server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
             status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             candidate = queued_pods.Candidate(uid=name, namespace="ml", name=name)
-            status_writer.refused(candidate, waits(Reason.FULL))
+            status_writer.unschedulable(candidate, waits(Reason.FULL))
         async with timeless.beside(status_writer.run()):
             await asyncio.sleep(0.1)
             early = len(server.requests)
@@ -311,7 +311,7 @@ async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: p
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, stub.thing({}))
             status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            status_writer.refused(
+            status_writer.unschedulable(
                 queued_pods.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL)
             )
 
@@ -342,7 +342,7 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, *answers)
             status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
-            status_writer.refused(
+            status_writer.unschedulable(
                 queued_pods.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL)
             )
 

@@ -100,7 +100,7 @@ async def test_a_recreated_pod_is_not_the_one_that_was_meant(session: Noted, yar
     await yard.create(pods.manifest("p", cards=1))
 
     outcome = await bound_by(session, candidate, pods.CARD)
-    looked = await hand(session).look(candidate)
+    looked = await hand(session).read_pod(candidate)
 
     assert isinstance(outcome, ports.Unknown)
     assert not outcome.open
@@ -118,7 +118,7 @@ async def test_a_pod_that_we_bound_already(session: Noted, yard: pods.Yard) -> N
 
     assert isinstance(outcome, ports.Unknown)
     assert not outcome.open
-    assert await hand(session).look(candidate) == ports.Bound()
+    assert await hand(session).read_pod(candidate) == ports.Bound()
     assert await yard.read("p") == before
 
 
@@ -138,7 +138,7 @@ async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obst
         await yard.delete("p")
 
     outcome = await bound_by(session, candidate, pods.CARD)
-    looked = await hand(session).look(candidate)
+    looked = await hand(session).read_pod(candidate)
 
     assert isinstance(outcome, ports.Unknown)
     assert not outcome.open
@@ -151,7 +151,7 @@ async def test_a_pod_that_is_not_there(session: Noted, namespace: str) -> None:
     nobody = queued_pods.Candidate(uid="none", namespace=namespace, name="nobody")
 
     assert isinstance(await bound_by(session, nobody, pods.CARD), ports.Unknown)
-    assert await hand(session).look(nobody) == ports.Gone()
+    assert await hand(session).read_pod(nobody) == ports.Gone()
 
 
 async def test_somebody_without_the_right(berth: clusters.Cluster, yard: pods.Yard) -> None:
@@ -193,7 +193,7 @@ async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard
 
     assert isinstance(outcome, ports.Unknown)
     assert outcome.open
-    assert await hand(wired.session).look(candidate) == ports.Bound()
+    assert await hand(wired.session).read_pod(candidate) == ports.Bound()
 
 
 @pytest.mark.usefixtures("hurried")
@@ -209,4 +209,4 @@ async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard
 
     assert isinstance(outcome, ports.Unknown)
     assert outcome.open
-    assert isinstance(await hand(wired.session).look(candidate), ports.Unbound)
+    assert isinstance(await hand(wired.session).read_pod(candidate), ports.Unbound)

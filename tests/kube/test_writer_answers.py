@@ -207,7 +207,7 @@ async def test_a_look_is_clear(made_up: stub.Stub, answer: stub.Answer, outcome:
     made_up.on("GET", PATH, answer)
 
     async with api.Api(made_up.link, agent="test") as session:
-        assert await hand(session).look(CANDIDATE) == outcome
+        assert await hand(session).read_pod(CANDIDATE) == outcome
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_a_look_that_fails_decides_nothing(made_up: stub.Stub, answer: stu
     made_up.on("GET", PATH, answer)
 
     async with api.Api(made_up.link, agent="test") as session:
-        assert isinstance(await hand(session).look(CANDIDATE), ports.Unknown)
+        assert isinstance(await hand(session).read_pod(CANDIDATE), ports.Unknown)
 
 
 def test_only_what_may_come_later_is_open() -> None:
@@ -248,7 +248,7 @@ async def test_an_answer_that_only_the_pod_explains_tells_its_revision(made_up: 
     async with api.Api(made_up.link, agent="test") as session:
         sender = writer.Writer(session, ledger, Lead(), term=TERM, clock=clock.Clock())
         answer = await sender.bind(CANDIDATE, pods.placement("n", pods.CARD))
-        seen = await sender.look(CANDIDATE)
+        seen = await sender.read_pod(CANDIDATE)
 
     assert answer == ports.Unknown("no", open=False, version="7")
     assert isinstance(seen, ports.Unbound)

@@ -37,7 +37,7 @@ async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) 
     bound = hand(session, ledger=ledger)
 
     refused = await bound.bind(candidate, pods.placement(NODE, pods.CARD))
-    looked = await bound.look(candidate)
+    looked = await bound.read_pod(candidate)
     again = await bound.bind(candidate, pods.placement(NODE, pods.CARD))
 
     assert isinstance(refused, ports.Unknown)
@@ -54,7 +54,7 @@ async def test_a_look_finds_out_that_the_pod_asks_for_something_else(session: No
     candidate, ledger = expecting(await yard.read("p"))
     await yard.patch("p", {"metadata": {"annotations": {names.MODEL: "t4"}}})
 
-    looked = await hand(session, ledger=ledger).look(candidate)
+    looked = await hand(session, ledger=ledger).read_pod(candidate)
 
     assert isinstance(looked, ports.Unbound)
     assert not looked.same

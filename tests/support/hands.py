@@ -98,14 +98,14 @@ class Writer(Lead):
         assert not isinstance(answer, ports.Unbound), "only a look finds that"
         return answer
 
-    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read the pod."""
         self.looks.append(Call(candidate.name, self._clock()))
         answer = await self._answer("look", candidate.name)
         assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
         return answer
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Change the pod and read it."""
         self.voided.append(Call(candidate.name, self._clock()))
         answer = await self._answer("look", candidate.name)
@@ -131,11 +131,11 @@ class PodStatusWriter:
         self.faults: list[tuple[str, decisions.Reason]] = []
         self.shows: dict[str, str] = {}  # What pods showed before anybody told anything, by uid.
 
-    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
         self.told.append((candidate.name, f"placed on {placement.node}"))
 
-    def refused(
+    def unschedulable(
         self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report that a pod does not fit, and why."""
@@ -143,11 +143,11 @@ class PodStatusWriter:
         if fault is not None:
             self.faults.append((candidate.name, fault))
 
-    def shown(self, uid: str) -> str:
+    def shown_message(self, uid: str) -> str:
         """Return what a pod showed at first."""
         return self.shows.get(uid, "")
 
-    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that the server refused a bind."""
         self.told.append((candidate.name, f"failed: {message}"))
 

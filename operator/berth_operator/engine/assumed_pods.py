@@ -8,11 +8,11 @@ from berth_operator.engine import ports
 from berth_operator.scheduling import decisions, holds, queued_pods
 
 # A bind that is lost is followed until its end is certain, which a server that works tells soon.
-OPEN_SECONDS: Final = 60.0
+OVERDUE_SECONDS: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Assumed:
+class AssumedPod:
     """A pod whose Binding is under way: what was decided for it and when, and how often it had been tried.
 
     It is stale once something has changed that was decided on: if it is not sent yet, it must not be.
@@ -25,7 +25,7 @@ class Assumed:
     stale: bool = False
 
 
-class UnderWay(dict[str, Assumed]):
+class AssumedPods(dict[str, AssumedPod]):
     """All such pods, by uid."""
 
     def __init__(self, clock: ports.Clock) -> None:
@@ -34,20 +34,20 @@ class UnderWay(dict[str, Assumed]):
 
     def add(self, candidate: queued_pods.Candidate, attempts: int, placement: decisions.Placement) -> None:
         """Record a bind that is about to be sent."""
-        self[candidate.uid] = Assumed(candidate, attempts, placement, self._clock())
+        self[candidate.uid] = AssumedPod(candidate, attempts, placement, self._clock())
 
-    def stands(self, uid: str) -> bool:
+    def is_current(self, uid: str) -> bool:
         """Return whether a bind is under way and nothing has changed that was decided on."""
         assumed = self.get(uid)
         return assumed is not None and not assumed.stale
 
-    def asks(self, candidate: queued_pods.Candidate) -> None:
+    def update_request(self, candidate: queued_pods.Candidate) -> None:
         """A pod was read again; it may ask for something else now."""
         known = self[candidate.uid]
         stale = known.stale or known.candidate != candidate
         self[candidate.uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
 
-    def unsettle(self, held: Mapping[str, holds.Hold], *, devices_alone: bool) -> None:
+    def mark_stale(self, held: Mapping[str, holds.Hold], *, devices_alone: bool) -> None:
         """Record that a node, on which this is held, is not as it was when something was decided for it."""
         for uid in self.keys() & held.keys():
             if self[uid].placement.grants or not devices_alone:
@@ -55,4 +55,4 @@ class UnderWay(dict[str, Assumed]):
 
     def overdue(self) -> tuple[str, ...]:
         """Name the pods whose Binding has been under way for so long that somebody should look."""
-        return tuple(uid for uid, one in self.items() if self._clock() - one.since > OPEN_SECONDS)
+        return tuple(uid for uid, one in self.items() if self._clock() - one.since > OVERDUE_SECONDS)

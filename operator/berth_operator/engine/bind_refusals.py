@@ -28,17 +28,17 @@ from typing import Final
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 
-SEVERAL: Final = 3
+OFTEN: Final = 3
 RECENT_SECONDS: Final = 30.0
 ACCEPTED_SECONDS: Final = 5.0  # So long an accepted dry run counts: the pod is decided for in the next round.
 REMEMBERED_SECONDS: Final = 60.0  # So long after that it is known: the answer to the bind may take its time.
 RETRY_SECONDS: Final = 1.0
-FEW: Final = 16  # Of one namespace; more are a crowd.
+MOST_WITHOUT_TURNS: Final = 16  # Of one namespace; more are a crowd.
 ALL_ASKED_SECONDS: Final = 30.0  # In which each of a crowd has its turn, unless all together are too many.
-MOST_A_RETRY: Final = 32
+MOST_PER_RETRY: Final = 32
 LONGEST_TRIAL_SECONDS: Final = 50.0  # Less than a demoted pod pauses at most: it is due when that is over.
 FORGOTTEN_SECONDS: Final = 600.0
-MOST_EDITED: Final = 1024  # Namespaces that are remembered.
+MOST_NAMESPACES: Final = 1024  # Namespaces that are remembered.
 
 
 @dataclasses.dataclass(slots=True)
@@ -47,7 +47,7 @@ class RefusedBind:
 
     candidate: queued_pods.Candidate
     placement: decisions.Placement
-    resting: bool = True  # Until another pod of its namespace is accepted.
+    postponed: bool = True  # Until another pod of its namespace is accepted.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,50 +58,52 @@ class Trial:
     due: float
 
 
-class Refusals:
+class BindRefusals:
     """Which pods were refused, and in which namespaces."""
 
     def __init__(self) -> None:
         self._refused: dict[str, RefusedBind] = {}  # By uid; who was tried longest ago comes first.
         self._counts: collections.Counter[str] = collections.Counter()  # Of refused pods, by namespace.
-        self._recent: dict[str, collections.deque[float]] = {}  # By namespace.
+        self._failures: dict[str, collections.deque[float]] = {}  # By namespace.
         self._accepted: dict[str, float] = {}  # By uid, until when that counts.
         self._on_trial: dict[str, Trial] = {}  # By uid; whose bind was refused longest ago comes first.
-        self._edits: dict[str, float] = {}  # By namespace, when a pod was last edited while it was bound.
-        self._retried = 0.0
+        self._edited: dict[str, float] = {}  # By namespace, when a pod was last edited while it was bound.
+        self._last_retry = 0.0
 
     def __repr__(self) -> str:
         """Describe the state."""
-        return f"<Refusals: {len(self._refused)} pods>"
+        return f"<BindRefusals: {len(self._refused)} pods>"
 
     # ------------------------------------------------------------ what the server said
 
-    def refused(self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float) -> None:
+    def dry_run_refused(
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float
+    ) -> None:
         """Remember a dry run that the server refused, or a bind."""
         if not self._refused:
-            self._retried = now
-        self._drop(candidate.uid)
+            self._last_retry = now
+        self._remove(candidate.uid)
         self._refused[candidate.uid] = RefusedBind(candidate, placement)
         self._counts[candidate.namespace] += 1
-        self._happened(candidate.namespace, now)
+        self._record_failure(candidate.namespace, now)
 
-    def in_vain(self, namespace: str, now: float) -> None:
+    def pod_deleted(self, namespace: str, now: float) -> None:
         """Note a pod that was deleted while its bind was under way: it kept a card for nothing."""
-        self._happened(namespace, now)
-        if len(self._recent) > MOST_EDITED:
-            del self._recent[next(iter(self._recent))]
+        self._record_failure(namespace, now)
+        if len(self._failures) > MOST_NAMESPACES:
+            del self._failures[next(iter(self._failures))]
 
-    def _happened(self, namespace: str, now: float) -> None:
-        recent = self._recent.pop(namespace, None) or collections.deque(maxlen=SEVERAL)
+    def _record_failure(self, namespace: str, now: float) -> None:
+        recent = self._failures.pop(namespace, None) or collections.deque(maxlen=OFTEN)
         recent.append(now)
-        self._recent[namespace] = recent  # The last that something happened to comes last.
+        self._failures[namespace] = recent  # The last that something happened to comes last.
 
-    def edited(self, candidate: queued_pods.Candidate, now: float) -> bool:
+    def pod_edited(self, candidate: queued_pods.Candidate, now: float) -> bool:
         """Note a pod that was edited while its bind was under way; return whether that is a habit."""
-        before = self._edits.pop(candidate.namespace, None)
-        self._edits[candidate.namespace] = now
-        if len(self._edits) > MOST_EDITED:
-            del self._edits[next(iter(self._edits))]
+        before = self._edited.pop(candidate.namespace, None)
+        self._edited[candidate.namespace] = now
+        if len(self._edited) > MOST_NAMESPACES:
+            del self._edited[next(iter(self._edited))]
         return before is not None and now - before < RECENT_SECONDS
 
     def bind_refused(
@@ -111,9 +113,9 @@ class Refusals:
         uid = candidate.uid
         known = self._on_trial.pop(uid, None)
         accepted = uid in self._accepted
-        self.refused(candidate, placement, now)
+        self.dry_run_refused(candidate, placement, now)
         if known is not None or accepted:
-            self._drop(uid)
+            self._remove(uid)
             times = known.refused + 1 if known is not None else 1
             pause = min(LONGEST_TRIAL_SECONDS, RETRY_SECONDS * 2.0 ** min(times, 10))
             self._on_trial[uid] = Trial(times, now + pause)
@@ -123,7 +125,7 @@ class Refusals:
     def _first_on_trial(self) -> Trial:
         return next(iter(self._on_trial.values()))
 
-    def accepted(self, candidate: queued_pods.Candidate, now: float) -> list[str]:
+    def dry_run_accepted(self, candidate: queued_pods.Candidate, now: float) -> list[str]:
         """Return the pods to reinstate after an accepted dry run: the namespace, if it was refused before."""
         if candidate.uid in self._on_trial:
             return []  # It was asked before that was known.
@@ -132,15 +134,15 @@ class Refusals:
             return [candidate.uid]
         found = [one for one in self._refused.values() if one.candidate.namespace == candidate.namespace]
         for one in found:
-            one.resting = False
+            one.postponed = False
         return [one.candidate.uid for one in found]
 
     def forget(self, uid: str) -> None:
         """Forget what was said of a pod."""
         self._on_trial.pop(uid, None)
-        self._drop(uid)
+        self._remove(uid)
 
-    def _drop(self, uid: str) -> None:
+    def _remove(self, uid: str) -> None:
         self._accepted.pop(uid, None)
         if (one := self._refused.pop(uid, None)) is not None:
             self._counts[one.candidate.namespace] -= 1
@@ -153,13 +155,13 @@ class Refusals:
             return now < trial.due
         if self._accepted.get(candidate.uid, now) > now:
             return False
-        return candidate.uid in self._refused or self._several(candidate.namespace, now)
+        return candidate.uid in self._refused or self._fails_often(candidate.namespace, now)
 
-    def _several(self, namespace: str, now: float) -> bool:
-        recent = self._recent.get(namespace)
-        return recent is not None and len(recent) == SEVERAL and now - recent[0] < RECENT_SECONDS
+    def _fails_often(self, namespace: str, now: float) -> bool:
+        recent = self._failures.get(namespace)
+        return recent is not None and len(recent) == OFTEN and now - recent[0] < RECENT_SECONDS
 
-    def rests(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> bool:
+    def is_postponed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> bool:
         """Whether nothing is asked about a pod now.
 
         One of a crowd waits for its turn, and that will be for this placement; one on trial is never asked
@@ -168,44 +170,48 @@ class Refusals:
         if candidate.uid in self._on_trial:
             return True
         one = self._refused.get(candidate.uid)
-        if one is None or one.candidate != candidate or self._counts[candidate.namespace] <= FEW:
+        if (
+            one is None
+            or one.candidate != candidate
+            or self._counts[candidate.namespace] <= MOST_WITHOUT_TURNS
+        ):
             return False
         one.placement = placement
-        return one.resting
+        return one.postponed
 
     def next_retry(self) -> float | None:
         """Return when some of the refused are due for another dry run."""
-        return self._retried + RETRY_SECONDS if self._refused else None
+        return self._last_retry + RETRY_SECONDS if self._refused else None
 
-    def due(self, backlog: Backlog, now: float) -> list[RefusedBind]:
+    def due_retries(self, backlog: Backlog, now: float) -> list[RefusedBind]:
         """Return the binds to send as dry runs now: of each namespace those asked about longest ago."""
-        if not self._refused or now < self._retried + RETRY_SECONDS:
+        if not self._refused or now < self._last_retry + RETRY_SECONDS:
             return []
-        self._retried = now
-        self._tidy(backlog, now)
-        left = {namespace: _share(count) for namespace, count in self._counts.items()}
+        self._last_retry = now
+        self._prune(backlog, now)
+        left = {namespace: _retries_of(count) for namespace, count in self._counts.items()}
         found: list[RefusedBind] = []
         for one in self._refused.values():
-            if left[one.candidate.namespace] and len(found) < MOST_A_RETRY:
+            if left[one.candidate.namespace] and len(found) < MOST_PER_RETRY:
                 left[one.candidate.namespace] -= 1
                 found.append(one)
         for one in found:
             self._refused[one.candidate.uid] = self._refused.pop(one.candidate.uid)
         return found
 
-    def _tidy(self, backlog: Backlog, now: float) -> None:
+    def _prune(self, backlog: Backlog, now: float) -> None:
         """Forget pods that no longer wait, and namespaces without recent refusals."""
         self._refused = {uid: one for uid, one in self._refused.items() if uid in backlog}
         kept = now - REMEMBERED_SECONDS
         self._counts = collections.Counter(one.candidate.namespace for one in self._refused.values())
         self._accepted = {uid: until for uid, until in self._accepted.items() if until > kept}
-        self._recent = {
+        self._failures = {
             namespace: moments
-            for namespace, moments in self._recent.items()
+            for namespace, moments in self._failures.items()
             if now - moments[-1] < RECENT_SECONDS
         }
 
 
-def _share(count: int) -> int:
+def _retries_of(count: int) -> int:
     """Return how many of so many refused pods have their turn in one retry."""
     return math.ceil(count * RETRY_SECONDS / ALL_ASKED_SECONDS)

@@ -23,12 +23,14 @@ from berth_operator.scheduling import cycle, decisions, queued_pods
 
 log = logging.getLogger(__name__)
 
-AHEAD: Final = 2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
-LOOK_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-REVISIONS_TRIED: Final = 3  # A pod that somebody changes all the time is tried again later.
+UNANSWERED_FACTOR: Final = (
+    2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
+)
+READ_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+MOST_REVISIONS: Final = 3  # A pod that somebody changes all the time is tried again later.
 REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
-SENT_AGAIN: Final = 1  # So often, then the pod is changed.
-TOLD_AFTER_LOOKS: Final = 3  # An answer that is lost is found again at once, or people should know of it.
+MOST_RESENT: Final = 1  # So often, then the pod is changed.
+REPORTED_AFTER: Final = 3  # An answer that is lost is found again at once, or people should know of it.
 
 Candidate = queued_pods.Candidate
 Placement = decisions.Placement
@@ -39,17 +41,17 @@ class Limits:
     """How much is done at once and a second, and how long a bind may stay open on the server."""
 
     binds_at_once: int = 64
-    binds_a_second: float = rate_limiter.UNLIMITED
+    binds_per_second: float = rate_limiter.UNLIMITED
     bind_deadline: float = 3.0
 
     @property
-    def ahead(self) -> int:
+    def most_unanswered(self) -> int:
         """How many binds may be decided and not yet answered: what is sent late was decided on old news."""
-        most = AHEAD * self.binds_at_once
-        return min(most, max(1, math.ceil(self.binds_a_second))) if self.binds_a_second else most
+        most = UNANSWERED_FACTOR * self.binds_at_once
+        return min(most, max(1, math.ceil(self.binds_per_second))) if self.binds_per_second else most
 
 
-class Binds:
+class BindSender:
     """Sends binds; `concluded` hears what became of each, and `failed` why one takes its time."""
 
     def __init__(
@@ -58,118 +60,122 @@ class Binds:
         writer: ports.Writer,
         clock: ports.Clock,
         limits: Limits,
-        records: decision_records.Records,
+        records: decision_records.DecisionRecords,
     ) -> None:
         self._ledger = ledger
         self._writer = writer
         self._clock = clock
         self._limits = limits
-        self._most_ahead = limits.ahead
+        self._most_unanswered = limits.most_unanswered
         self._records = records
-        self._slots = bind_slots.Slots(limits.binds_at_once, self._slots_changed)
-        self._pace = rate_limiter.Pace(clock, rate_limiter.steady(limits.binds_a_second))
-        self._flying: set[asyncio.Task[None]] = set()
+        self._bind_slots = bind_slots.BindSlots(limits.binds_at_once, self._slots_changed)
+        self._rate_limiter = rate_limiter.RateLimiter(clock, rate_limiter.constant(limits.binds_per_second))
+        self._tasks: set[asyncio.Task[None]] = set()
         self._unsent: set[asyncio.Task[None]] = set()
-        self._open = bind_slots.Counts()  # Decided, and not concluded.
-        self._unanswered = bind_slots.Counts()  # Of these.
-        self._room = asyncio.Event()
-        self.concluded: Callable[[Candidate, Placement, ports.Outcome], None] = lambda *_: None
-        self.failed: Callable[[Candidate, str], None] = lambda *_: None
+        self._open = bind_slots.NamespaceCounts()  # Decided, and not concluded.
+        self._unanswered = bind_slots.NamespaceCounts()  # Of these.
+        self._has_room = asyncio.Event()
+        self.on_outcome: Callable[[Candidate, Placement, ports.Outcome], None] = lambda *_: None
+        self.on_delay: Callable[[Candidate, str], None] = lambda *_: None
 
     def __repr__(self) -> str:
         """Describe the state."""
-        return f"<Binds: {len(self._flying)} under way, {self._slots!r}>"
+        return f"<BindSender: {len(self._tasks)} under way, {self._bind_slots!r}>"
 
     @property
     def busy(self) -> bool:
         """Whether binds are under way."""
-        return bool(self._flying)
+        return bool(self._tasks)
 
     # ------------------------------------------------------------ how many there may be
 
     @property
-    def enough(self) -> bool:
+    def full(self) -> bool:
         """Whether so many are decided and unanswered that no more should be decided."""
-        return self._ahead >= self._most_ahead
+        return self._unanswered_elsewhere >= self._most_unanswered
 
     def room(self, namespace: str) -> float:
         """Return how many more binds of a namespace may be decided."""
-        width, slow = self._slots.width(namespace), self._slots.slow
+        width, slow = self._bind_slots.width(namespace), self._bind_slots.slow
         if width is None:
             return math.inf
-        room = width - self._open.of(namespace)
-        return min(room, self._slots.most_apart - self._open.of_all(slow)) if namespace in slow else room
+        room = width - self._open.of_namespace(namespace)
+        return (
+            min(room, self._bind_slots.most_slow - self._open.of_namespaces(slow))
+            if namespace in slow
+            else room
+        )
 
-    async def until_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until enough of the binds decided so far have an answer, and the server wants more."""
         while self._crowded:
-            self._room.clear()
-            await self._room.wait()
-        await self.rested()
+            self._has_room.clear()
+            await self._has_room.wait()
+        await self.wait_backoff()
 
-    async def rested(self) -> None:
+    async def wait_backoff(self) -> None:
         """Wait until the server wants more."""
-        await self._pace.rested()
+        await self._rate_limiter.wait_backoff()
 
-    def rest(self, throttled: ports.Throttled) -> None:
+    def back_off(self, throttled: ports.Throttled) -> None:
         """Send nothing for as long as the server asks."""
         log.info("binds rest for %g s, as the server asks: %s", throttled.seconds, throttled.message)
-        self._pace.rest(throttled.seconds)
+        self._rate_limiter.back_off(throttled.seconds)
 
     @property
-    def _ahead(self) -> int:
+    def _unanswered_elsewhere(self) -> int:
         """How many binds are decided and unanswered, without those of slow namespaces."""
-        return self._unanswered.total - self._unanswered.of_all(self._slots.slow)
+        return self._unanswered.total - self._unanswered.of_namespaces(self._bind_slots.slow)
 
     @property
     def _crowded(self) -> bool:
-        return self._ahead > self._most_ahead // 2
+        return self._unanswered_elsewhere > self._most_unanswered // 2
 
     def _slots_changed(self) -> None:
         """Go on deciding: for others than a namespace that turned out slow, or for one that is so no more."""
         self._ledger.wake.set()
-        self._make_room()
+        self._announce_room()
 
-    def _make_room(self) -> None:
+    def _announce_room(self) -> None:
         if not self._crowded:
-            self._room.set()
+            self._has_room.set()
 
     # ------------------------------------------------------------ from the decision to its end
 
     def start(self, candidate: Candidate, placement: Placement) -> None:
         """Send the bind of a pod whose hold is assumed."""
-        task = asyncio.create_task(self._carry_out(candidate, placement), name=f"bind {candidate.title}")
-        self._flying.add(task)
+        task = asyncio.create_task(self._bind(candidate, placement), name=f"bind {candidate.title}")
+        self._tasks.add(task)
         self._unsent.add(task)
         self._open.add(candidate.namespace)
         self._unanswered.add(candidate.namespace)
-        task.add_done_callback(functools.partial(self._landed, candidate.namespace))
+        task.add_done_callback(functools.partial(self._ended, candidate.namespace))
 
-    def _landed(self, namespace: str, task: asyncio.Task[None]) -> None:
-        self._flying.discard(task)
+    def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         self._unsent.discard(task)
-        self._open.drop(namespace)
-        if self._slots.width(namespace) is not None:
+        self._open.remove(namespace)
+        if self._bind_slots.width(namespace) is not None:
             self._ledger.wake.set()  # The next of a slow namespace may be decided.
         if not task.cancelled() and (error := task.exception()) is not None:
             # The hold stays assumed: cards too many withheld, never given out twice.
             log.error("%s failed", task.get_name(), exc_info=error)
-            self._records.failed()
+            self._records.bind_crashed()
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; nobody starts any more."""
         for task in self._unsent:
             task.cancel()
-        while self._flying:
-            await asyncio.wait(self._flying)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
-    async def _carry_out(self, candidate: Candidate, placement: Placement) -> None:
-        since = self._ledger.since(candidate.uid)
+    async def _bind(self, candidate: Candidate, placement: Placement) -> None:
+        since = self._ledger.waiting_since(candidate.uid)
         try:
             sent, outcome = await self._send(candidate, placement)
         finally:
-            self._unanswered.drop(candidate.namespace)
-            self._make_room()
+            self._unanswered.remove(candidate.namespace)
+            self._announce_room()
         if isinstance(outcome, ports.Unknown):
             level = logging.WARNING if outcome.open else logging.DEBUG
             fields = logs.fields(namespace=candidate.namespace, pod=candidate.name, node=placement.node)
@@ -177,48 +183,48 @@ class Binds:
                 level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message, extra=fields
             )
             outcome = await self._follow(candidate, placement, outcome)
-        self._records.concluded(outcome, since=since, sent=sent, now=self._clock())
-        self.concluded(candidate, placement, outcome)
+        self._records.bind_ended(outcome, since=since, sent=sent, now=self._clock())
+        self.on_outcome(candidate, placement, outcome)
 
     async def _send(
         self, candidate: Candidate, placement: Placement, *, again: bool = False, anyway: bool = False
     ) -> tuple[float, ports.Outcome]:
         """Send a bind in its turn, and return when; one whose turn came too late is sent if `anyway`."""
-        take = self._slots.take_patiently if again else self._slots.take
+        take = self._bind_slots.acquire_patiently if again else self._bind_slots.acquire
         slot = await take(candidate.namespace)
         if slot is None:
-            return self._clock(), self._unsent_or_seen(candidate, placement)
+            return self._clock(), self._unsent_outcome(candidate, placement)
         try:
-            await self._pace.turn()
-            await self._permitted(candidate)
+            await self._rate_limiter.acquire()
+            await self._wait_permitted(candidate)
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
-            if not anyway and not self._ledger.assumed.stands(candidate.uid):
-                self._pace.give_back()
-                return sent, self._unsent_or_seen(candidate, placement)
-            self._slots.send(slot)
-            return sent, await self._sent(candidate, placement)
+            if not anyway and not self._ledger.assumed_pods.is_current(candidate.uid):
+                self._rate_limiter.release()
+                return sent, self._unsent_outcome(candidate, placement)
+            self._bind_slots.start_timing(slot)
+            return sent, await self._call(candidate, placement)
         finally:
-            self._slots.give_back(slot)
+            self._bind_slots.release(slot)
 
-    async def _sent(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
+    async def _call(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
         try:
             return await self._writer.bind(candidate, placement)
         except Exception as error:
             log.exception("the bind of %s failed", candidate.title)
-            self._records.failed()
+            self._records.bind_crashed()
             return ports.Unknown(str(error) or type(error).__name__)
 
-    async def _permitted(self, candidate: Candidate) -> None:
+    async def _wait_permitted(self, candidate: Candidate) -> None:
         """Wait until nothing speaks against sending a bind but, perhaps, what has changed meanwhile."""
         await self._writer.sure()
         await self._writer.permit(candidate.uid)
 
-    def _unsent_or_seen(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
-        known = self._ledger.assumed.get(candidate.uid)
+    def _unsent_outcome(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
+        known = self._ledger.assumed_pods.get(candidate.uid)
         edited = known is not None and known.candidate != candidate
-        return self._seen(candidate, placement) or ports.Unsent(edited=edited)
+        return self._watched_outcome(candidate, placement) or ports.Unsent(edited=edited)
 
     # ------------------------------------------------------------ without a clear answer
 
@@ -240,11 +246,11 @@ class Binds:
         # name a revision only one is carried out, so that the next need not wait for the end of the last.
         await asyncio.sleep(self._limits.bind_deadline if lost and not named else 0.0)
         for attempt in itertools.count():
-            seen: ports.Outcome | ports.Seen = self._seen(candidate, placement) or await self._asked(
-                self._writer.look, candidate
-            )
+            seen: ports.Outcome | ports.ReadResult = self._watched_outcome(
+                candidate, placement
+            ) or await self._read(self._writer.read_pod, candidate)
             if isinstance(seen, ports.Unbound) and lost and named:
-                seen = await self._voided(candidate, answer, seen, last=attempt >= SENT_AGAIN)
+                seen = await self._void_if_needed(candidate, answer, seen, last=attempt >= MOST_RESENT)
             elif isinstance(seen, ports.Unbound) and not lost:
                 seen = self._after_refusal(candidate, answer, seen)
             if isinstance(seen, ports.Unbound):
@@ -252,24 +258,24 @@ class Binds:
                 if isinstance(answer, ports.Bound | ports.Gone):
                     return answer
                 lost = lost or _may_arrive(answer)
-                if not lost and (attempt >= REVISIONS_TRIED or not isinstance(answer, ports.Unknown)):
+                if not lost and (attempt >= MOST_REVISIONS or not isinstance(answer, ports.Unknown)):
                     return _refusal(answer)
-                self._heed(candidate, answer, attempt)
+                self._report_progress(candidate, answer, attempt)
             elif isinstance(seen, ports.Unknown):
-                self._heed(candidate, seen, attempt)
+                self._report_progress(candidate, seen, attempt)
             else:
                 return seen
             await asyncio.sleep(_pause(attempt, lost=lost))
         raise AssertionError("counting does not end")
 
-    async def _voided(
+    async def _void_if_needed(
         self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
-    ) -> ports.Outcome | ports.Seen:
+    ) -> ports.Outcome | ports.ReadResult:
         """Change a pod whose bind is lost, if that is stale or was sent for the last time."""
         stale = self._stale(candidate, seen)
         if not (stale or last):
             return seen
-        after = await self._asked(self._writer.void, candidate)
+        after = await self._read(self._writer.void, candidate)
         if not isinstance(after, ports.Unbound):
             return after
         return ports.Unsent(edited=not seen.same) if stale else _refusal(answer)
@@ -283,9 +289,9 @@ class Binds:
         return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
 
     def _stale(self, candidate: Candidate, seen: ports.Unbound) -> bool:
-        return not (seen.same and self._ledger.assumed.stands(candidate.uid))
+        return not (seen.same and self._ledger.assumed_pods.is_current(candidate.uid))
 
-    def _seen(
+    def _watched_outcome(
         self, candidate: Candidate, placement: Placement
     ) -> ports.Bound | ports.Refused | ports.Gone | None:
         """Return what the watch has shown of a pod's bind; None as long as that is nothing."""
@@ -293,35 +299,35 @@ class Binds:
         if state is State.ASSUMED:
             return None
         if state is State.FREE or hold is None:
-            waits = self._ledger.asked(candidate.uid) is not None
+            waits = self._ledger.unbound(candidate.uid) is not None
             return ports.Refused("the pod has lost its place again") if waits else ports.Gone()
         ours = cycle.hold_for(candidate, placement)
         if (hold.node, hold.shares) == (ours.node, ours.shares):
             return ports.Bound()
         return ports.Refused(f"somebody else bound the pod to {hold.node}")
 
-    async def _asked(
-        self, ask: Callable[[Candidate], Awaitable[ports.Seen]], candidate: Candidate
-    ) -> ports.Seen:
+    async def _read(
+        self, ask: Callable[[Candidate], Awaitable[ports.ReadResult]], candidate: Candidate
+    ) -> ports.ReadResult:
         try:
             return await ask(candidate)
         except Exception as error:
             log.exception("%s cannot be looked at", candidate.title)
             return ports.Unknown(str(error) or type(error).__name__)
 
-    def _heed(self, candidate: Candidate, outcome: ports.Outcome, attempt: int) -> None:
+    def _report_progress(self, candidate: Candidate, outcome: ports.Outcome, attempt: int) -> None:
         """Act on what the server says of a bind that is followed, which is no reason to give it up."""
         if isinstance(outcome, ports.Throttled):
-            self.rest(outcome)
+            self.back_off(outcome)
         elif isinstance(outcome, ports.Refused):
-            self.failed(candidate, outcome.message)
-        elif isinstance(outcome, ports.Unknown) and attempt >= TOLD_AFTER_LOOKS:
-            self.failed(candidate, f"no clear answer yet: {outcome.message}")
+            self.on_delay(candidate, outcome.message)
+        elif isinstance(outcome, ports.Unknown) and attempt >= REPORTED_AFTER:
+            self.on_delay(candidate, f"no clear answer yet: {outcome.message}")
 
 
 def _pause(attempt: int, *, lost: bool) -> float:
     """Return how long to wait before the next look; hardly for what was refused for its revision alone."""
-    return LOOK_SECONDS[min(attempt, len(LOOK_SECONDS) - 1)] if lost else REVISION_SECONDS
+    return READ_SECONDS[min(attempt, len(READ_SECONDS) - 1)] if lost else REVISION_SECONDS
 
 
 def _may_arrive(answer: ports.Outcome) -> bool:

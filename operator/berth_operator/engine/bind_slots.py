@@ -25,7 +25,7 @@ class Window:
     """What one namespace may have under way; `used` counts what others do not wait for."""
 
     width: int
-    asked_at: float
+    acquired_at: float
     slow: bool = False
     used: int = 0
 
@@ -35,32 +35,32 @@ class Slot:
     """Leave for one request."""
 
     window: Window
-    apart: bool  # It does not count for the other namespaces.
-    sent: float | None = None
-    over: bool = False
+    counted_apart: bool  # It does not count for the other namespaces.
+    sent_at: float | None = None
+    released: bool = False
 
 
-class Counts:
+class NamespaceCounts:
     """How many there are in all, and in each namespace."""
 
     def __init__(self) -> None:
         self.total = 0
         self._of: dict[str, int] = {}
 
-    def of(self, namespace: str) -> int:
+    def of_namespace(self, namespace: str) -> int:
         """Return how many there are in a namespace."""
         return self._of.get(namespace, 0)
 
-    def of_all(self, namespaces: Iterable[str]) -> int:
+    def of_namespaces(self, namespaces: Iterable[str]) -> int:
         """Return how many there are in some namespaces."""
-        return sum(map(self.of, namespaces))
+        return sum(map(self.of_namespace, namespaces))
 
     def add(self, namespace: str) -> None:
         """Count one more."""
         self.total += 1
-        self._of[namespace] = self.of(namespace) + 1
+        self._of[namespace] = self.of_namespace(namespace) + 1
 
-    def drop(self, namespace: str) -> None:
+    def remove(self, namespace: str) -> None:
         """Count one less."""
         self.total -= 1
         self._of[namespace] -= 1
@@ -68,25 +68,25 @@ class Counts:
             del self._of[namespace]
 
 
-class Slots:
+class BindSlots:
     """Hands out leave to send; `changed` hears when a namespace becomes slow, or has a window no more."""
 
     def __init__(self, at_once: int, changed: Callable[[], None]) -> None:
         self._at_once = at_once
         self._first_width = min(FIRST_WIDTH, at_once)
         self._slow_width = max(1, min(FIRST_WIDTH, at_once // 2))
-        self._changed = changed
+        self._on_change = changed
         self._free = asyncio.Semaphore(at_once)
         self._windows: dict[str, Window] = {}
         self._slow: dict[str, Window] = {}  # Of these.
-        self._apart_free = asyncio.Event()
-        self._sent: collections.deque[Slot] = collections.deque()  # In order; some are over already.
+        self._slow_slot_free = asyncio.Event()
+        self._timed: collections.deque[Slot] = collections.deque()  # In order; some are over already.
         self._timer: asyncio.TimerHandle | None = None
-        self._tidied = 0.0
+        self._pruned_at = 0.0
 
     def __repr__(self) -> str:
         """Describe the state."""
-        return f"<Slots: {self._at_once} at once, slow: {sorted(self._slow)}>"
+        return f"<BindSlots: {self._at_once} at once, slow: {sorted(self._slow)}>"
 
     @property
     def slow(self) -> Collection[str]:
@@ -101,114 +101,114 @@ class Slots:
         return window.width if window.slow or window.width < self._at_once else None
 
     @property
-    def most_apart(self) -> int:
+    def most_slow(self) -> int:
         """How many requests of all slow namespaces together may be under way."""
         return max(1, self._at_once // 2)
 
-    async def take(self, namespace: str) -> Slot | None:
+    async def acquire(self, namespace: str) -> Slot | None:
         """Wait for a slot; there is none for whoever waits when the namespace turns out to be slow."""
         window = self._window(namespace)
         if window.slow:
-            return await self.take_patiently(namespace)
+            return await self.acquire_patiently(namespace)
         await self._free.acquire()
         if not window.slow:
-            return Slot(window, apart=False)
+            return Slot(window, counted_apart=False)
         self._free.release()
         return None
 
-    async def take_patiently(self, namespace: str) -> Slot:
+    async def acquire_patiently(self, namespace: str) -> Slot:
         """Wait for a slot, however long that takes in a slow namespace."""
         window = self._window(namespace)
         while window.slow:
-            if window.used < window.width and self._used < self.most_apart:
+            if window.used < window.width and self._used_slow < self.most_slow:
                 window.used += 1
-                return Slot(window, apart=True)
-            self._apart_free.clear()
-            await self._apart_free.wait()
+                return Slot(window, counted_apart=True)
+            self._slow_slot_free.clear()
+            await self._slow_slot_free.wait()
         await self._free.acquire()
-        return Slot(window, apart=False)
+        return Slot(window, counted_apart=False)
 
     @property
-    def _used(self) -> int:
+    def _used_slow(self) -> int:
         return sum(one.used for one in self._slow.values())
 
-    def send(self, slot: Slot) -> None:
+    def start_timing(self, slot: Slot) -> None:
         """Begin to measure how long the answer takes."""
-        slot.sent = self._now()
-        self._sent.append(slot)
+        slot.sent_at = self._now()
+        self._timed.append(slot)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._look)
+            self._timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._find_slow)
 
-    def give_back(self, slot: Slot) -> None:
+    def release(self, slot: Slot) -> None:
         """Let another request have this slot."""
-        slot.over = True
+        slot.released = True
         window = slot.window
-        if slot.apart:
+        if slot.counted_apart:
             window.used -= 1
-            self._apart_free.set()
+            self._slow_slot_free.set()
         else:
             self._free.release()
-        quick = slot.sent is not None and self._now() - slot.sent < SLOW_SECONDS
+        quick = slot.sent_at is not None and self._now() - slot.sent_at < SLOW_SECONDS
         if quick and (window.slow or window.width < self._at_once):
             window.width = min(window.width + 1, self._at_once)
             if window.width == self._at_once:
-                self._judge(window, slow=False)
+                self._set_slow(window, slow=False)
 
     # ------------------------------------------------------------ who is slow
 
-    def _look(self) -> None:
+    def _find_slow(self) -> None:
         """Find requests that take long; called as long as any are under way."""
         self._timer = None
         now = self._now()
-        while self._sent:
-            slot = self._sent[0]
-            due = (slot.sent or 0.0) + SLOW_SECONDS
-            if not slot.over and due - now > PRECISION_SECONDS:
-                self._timer = asyncio.get_running_loop().call_at(due, self._look)
+        while self._timed:
+            slot = self._timed[0]
+            due = (slot.sent_at or 0.0) + SLOW_SECONDS
+            if not slot.released and due - now > PRECISION_SECONDS:
+                self._timer = asyncio.get_running_loop().call_at(due, self._find_slow)
                 return
-            self._sent.popleft()
-            if not slot.over:
-                self._found_slow(slot)
+            self._timed.popleft()
+            if not slot.released:
+                self._narrow(slot)
 
-    def _found_slow(self, slot: Slot) -> None:
+    def _narrow(self, slot: Slot) -> None:
         """Narrow a window, and have what is under way there count for others no more.
 
         That may be more than before in a window that is slow already: of what had its slot then, and waited.
         """
         window = slot.window
         window.width = self._slow_width
-        for one in (slot, *self._sent):
-            if one.window is window and not one.over and not one.apart:
-                one.apart = True
+        for one in (slot, *self._timed):
+            if one.window is window and not one.released and not one.counted_apart:
+                one.counted_apart = True
                 window.used += 1
                 self._free.release()
         if not window.slow:
-            self._judge(window, slow=True)
+            self._set_slow(window, slow=True)
 
-    def _judge(self, window: Window, *, slow: bool) -> None:
+    def _set_slow(self, window: Window, *, slow: bool) -> None:
         window.slow = slow
         self._slow = {name: one for name, one in self._windows.items() if one.slow}
-        self._apart_free.set()
-        self._changed()
+        self._slow_slot_free.set()
+        self._on_change()
 
     def _window(self, namespace: str) -> Window:
         now = self._now()
-        if now - self._tidied > FORGOTTEN_SECONDS:
-            self._tidy(now)
+        if now - self._pruned_at > FORGOTTEN_SECONDS:
+            self._prune(now)
         window = self._windows.get(namespace)
         if window is None:
             window = self._windows[namespace] = Window(self._first_width, now)
-        window.asked_at = now
+        window.acquired_at = now
         return window
 
-    def _tidy(self, now: float) -> None:
+    def _prune(self, now: float) -> None:
         """Forget the namespaces of which nothing was sent for long."""
-        self._tidied = now
-        in_use = {id(slot.window) for slot in self._sent if not slot.over}
+        self._pruned_at = now
+        in_use = {id(slot.window) for slot in self._timed if not slot.released}
         self._windows = {
             name: one
             for name, one in self._windows.items()
-            if now - one.asked_at <= FORGOTTEN_SECONDS or one.used or id(one) in in_use
+            if now - one.acquired_at <= FORGOTTEN_SECONDS or one.used or id(one) in in_use
         }
         self._slow = {name: one for name, one in self._windows.items() if one.slow}
 

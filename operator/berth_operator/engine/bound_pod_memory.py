@@ -17,40 +17,40 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
 
-class Allowance:
+class BoundPodMemory:
     """What bound pods say, as far as that is much."""
 
     def __init__(self) -> None:
-        self._of: dict[str, tuple[str, int]] = {}  # Namespace and weight, by uid.
+        self._charged: dict[str, tuple[str, int]] = {}  # Namespace and weight, by uid.
         self._spent: collections.Counter[str] = collections.Counter()  # By namespace.
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<Allowance: {self._spent.total()} bytes of {len(self._of)} pods>"
+        return f"<BoundPodMemory: {self._spent.total()} bytes of {len(self._charged)} pods>"
 
-    def takes(self, uid: str, namespace: str, weight: int) -> bool:
+    def charge(self, uid: str, namespace: str, weight: int) -> bool:
         """Return whether there is room for what a pod says, and charge that in the place of what it said."""
         self.release(uid)
-        if weight <= waiting_pod_memory.FREE:
+        if weight <= waiting_pod_memory.FREE_BYTES:
             return True
-        if self._spent[namespace] + weight > waiting_pod_memory.OF_A_NAMESPACE:
+        if self._spent[namespace] + weight > waiting_pod_memory.NAMESPACE_BYTES:
             return False
-        if self._spent.total() + weight > waiting_pod_memory.OF_ALL:
+        if self._spent.total() + weight > waiting_pod_memory.TOTAL_BYTES:
             return False
-        self._of[uid] = namespace, weight
+        self._charged[uid] = namespace, weight
         self._spent[namespace] += weight
         return True
 
     def release(self, uid: str) -> None:
         """Forget a pod that is gone, or says something else."""
-        namespace, weight = self._of.pop(uid, ("", 0))
+        namespace, weight = self._charged.pop(uid, ("", 0))
         if weight:
             self._spent[namespace] -= weight
             if not self._spent[namespace]:
                 del self._spent[namespace]
 
 
-def bare(hold: Hold) -> Hold:
+def bare_hold(hold: Hold) -> Hold:
     """Return what is kept of a pod that is not admitted where there is no room for what it says."""
     return Hold(hold.uid, hold.title, hold.node)
 
@@ -60,14 +60,14 @@ def is_bare(hold: Hold, where: facts.Where) -> bool:
     return where is facts.NOWHERE and not hold.amounts
 
 
-def brief(
+def trimmed(
     nameless: allocation_recovery.Nameless | None, *, admitted: bool
 ) -> allocation_recovery.Nameless | None:
     """Return what must be known of a pod whose record cannot be read, without what may be much of it."""
     if nameless is None:
         return None
-    return dataclasses.replace(nameless, starts=()) if admitted else NOT_GIVEN_ANY
+    return dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
 
 
 # Its GpuPod, which may come first, is kept for the time when it is admitted.
-NOT_GIVEN_ANY: Final = allocation_recovery.Nameless(plugged={})
+NOTHING_GRANTED: Final = allocation_recovery.Nameless(plugged={})

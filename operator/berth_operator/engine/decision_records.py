@@ -20,26 +20,26 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, demand_model, queued_pods
 
 MOST_KEPT: Final = 1000
-MOST_THINGS: Final = 1 << 16  # That the kept requests name, together.
+MOST_TERMS: Final = 1 << 16  # That the kept requests name, together.
 MOST_DIGESTS: Final = 128
 DIGITS: Final = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Made:
+class RoundDecision:
     """One decision of a round, and the version of the inventory that it was made on."""
 
-    answer: decisions.Decision
+    decision: decisions.Decision
     version: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionRecord:
     """One decision, when it was made and on what; `version` is the inventory's."""
 
     moment: dt.datetime
     candidate: queued_pods.Candidate
-    answer: decisions.Decision
+    decision: decisions.Decision
     version: int
     lesson: demand_model.Lesson
 
@@ -68,71 +68,75 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class Records:
+class DecisionRecords:
     """Records rounds and what became of binds."""
 
     def __init__(self, counts: metrics.Scheduling, *, wall: Callable[[], dt.datetime]) -> None:
-        self._counts = counts
+        self._metrics = counts
         self._wall = wall
-        self.decisions: collections.deque[Decided] = collections.deque()
-        self._things = 0
+        self.decisions: collections.deque[DecisionRecord] = collections.deque()
+        self._terms = 0
 
-    def round_made(self, ledger: Ledger, made: Sequence[Made], *, started: float, ended: float) -> None:
+    def record_round(
+        self, ledger: Ledger, made: Sequence[RoundDecision], *, started: float, ended: float
+    ) -> None:
         """Record a round once its binds are assumed, and before anybody is put off."""
         if not made:
             return
-        self._counts.round_made(len(made), ended - started)
+        self._metrics.round_made(len(made), ended - started)
         moment, lesson = self._wall(), ledger.inventory.lesson()
-        for one in made:
-            if (asked := ledger.asked(one.answer.uid)) is not None:
+        for made_decision in made:
+            if (asked := ledger.unbound(made_decision.decision.uid)) is not None:
                 candidate, attempts = asked
-                self._keep(Decided(moment, candidate, one.answer, one.version, lesson))
-                self._count(ledger, one.answer, attempts, ended)
+                self._keep(
+                    DecisionRecord(moment, candidate, made_decision.decision, made_decision.version, lesson)
+                )
+                self._count(ledger, made_decision.decision, attempts, ended)
 
-    def _keep(self, one: Decided) -> None:
+    def _keep(self, one: DecisionRecord) -> None:
         """Keep a decision, and the last ones before it: fewer of them where pods ask for very much."""
         self.decisions.append(one)
-        self._things += _size(one.candidate)
-        while len(self.decisions) > MOST_KEPT or (self._things > MOST_THINGS and len(self.decisions) > 1):
-            self._things -= _size(self.decisions.popleft().candidate)
+        self._terms += _size(one.candidate)
+        while len(self.decisions) > MOST_KEPT or (self._terms > MOST_TERMS and len(self.decisions) > 1):
+            self._terms -= _size(self.decisions.popleft().candidate)
 
     def _count(self, ledger: Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
-        since = ledger.since(answer.uid)
+        since = ledger.waiting_since(answer.uid)
         if since is not None and not attempts:
-            self._counts.waited(now - since)
+            self._metrics.waited(now - since)
         if not isinstance(answer, decisions.Bind):
-            self._counts.put_off(answer)
+            self._metrics.put_off(answer)
 
     def dry_run_refused(self) -> None:
         """Count a bind that the server would refuse."""
-        self._counts.ended(metrics.Result.ERROR)
+        self._metrics.ended(metrics.Result.ERROR)
 
-    def concluded(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
+    def bind_ended(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
         """Record what became of a bind."""
         match outcome:
             case ports.Bound():
                 whole = now - since if since is not None else None
-                self._counts.bound(bind=now - sent, whole=whole)
+                self._metrics.bound(bind=now - sent, whole=whole)
             case ports.Gone():
-                self._counts.ended(metrics.Result.GONE)
+                self._metrics.ended(metrics.Result.GONE)
             case ports.Unsent():
-                self._counts.ended(metrics.Result.STALE)
+                self._metrics.ended(metrics.Result.STALE)
             case ports.Refused() | ports.Throttled():
-                self._counts.ended(metrics.Result.ERROR)
+                self._metrics.ended(metrics.Result.ERROR)
             case ports.Unknown():
                 raise AssertionError("looking goes on until the answer is clear")
             case _:
                 assert_never(outcome)
 
-    def failed(self) -> None:
+    def bind_crashed(self) -> None:
         """Record a bind that came to no end, which is a bug of ours."""
-        self._counts.ended(metrics.Result.ERROR)
+        self._metrics.ended(metrics.Result.ERROR)
 
 
 def _size(candidate: queued_pods.Candidate) -> int:
     return candidate.request.size + candidate.demand.size
 
 
-def unread() -> Records:
+def unread_records() -> DecisionRecords:
     """Return records that nobody reads: for a loop in a test or a simulation."""
-    return Records(metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC))
+    return DecisionRecords(metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC))

@@ -20,22 +20,24 @@ from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
-AT_A_TIME: Final = 250  # Things compared before others have their turn, or fewer that take as long as this:
+PORTION_SIZE: Final = (
+    250  # Things compared before others have their turn, or fewer that take as long as this:
+)
 PORTION_SECONDS: Final = 0.005
-OF_PODS: Final = ("hold", "sample", "waiting")
+POD_KINDS: Final = ("hold", "sample", "waiting")
 
 Source = tuple[str, str]  # The kind of an object, and its name; for a pod its uid, for a GpuPod its title.
 Revisions = Mapping[Source, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sight:
+class Observation:
     """What one of the two knows of a thing, and the revisions in which it has seen what tells of it."""
 
     value: Any = None
     revisions: Revisions = dataclasses.field(default_factory=dict)
 
-    def stayed(self, later: "Sight") -> bool:
+    def unchanged(self, later: "Observation") -> bool:
         """Whether it is the very same later; of nothing only the revisions tell."""
         return self.value is later.value and (later.value is not None or self.revisions == later.revisions)
 
@@ -44,19 +46,19 @@ class Sight:
 class Difference:
     """One thing that is known differently: what it is, which one, and whether the API has none of it."""
 
-    what: str
+    kind: str
     name: str
     gone: bool = False
     sources: frozenset[Source] = dataclasses.field(default=frozenset(), compare=False)
-    mine: Sight = dataclasses.field(default=Sight(), compare=False)
-    theirs: Sight = dataclasses.field(default=Sight(), compare=False)
+    kept: Observation = dataclasses.field(default=Observation(), compare=False)
+    rebuilt: Observation = dataclasses.field(default=Observation(), compare=False)
 
-    def seen(self, mine: Revisions, theirs: Revisions) -> "Difference":
+    def with_revisions(self, mine: Revisions, theirs: Revisions) -> "Difference":
         """Return it with the revisions in which either of the two has seen the sources."""
         return dataclasses.replace(
             self,
-            mine=Sight(self.mine.value, self._of_sources(mine)),
-            theirs=Sight(self.theirs.value, self._of_sources(theirs)),
+            kept=Observation(self.kept.value, self._of_sources(mine)),
+            rebuilt=Observation(self.rebuilt.value, self._of_sources(theirs)),
         )
 
     def _of_sources(self, revisions: Revisions) -> Revisions:
@@ -70,16 +72,16 @@ def lasting(first: Iterable[Difference], second: Iterable[Difference]) -> tuple[
 
 
 def _lasts(first: Difference, second: Difference) -> bool:
-    settled = second.mine.revisions == second.theirs.revisions
-    return settled or (first.mine.stayed(second.mine) and first.theirs.value == second.theirs.value)
+    settled = second.kept.revisions == second.rebuilt.revisions
+    return settled or (first.kept.unchanged(second.kept) and first.rebuilt.value == second.rebuilt.value)
 
 
-def ghosts(found: Iterable[Difference]) -> set[str]:
+def pods_not_in_api(found: Iterable[Difference]) -> set[str]:
     """Name the pods of which the ledger knows what the API does not: reading anew tells nothing of these."""
-    return {one.name for one in found if one.gone and one.what in OF_PODS}
+    return {one.name for one in found if one.gone and one.kind in POD_KINDS}
 
 
-def drift(ledger: Ledger, fresh: Ledger) -> tuple[Difference, ...]:
+def differences(ledger: Ledger, fresh: Ledger) -> tuple[Difference, ...]:
     """Name what the ledger knows otherwise than one that was just rebuilt."""
     return tuple(itertools.chain.from_iterable(portions(ledger, fresh)))
 
@@ -92,43 +94,43 @@ def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Itera
     pods that say too much together with others. The silence of agents is a matter of time
     and not of records.
     """
-    for what, known in KNOWN.items():
+    for what, known in KINDS.items():
         names = iter(dict.fromkeys((*known.names(ledger), *known.names(fresh))))
         compared = (_difference(what, name, ledger, fresh) for name in names)
         while some := list(_portion(compared, clock)):
             yield tuple(one for one in some if one is not None)
-    yield tuple(Difference("open bind", uid) for uid in ledger.assumed.overdue())
+    yield tuple(Difference("open bind", uid) for uid in ledger.assumed_pods.overdue())
 
 
 def _portion(compared: Iterator[Difference | None], clock: ports.Clock) -> Iterator[Difference | None]:
     """Yield the next comparisons, each made when its turn comes."""
     began = clock()
-    for one in itertools.islice(compared, AT_A_TIME):
+    for one in itertools.islice(compared, PORTION_SIZE):
         yield one
         if clock() - began >= PORTION_SECONDS:
             return
 
 
 def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Difference | None:
-    mine, theirs = KNOWN[what].value(ledger, name), KNOWN[what].value(fresh, name)
-    if mine == theirs or any(name in one.assumed or _put_off(one, name) for one in (ledger, fresh)):
+    mine, theirs = KINDS[what].value(ledger, name), KINDS[what].value(fresh, name)
+    if mine == theirs or any(name in one.assumed_pods or _without_room(one, name) for one in (ledger, fresh)):
         return None
-    one = Difference(what, name, gone=theirs is None, mine=Sight(mine), theirs=Sight(theirs))
+    one = Difference(what, name, gone=theirs is None, kept=Observation(mine), rebuilt=Observation(theirs))
     return dataclasses.replace(one, sources=_sources(one, ledger, fresh))
 
 
 def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:
     """Name the objects that tell of it."""
-    if one.what not in OF_PODS:
-        return frozenset({(one.what, one.name)})
+    if one.kind not in POD_KINDS:
+        return frozenset({(one.kind, one.name)})
     found = {(POD, one.name)}
-    if one.what == "hold" and (one.name in ledger.nameless or one.name in fresh.nameless):
-        for hold in (one.mine.value, one.theirs.value):
-            found |= _beside(hold) if hold is not None else set()
+    if one.kind == "hold" and (one.name in ledger.unreadable_pods or one.name in fresh.unreadable_pods):
+        for hold in (one.kept.value, one.rebuilt.value):
+            found |= _related_sources(hold) if hold is not None else set()
     return frozenset(found)
 
 
-def _beside(hold: holds.Hold) -> set[Source]:
+def _related_sources(hold: holds.Hold) -> set[Source]:
     """Name what else tells of a pod whose own record cannot be read."""
     namespace = hold.title.partition("/")[0]
     names = (hold.title, f"{namespace}/{hold.uid}.{hold.node}")
@@ -139,39 +141,39 @@ def _waiting(ledger: Ledger, uid: str) -> queued_pods.Candidate | None:
     return ledger.gated.get(uid) or ledger.backlog.get(uid)
 
 
-def _put_off(ledger: Ledger, uid: str) -> bool:
+def _without_room(ledger: Ledger, uid: str) -> bool:
     """Return whether there was no room for what a pod says: of which pods that is so is chance."""
     candidate = _waiting(ledger, uid)
     if candidate is None:
-        return ledger.unadmitted.bare(uid)
+        return ledger.unadmitted_pods.is_bare(uid)
     return any(one.reason is Reason.TOO_MUCH_TOGETHER for one in candidate.faults)
 
 
-class _Known(NamedTuple):
+class _Kind(NamedTuple):
     """One kind of what a ledger knows: the names of all, and the value of one, if there is any."""
 
     names: Callable[[Ledger], Iterable[str]]
     value: Callable[[Ledger, str], Any]
 
 
-KNOWN: Final[Mapping[str, _Known]] = {
-    NODE: _Known(
+KINDS: Final[Mapping[str, _Kind]] = {
+    NODE: _Kind(
         lambda ledger: ledger.inventory.index,
         lambda ledger, name: info.node if (info := ledger.inventory.row(name)) is not None else None,
     ),
-    DEVICE: _Known(
+    DEVICE: _Kind(
         lambda ledger: ledger.inventory.index,
         lambda ledger, name: info.published if (info := ledger.inventory.row(name)) is not None else None,
     ),
-    "hold": _Known(
+    "hold": _Kind(
         lambda ledger: (uid for info in ledger.inventory.each() for uid in info.holds),
         lambda ledger, uid: ledger.inventory.hold(uid),
     ),
-    "sample": _Known(
+    "sample": _Kind(
         lambda ledger: ledger.inventory.workload.samples,
         lambda ledger, uid: ledger.inventory.workload.samples.get(uid),
     ),
-    "waiting": _Known(
+    "waiting": _Kind(
         lambda ledger: (*ledger.gated, *(one.candidate.uid for one in ledger.backlog.entries())), _waiting
     ),
 }

@@ -15,7 +15,7 @@ Kind = tuple[object, int, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Question:
+class DryRun:
     """A pod and the place of which the server is asked whether it would bind it there."""
 
     candidate: queued_pods.Candidate
@@ -23,15 +23,15 @@ class Question:
 
 
 @dataclasses.dataclass(slots=True)
-class _Line:
+class _KindQueue:
     """The questions of one kind."""
 
-    questions: collections.deque[Question] = dataclasses.field(default_factory=collections.deque)
-    last: bool = False  # Whether the last one comes next.
+    dry_runs: collections.deque[DryRun] = dataclasses.field(default_factory=collections.deque)
+    take_last: bool = False  # Whether the last one comes next.
 
-    def pop(self) -> Question:
-        found = self.questions.pop() if self.last else self.questions.popleft()
-        self.last = not self.last
+    def pop(self) -> DryRun:
+        found = self.dry_runs.pop() if self.take_last else self.dry_runs.popleft()
+        self.take_last = not self.take_last
         return found
 
 
@@ -39,22 +39,22 @@ class DryRunQueue:
     """The questions of one namespace that wait to be asked."""
 
     def __init__(self) -> None:
-        self._lines: dict[Kind, _Line] = {}  # The kind that comes next is the first.
+        self._kinds: dict[Kind, _KindQueue] = {}  # The kind that comes next is the first.
 
     def __bool__(self) -> bool:
         """Return whether any question waits."""
-        return bool(self._lines)
+        return bool(self._kinds)
 
-    def push(self, question: Question) -> None:
+    def push(self, question: DryRun) -> None:
         """Add a question."""
         one = question.candidate
-        self._lines.setdefault((one.asks, one.priority, one.label), _Line()).questions.append(question)
+        self._kinds.setdefault((one.asks, one.priority, one.label), _KindQueue()).dry_runs.append(question)
 
-    def pop(self) -> Question:
+    def pop(self) -> DryRun:
         """Remove the question that comes next, and return it."""
-        kind = next(iter(self._lines))
-        line = self._lines.pop(kind)
+        kind = next(iter(self._kinds))
+        line = self._kinds.pop(kind)
         found = line.pop()
-        if line.questions:
-            self._lines[kind] = line
+        if line.dry_runs:
+            self._kinds[kind] = line
         return found

@@ -26,8 +26,8 @@ from berth_operator.scheduling import decisions, queued_pods
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16  # Few, so that the server is quick to answer the binds of others.
-MOST: Final = 1024  # Those that wait for their turn included; more come when their pause is over.
-MOST_OF_ONE: Final = 512  # Of one namespace.
+MOST_OPEN: Final = 1024  # Those that wait for their turn included; more come when their pause is over.
+MOST_OPEN_OF_NAMESPACE: Final = 512  # Of one namespace.
 
 Failed = Callable[[queued_pods.Candidate, str], None]
 
@@ -39,78 +39,78 @@ class DryRuns:
         self,
         ledger: Ledger,
         writer: ports.Writer,
-        records: decision_records.Records,
-        sent: bind_sender.Binds,
+        records: decision_records.DecisionRecords,
+        sent: bind_sender.BindSender,
         *,
         clock: ports.Clock,
         failed: Failed,
     ) -> None:
         self._ledger = ledger
-        self._binds = sent  # A server that asks for a rest means binds and dry runs alike.
+        self._bind_sender = sent  # A server that asks for a rest means binds and dry runs alike.
         self._writer = writer
         self._records = records
         self._clock = clock
-        self._failed = failed
-        self._refusals = bind_refusals.Refusals()
-        self._slots = bind_slots.Slots(AT_ONCE, lambda: None)
+        self._on_refusal = failed
+        self._bind_refusals = bind_refusals.BindRefusals()
+        self._bind_slots = bind_slots.BindSlots(AT_ONCE, lambda: None)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asked: set[str] = set()  # The uids of the pods that these ask about.
-        self._open = bind_slots.Counts()  # Of these.
+        self._open_uids: set[str] = set()  # The uids of the pods that these ask about.
+        self._open = bind_slots.NamespaceCounts()  # Of these.
         self._queues: dict[str, dry_run_queue.DryRunQueue] = {}  # By namespace; what is not sent yet.
 
     def __repr__(self) -> str:
         """Describe the state."""
-        return f"<DryRuns: {len(self._tasks)} under way, {self._refusals!r}>"
+        return f"<DryRuns: {len(self._tasks)} under way, {self._bind_refusals!r}>"
 
     # ------------------------------------------------------------ what became of binds
 
-    def refused(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bind_refused(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Remember a bind that was refused."""
-        self._refusals.bind_refused(candidate, placement, self._clock())
+        self._bind_refusals.bind_refused(candidate, placement, self._clock())
 
-    def in_vain(self, candidate: queued_pods.Candidate) -> None:
+    def pod_deleted(self, candidate: queued_pods.Candidate) -> None:
         """Remember a pod that was gone before it was bound."""
-        self._refusals.in_vain(candidate.namespace, self._clock())
+        self._bind_refusals.pod_deleted(candidate.namespace, self._clock())
 
-    def edited_often(self, candidate: queued_pods.Candidate) -> bool:
+    def pod_edited(self, candidate: queued_pods.Candidate) -> bool:
         """Note a pod that was edited while it was bound; return whether that is a habit of its namespace."""
-        return self._refusals.edited(candidate, self._clock())
+        return self._bind_refusals.pod_edited(candidate, self._clock())
 
     def bound(self, uid: str) -> None:
         """Forget the refusals of a pod that was bound."""
-        self._refusals.forget(uid)
+        self._bind_refusals.forget(uid)
 
     # ------------------------------------------------------------ what is asked
 
-    def needed(self, candidate: queued_pods.Candidate) -> bool:
+    def is_needed(self, candidate: queued_pods.Candidate) -> bool:
         """Whether a pod may not be bound before the server has accepted a dry run."""
-        return self._refusals.needs_dry_run(candidate, self._clock())
+        return self._bind_refusals.needs_dry_run(candidate, self._clock())
 
     def next_retry(self) -> float | None:
         """Return when `retry` has something to do."""
-        return self._refusals.next_retry()
+        return self._bind_refusals.next_retry()
 
     def retry(self) -> None:
         """Ask about some of the refused again, where that is due."""
-        for one in self._refusals.due(self._ledger.backlog, self._clock()):
+        for one in self._bind_refusals.due_retries(self._ledger.backlog, self._clock()):
             self._start(one.candidate, one.placement)
 
-    def ask(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Ask whether the server would accept a bind, unless that has its own turn."""
-        if not self._refusals.rests(candidate, placement):
+        if not self._bind_refusals.is_postponed(candidate, placement):
             self._start(candidate, placement)
 
     def _start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
-        width = self._slots.width(candidate.namespace)
-        most = MOST_OF_ONE if width is None else width
-        room = len(self._tasks) < MOST and self._open.of(candidate.namespace) < most
-        if candidate.uid in self._asked or not room:
+        width = self._bind_slots.width(candidate.namespace)
+        most = MOST_OPEN_OF_NAMESPACE if width is None else width
+        room = len(self._tasks) < MOST_OPEN and self._open.of_namespace(candidate.namespace) < most
+        if candidate.uid in self._open_uids or not room:
             return
         namespace = candidate.namespace
-        self._asked.add(candidate.uid)
+        self._open_uids.add(candidate.uid)
         self._open.add(namespace)
         queue = self._queues.setdefault(namespace, dry_run_queue.DryRunQueue())
-        queue.push(dry_run_queue.Question(candidate, placement))
+        queue.push(dry_run_queue.DryRun(candidate, placement))
         # Each task asks one question, but which one is not known before it has its slot.
         task = asyncio.create_task(self._run(namespace), name=f"dry run in {namespace}")
         self._tasks.add(task)
@@ -118,10 +118,10 @@ class DryRuns:
 
     def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._open.drop(namespace)
+        self._open.remove(namespace)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
-            self._records.failed()
+            self._records.bind_crashed()
 
     async def stop(self) -> None:
         """Cancel what is under way; a dry run has no effect."""
@@ -131,29 +131,29 @@ class DryRuns:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, namespace: str) -> None:
-        slot = await self._slots.take(namespace)
+        slot = await self._bind_slots.acquire(namespace)
         one = self._next(namespace)
         try:
             if slot is not None:  # Else it is asked about again when its pause is over.
                 self._conclude(one.candidate, one.placement, await self._send(one, slot))
         finally:
-            self._asked.discard(one.candidate.uid)
+            self._open_uids.discard(one.candidate.uid)
 
-    def _next(self, namespace: str) -> dry_run_queue.Question:
+    def _next(self, namespace: str) -> dry_run_queue.DryRun:
         queue = self._queues[namespace]
         found = queue.pop()
         if not queue:
             del self._queues[namespace]
         return found
 
-    async def _send(self, one: dry_run_queue.Question, slot: bind_slots.Slot) -> ports.Outcome:
+    async def _send(self, one: dry_run_queue.DryRun, slot: bind_slots.Slot) -> ports.Outcome:
         try:
-            await self._binds.rested()
+            await self._bind_sender.wait_backoff()
             await self._writer.sure()
-            self._slots.send(slot)
+            self._bind_slots.start_timing(slot)
             return await self._writer.dry_run(one.candidate, one.placement)
         finally:
-            self._slots.give_back(slot)
+            self._bind_slots.release(slot)
 
     def _conclude(
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
@@ -164,16 +164,16 @@ class DryRuns:
             case ports.Bound():
                 self._accepted(candidate)
             case ports.Refused(message):
-                self._refusals.refused(candidate, placement, self._clock())
+                self._bind_refusals.dry_run_refused(candidate, placement, self._clock())
                 self._ledger.backlog.demote(candidate.uid)
                 self._records.dry_run_refused()
-                self._failed(candidate, message)
+                self._on_refusal(candidate, message)
             case ports.Throttled():
-                self._binds.rest(outcome)
+                self._bind_sender.back_off(outcome)
             case _:
                 log.debug("%s: no clear answer to the dry run: %s", candidate.title, outcome)
 
     def _accepted(self, candidate: queued_pods.Candidate) -> None:
-        for uid in self._refusals.accepted(candidate, self._clock()):
+        for uid in self._bind_refusals.dry_run_accepted(candidate, self._clock()):
             self._ledger.backlog.reinstate(uid)
         self._ledger.wake.set()

@@ -7,9 +7,9 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import node_table, queued_pods
 
 
-def told(ledger: Ledger) -> str:
+def description(ledger: Ledger) -> str:
     """Return how much is known and how it stands, in a few words."""
-    binding = len(ledger.assumed)
+    binding = len(ledger.assumed_pods)
     holds = sum(len(info.holds) for info in ledger.inventory.rows if info) - binding
     waiting = len(ledger.backlog) + len(ledger.gated)
     counts = ((len(ledger.inventory.index), "node"), (holds, "pod"), (binding, "bind"), (waiting, "pod"))
@@ -17,7 +17,7 @@ def told(ledger: Ledger) -> str:
     return f"{nodes}, {placed} placed, {binds} under way, {pods} waiting"
 
 
-def take(ledger: Ledger, now: float) -> metrics.Stock:
+def count_stock(ledger: Ledger, now: float) -> metrics.Stock:
     """Count nodes, cards, and pods that are not placed."""
     inventory = ledger.inventory
     table, rows = inventory.table, inventory.everything
@@ -28,5 +28,8 @@ def take(ledger: Ledger, now: float) -> metrics.Stock:
         cards=sum(len(info.device.cards) for info in inventory.rows if info and info.device),
         free=int(free.sum()),
         backlog=ledger.backlog.standings(now)
-        | {queued_pods.Standing.GATED: len(ledger.gated), queued_pods.Standing.BINDING: len(ledger.assumed)},
+        | {
+            queued_pods.Standing.GATED: len(ledger.gated),
+            queued_pods.Standing.BINDING: len(ledger.assumed_pods),
+        },
     )

@@ -52,16 +52,16 @@ class Ledger:
         self.touched: set[str] = set()  # Nodes whose summary may have changed.
         self._clock = clock
         self._states: dict[str, State] = {}
-        self.assumed = assumed_pods.UnderWay(clock)
+        self.assumed_pods = assumed_pods.AssumedPods(clock)
         self.gated: dict[str, queued_pods.Candidate] = {}  # Pods that are not to be tried yet.
-        self.revisions = pod_revisions.Known()  # Of pods that wait or whose bind is under way.
-        self._since: dict[str, float] = {}
-        self.nameless = self._register = unreadable_pods.Register(logger)  # Whose own record cannot be read.
-        self.unadmitted = unadmitted_pods.Unadmitted()
+        self.revisions = pod_revisions.PodRevisions()  # Of pods that wait or whose bind is under way.
+        self._waiting_since: dict[str, float] = {}
+        self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
+        self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        assumed = len(self.assumed)
+        assumed = len(self.assumed_pods)
         known = f"{len(self._states) - assumed} confirmed, {assumed} assumed"
         return f"<Ledger: {self.inventory!r}, {self.backlog!r}, {known}>"
 
@@ -69,13 +69,13 @@ class Ledger:
         """Return where the hold of a pod stands."""
         return self._states.get(uid, State.FREE)
 
-    def since(self, uid: str) -> float | None:
+    def waiting_since(self, uid: str) -> float | None:
         """Return since when a pod asks for what it asks now and may be tried; None once it is placed."""
-        return self._since.get(uid)
+        return self._waiting_since.get(uid)
 
-    def asked(self, uid: str) -> tuple[queued_pods.Candidate, int] | None:
+    def unbound(self, uid: str) -> tuple[queued_pods.Candidate, int] | None:
         """Return a pod that waits or whose bind is under way, and how often it had been tried."""
-        if (assumed := self.assumed.get(uid)) is not None:
+        if (assumed := self.assumed_pods.get(uid)) is not None:
             return assumed.candidate, assumed.attempts
         candidate = self.backlog.get(uid)
         return (candidate, self.backlog.attempts(uid)) if candidate is not None else None
@@ -90,7 +90,7 @@ class Ledger:
         if candidate is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
-        self.assumed.add(candidate, attempts, decision.placement)
+        self.assumed_pods.add(candidate, attempts, decision.placement)
         self._charge(cycle.hold_for(candidate, decision.placement))
         return candidate
 
@@ -100,7 +100,7 @@ class Ledger:
         A pod that was refused pauses; one at which the server has not even looked comes next.
         """
         self._step(uid, Step.FORGET)
-        taken_back = self.assumed.pop(uid)
+        taken_back = self.assumed_pods.pop(uid)
         self._release(uid)
         if refused:
             self.backlog.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
@@ -108,12 +108,12 @@ class Ledger:
             self.backlog.give_back(taken_back.candidate, attempts=taken_back.attempts)
         self.wake.set()
 
-    def _unsettle(self, node: str, *, devices_alone: bool = False) -> None:
+    def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
         """Record that a node is not as it was when something was decided for it or told of it."""
         self.touched.add(node)
         info = self.inventory.row(node)
         if info is not None:
-            self.assumed.unsettle(info.holds, devices_alone=devices_alone)
+            self.assumed_pods.mark_stale(info.holds, devices_alone=devices_alone)
 
     def _step(self, uid: str, step: Step) -> None:
         after = hold_states.after(self.state(uid), step, uid)
@@ -156,7 +156,7 @@ class Ledger:
         self.revisions[uid] = pod_revisions.Revision.of(version)
         self.inventory.workload.see(uid, workload.sample(candidate.request, candidate.demand))
         if self.state(uid) is State.ASSUMED:
-            self.assumed.asks(candidate)
+            self.assumed_pods.update_request(candidate)
             return
         if gated:
             self._forget_waiting(uid)
@@ -164,11 +164,11 @@ class Ledger:
         else:
             self.gated.pop(uid, None)
             if self.backlog.get(uid) != candidate:
-                self._since[uid] = self._clock()
+                self._waiting_since[uid] = self._clock()
             self.backlog.push(candidate)
             self.wake.set()
 
-    def revised(self, uid: str, version: str) -> None:
+    def pod_revised(self, uid: str, version: str) -> None:
         """A pod without a node was read, or written by us, in a revision that is perhaps newer."""
         known, found = self.revisions.get(uid), pod_revisions.Revision.of(version)
         if known is not None and found.number > known.number:
@@ -177,15 +177,15 @@ class Ledger:
     def _forget_waiting(self, uid: str) -> None:
         self.backlog.remove(uid)
         self.gated.pop(uid, None)
-        self._since.pop(uid, None)
+        self._waiting_since.pop(uid, None)
 
     def pod_bound(
         self,
         hold: holds.Hold,
-        teaches: workload.Sample | None = None,
+        sample: workload.Sample | None = None,
         *,
         nameless: allocation_recovery.Nameless | None = None,
-        where: facts.Where | None = None,
+        requirements: facts.Where | None = None,
     ) -> None:
         """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it.
 
@@ -193,110 +193,114 @@ class Ledger:
         `where` as long as its kubelet may refuse it, which looks there whether the node suits the pod.
         """
         uid = hold.uid
-        self.inventory.workload.see(uid, teaches)
+        self.inventory.workload.see(uid, sample)
         known = self.inventory.hold(uid)
-        certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted
-        if known is not None and self._bound_with(known):
+        certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted_pods
+        if known is not None and self._has_readable_record(known):
             # What a pod was bound with is what it has: its record may be edited, its cards cannot.
             hold = dataclasses.replace(hold, shares=known.shares, withheld=known.withheld)
-            where = None
+            requirements = None
         elif nameless is not None:
-            self._register.come(hold, nameless)
+            self.unreadable_pods.add(hold, nameless)
         else:
-            self._register.go(uid)
-            self._register.needless(uid)
-        if where is not None:
-            self.unadmitted.come(hold, where, known)
+            self.unreadable_pods.remove(uid)
+            self.unreadable_pods.remove_gpupods_of(uid)
+        if requirements is not None:
+            self.unadmitted_pods.add(hold, requirements, known)
         else:
-            self.unadmitted.go(uid)
-        if where is not None or nameless is not None:
-            hold = self._held(hold)
+            self.unadmitted_pods.remove(uid)
+        if requirements is not None or nameless is not None:
+            hold = self._current_hold(hold)
         self._confirm(hold, known)
-        if self.unadmitted and (certain or where is None):
+        if self.unadmitted_pods and (certain or requirements is None):
             for node in {hold.node, (known or hold).node}:
-                self._look_again(node)
+                self._recharge_unadmitted(node)
 
     def _confirm(self, hold: holds.Hold, known: holds.Hold | None) -> None:
         """Charge what a pod on a node holds in the place of what was known of it."""
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
-        self.revisions.forget(hold.uid)
+        self.revisions.remove(hold.uid)
         self._forget_waiting(hold.uid)
-        self.assumed.pop(hold.uid, None)
+        self.assumed_pods.pop(hold.uid, None)
         if known == hold:
             return
         if known is not None:
             self._release(hold.uid)
         self._charge(hold)
-        if not self.unadmitted.keeps_out(hold.uid):
-            self._unsettle(hold.node)
+        if not self.unadmitted_pods.is_excluded(hold.uid):
+            self._node_changed(hold.node)
 
-    def _bound_with(self, known: holds.Hold) -> bool:
+    def _has_readable_record(self, known: holds.Hold) -> bool:
         """Return whether a pod's own record has named these devices: what a GpuPod names it may take back."""
         confirmed = self.state(known.uid) is State.CONFIRMED
-        return confirmed and bool(known.shares) and known.uid not in self._register
+        return confirmed and bool(known.shares) and known.uid not in self.unreadable_pods
 
     def pod_over(self, uid: str) -> None:
         """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
         self.inventory.workload.forget(uid)
-        self._register.go(uid)
-        certain = not self.unadmitted.go(uid)
-        self.revisions.forget(uid)
+        self.unreadable_pods.remove(uid)
+        certain = not self.unadmitted_pods.remove(uid)
+        self.revisions.remove(uid)
         self._forget_waiting(uid)
         if self.state(uid) is State.FREE:
             return
         self._step(uid, Step.RELEASE)
-        self.assumed.pop(uid, None)
+        self.assumed_pods.pop(uid, None)
         node = self._release(uid).node
         if certain:
-            self._look_again(node)
+            self._recharge_unadmitted(node)
 
     # ------------------------------------------------------------ what events say of GpuPods
 
     def gpupod_seen(self, named: allocation_recovery.Named) -> None:
         """A GpuPod is new or changed: it counts, and is kept, if its pod's own record cannot be read."""
-        needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self._register
-        for uid in self._register.named(named) if needed else self._register.unnamed(named.title):
-            self._revise(uid)
+        needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self.unreadable_pods
+        for uid in (
+            self.unreadable_pods.gpupod_seen(named)
+            if needed
+            else self.unreadable_pods.gpupod_gone(named.title)
+        ):
+            self._recharge(uid)
 
     def gpupod_gone(self, title: str) -> None:
         """A GpuPod is gone, or cannot be read any more: it names nothing."""
-        for uid in self._register.unnamed(title):
-            self._revise(uid)
+        for uid in self.unreadable_pods.gpupod_gone(title):
+            self._recharge(uid)
 
-    def _revise(self, uid: str) -> None:
+    def _recharge(self, uid: str) -> None:
         """Charge anew what a nameless or unadmitted pod holds, where that has changed."""
         known = self.inventory.hold(uid)
         if known is None:
             return
-        hold = self._held(known)
+        hold = self._current_hold(known)
         if hold != known:
             self._release(known.uid)
             self._charge(hold)
-            self._unsettle(hold.node)
+            self._node_changed(hold.node)
 
-    def _revise_node(self, name: str) -> None:
+    def _recharge_node(self, name: str) -> None:
         """Look at the nameless and unadmitted pods of a node that has changed, or whose devices have."""
         info = self.inventory.row(name)
-        for uid in [uid for uid in info.holds if uid in self._register] if info is not None else ():
-            self._revise(uid)
-        self._look_again(name)
+        for uid in [uid for uid in info.holds if uid in self.unreadable_pods] if info is not None else ():
+            self._recharge(uid)
+        self._recharge_unadmitted(name)
 
-    def _look_again(self, name: str) -> None:
+    def _recharge_unadmitted(self, name: str) -> None:
         """Charge the unadmitted pods of a node that could be admitted now, and no others of them."""
-        for uid in self.unadmitted.news(self.inventory.row(name), self.assumed):
-            self._revise(uid)
+        for uid in self.unadmitted_pods.changed_uids(self.inventory.row(name), self.assumed_pods):
+            self._recharge(uid)
 
-    def _held(self, hold: holds.Hold) -> holds.Hold:
+    def _current_hold(self, hold: holds.Hold) -> holds.Hold:
         """Return what is charged of a bound pod on its node as that is now."""
         info = self.inventory.row(hold.node)
-        hold = self.unadmitted.whole(hold)
-        if hold.uid in self._register:
+        hold = self.unadmitted_pods.full_hold(hold)
+        if hold.uid in self.unreadable_pods:
             device, node = (info.device, info.node) if info is not None else (None, None)
             resources = None if node is None else {name for name, _ in node.allocatable}
-            hold = self._register.held(hold.uid, device, resources)
-        return self.unadmitted.charged(hold, info, self.assumed)
+            hold = self.unreadable_pods.current_hold(hold.uid, device, resources)
+        return self.unadmitted_pods.charged_hold(hold, info, self.assumed_pods)
 
     # ------------------------------------------------------------ what events say of nodes
 
@@ -306,16 +310,16 @@ class Ledger:
         if info is None or info.node != node:
             better = node_offers.better_node(info.node if info is not None else None, node)
             self.inventory.put_node(node)
-            self._unsettle(node.name)
+            self._node_changed(node.name)
             if better:
                 self._offer(node.name, Help.NODE_CHANGED)
-            self._revise_node(node.name)
+            self._recharge_node(node.name)
 
     def node_gone(self, name: str) -> None:
         """A node is gone."""
         self.inventory.drop_node(name)
-        self._unsettle(name)
-        self._revise_node(name)
+        self._node_changed(name)
+        self._recharge_node(name)
 
     def device_seen(self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:
         """A Device is new or changed; what is recorded of its uuids counts until all Devices were read."""
@@ -324,25 +328,25 @@ class Ledger:
         if changed or not self.inventory.claims.ordered:
             affected = self.inventory.put_device(device, record)
             self._devices_changed(affected if changed else affected - {device.node})
-            self._revise_node(device.node)
+            self._recharge_node(device.node)
 
     def device_gone(self, node: str) -> None:
         """A Device is gone, and its cards with it."""
         affected = self.inventory.drop_device(node)
         self._devices_changed(affected)
-        self._revise_node(node)
+        self._recharge_node(node)
         self.touched.discard(node)
 
     def _devices_changed(self, affected: Collection[str]) -> None:
         """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
         self.touched.update(affected)
         for name, before in self.inventory.take_changed().items():
-            self._unsettle(name, devices_alone=True)
+            self._node_changed(name, devices_alone=True)
             info = self.inventory.row(name)
             if info is not None and node_offers.better_cards(before, info.cards):
                 self._offer(name, Help.DEVICE_CHANGED)
 
-    def devices_known(self) -> None:
+    def all_devices_read(self) -> None:
         """All Devices have been read once: what is published from now on is published later."""
         self.inventory.claims.ordered = True
 
@@ -352,7 +356,7 @@ class Ledger:
         if info is None or info.silent == silent:
             return
         self.inventory.set_silent(node, silent)
-        self._unsettle(node, devices_alone=True)
+        self._node_changed(node, devices_alone=True)
         if not silent:
             self._offer(node, Help.DEVICE_CHANGED)
 

@@ -29,7 +29,7 @@ DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
 IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; the rest is for all in turns.
 ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
-USUAL: Final = bind_sender.Limits()
+DEFAULT_LIMITS: Final = bind_sender.Limits()
 EDITED: Final = "what the pod asks for was changed while it was being bound; it is tried again"
 
 
@@ -43,27 +43,27 @@ class Loop:
         status_writer: ports.PodStatusWriter,
         *,
         clock: ports.Clock,
-        limits: bind_sender.Limits = USUAL,
-        records: decision_records.Records | None = None,
+        limits: bind_sender.Limits = DEFAULT_LIMITS,
+        records: decision_records.DecisionRecords | None = None,
     ) -> None:
         self._ledger = ledger
         self._writer = writer
         self._status_writer = status_writer
         self._clock = clock
-        self._records = records or decision_records.unread()
-        self._binds = bind_sender.Binds(ledger, writer, clock, limits, self._records)
-        self._binds.concluded, self._binds.failed = self._conclude, self._fail
-        self._slow = slow_namespaces.SlowNamespaces(ledger, self._binds, self._held_up)
+        self._records = records or decision_records.unread_records()
+        self._bind_sender = bind_sender.BindSender(ledger, writer, clock, limits, self._records)
+        self._bind_sender.on_outcome, self._bind_sender.on_delay = self._conclude, self._fail
+        self._slow = slow_namespaces.SlowNamespaces(ledger, self._bind_sender, self._held_up)
         self._dry_runs = dry_runs.DryRuns(
-            ledger, writer, self._records, self._binds, clock=clock, failed=self._fail
+            ledger, writer, self._records, self._bind_sender, clock=clock, failed=self._fail
         )
-        self.reasons = waiting_reasons.Reasons(ledger, status_writer.shown, clock=clock)
+        self.reasons = waiting_reasons.WaitingReasons(ledger, status_writer.shown_message, clock=clock)
 
     async def run(self) -> None:
         """Decide for ever."""
         while True:
             await self._news()
-            await self._binds.until_room()
+            await self._bind_sender.wait_for_room()
             await self._writer.sure()
             self.round()
 
@@ -71,42 +71,42 @@ class Loop:
         """Make one round of decisions and start to act on them."""
         ledger, started = self._ledger, self._clock()
         self._dry_runs.retry()
-        made: list[decision_records.Made] = []
+        made: list[decision_records.RoundDecision] = []
         version = ledger.inventory.table.version
-        self._slow.go_on(started)
+        self._slow.resume(started)
         time = cycle.Time(
             self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
         )
         limits = cycle.Limits(time=time, held_up=self._slow.held_up)
         for answer in cycle.each(ledger.search, ledger.backlog, started, ledger.policy, limits):
-            made.append(decision_records.Made(answer, version))
+            made.append(decision_records.RoundDecision(answer, version))
             if isinstance(answer, decisions.Bind):
                 self._act(answer)
                 version = ledger.inventory.table.version
-                if self._binds.enough:
+                if self._bind_sender.full:
                     break  # Refusals cost the server nothing, binds do.
-        self._records.round_made(ledger, made, started=started, ended=self._clock())
+        self._records.record_round(ledger, made, started=started, ended=self._clock())
         # All binds are assumed before anything is said: words describe what is left after them.
         self.reasons.new_round(until=started + ROUND_SECONDS)
         # Before the new ones, which else would take all looks where there are some in each round.
-        for candidate, message in self.reasons.later(
-            self._clock(), looks=1 if made else waiting_reasons.CLOSE_LOOKS
+        for candidate, message in self.reasons.renewed(
+            self._clock(), diagnoses=1 if made else waiting_reasons.DIAGNOSES_PER_ROUND
         ):
-            self._status_writer.refused(candidate, message)
-        for one in made:
-            self._say(one.answer)
+            self._status_writer.unschedulable(candidate, message)
+        for made_decision in made:
+            self._say(made_decision.decision)
         if made:
             ledger.wake.set()  # There may be more than one round took.
 
     @property
     def busy(self) -> bool:
         """Whether binds are under way."""
-        return self._binds.busy
+        return self._bind_sender.busy
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `run`, which adds to them, has ended."""
         await self._dry_runs.stop()
-        await self._binds.drain()
+        await self._bind_sender.drain()
 
     # ------------------------------------------------------------ waiting
 
@@ -132,9 +132,9 @@ class Loop:
     def _due(self) -> float | None:
         moments = (
             self._ledger.backlog.next_due(),
-            self.reasons.next_look(self._clock()),
+            self.reasons.next_due(self._clock()),
             self._dry_runs.next_retry(),
-            self._slow.next_word(),
+            self._slow.next_due(),
         )
         return min((one for one in moments if one is not None), default=None)
 
@@ -143,11 +143,11 @@ class Loop:
     def _act(self, answer: decisions.Bind) -> None:
         """Bind a pod, or ask first whether the server would have it so."""
         candidate = self._ledger.backlog.get(answer.uid)
-        if candidate is not None and self._dry_runs.needed(candidate):
-            self._dry_runs.ask(candidate, answer.placement)
+        if candidate is not None and self._dry_runs.is_needed(candidate):
+            self._dry_runs.start(candidate, answer.placement)
         else:
             candidate = self._ledger.assume(answer)
-            self._binds.start(candidate, answer.placement)
+            self._bind_sender.start(candidate, answer.placement)
 
     def _say(self, answer: decisions.Decision) -> None:
         match answer:
@@ -155,7 +155,7 @@ class Loop:
                 # Whether the server would accept it is being asked, and what the pod shows stands till then.
                 self._ledger.backlog.skip(answer.uid, now=self._clock())
             case decisions.Bind():
-                self.reasons.placed(answer.uid)  # Its bind is under way, and the pod itself will say so.
+                self.reasons.pod_placed(answer.uid)  # Its bind is under way, and the pod itself will say so.
             case decisions.Wait() | decisions.Reject():
                 self._put_off(answer)
             case _:
@@ -167,15 +167,15 @@ class Loop:
             demoted = isinstance(answer, decisions.Wait) and answer.cut_short
             self._ledger.backlog.put_off(answer.uid, now=self._clock(), wants=answer.wants, demoted=demoted)
             word = answer.refusals[0].reason if isinstance(answer, decisions.Reject) else None
-            self._status_writer.refused(candidate, self.reasons.sentence(candidate, answer), fault=word)
+            self._status_writer.unschedulable(candidate, self.reasons.message(candidate, answer), fault=word)
 
     def _held_up(self, candidate: queued_pods.Candidate, message: str) -> None:
-        if not self._status_writer.shown(candidate.uid):
+        if not self._status_writer.shown_message(candidate.uid):
             self._fail(candidate, message)
 
     def _fail(self, candidate: queued_pods.Candidate, message: str) -> None:
-        self.reasons.failed(candidate.uid, message)
-        self._status_writer.failed(candidate, message)
+        self.reasons.bind_failed(candidate.uid, message)
+        self._status_writer.bind_failed(candidate, message)
 
     def _conclude(
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
@@ -183,9 +183,9 @@ class Loop:
         match outcome:
             case ports.Bound():
                 self._dry_runs.bound(candidate.uid)
-                self._status_writer.placed(candidate, placement)
+                self._status_writer.bound(candidate, placement)
             case ports.Gone():
-                self._dry_runs.in_vain(candidate)
+                self._dry_runs.pod_deleted(candidate)
                 self._ledger.pod_over(candidate.uid)
             case ports.Refused() | ports.Throttled() | ports.Unsent():
                 self._take_back(candidate, placement, outcome)
@@ -201,13 +201,13 @@ class Loop:
         outcome: ports.Refused | ports.Throttled | ports.Unsent,
     ) -> None:
         if isinstance(outcome, ports.Throttled):
-            self._binds.rest(outcome)
+            self._bind_sender.back_off(outcome)
         # The watch may have been faster than the answer, and then it is right.
         if self._ledger.state(candidate.uid) is State.ASSUMED:
             why = self._fault(candidate, outcome)
             self._ledger.forget(candidate.uid, refused=bool(why))
             if why:
-                self._dry_runs.refused(candidate, placement)
+                self._dry_runs.bind_refused(candidate, placement)
                 self._fail(candidate, why)
 
     def _fault(self, candidate: queued_pods.Candidate, outcome: ports.Outcome) -> str:
@@ -218,6 +218,6 @@ class Loop:
         match outcome:
             case ports.Refused(message):
                 return message
-            case ports.Unsent(edited=True) if self._dry_runs.edited_often(candidate):
+            case ports.Unsent(edited=True) if self._dry_runs.pod_edited(candidate):
                 return EDITED
         return ""

@@ -21,7 +21,7 @@ class Revision:
         return cls(text, int(text) if text.isascii() and text.isdecimal() else LATEST)
 
 
-class Known(dict[str, Revision]):
+class PodRevisions(dict[str, Revision]):
     """The revisions of some pods, by uid, and which of them were told since somebody last took them all.
 
     Of a hundred thousand pods only a few are told of in a second, so it costs little to look at those.
@@ -29,18 +29,18 @@ class Known(dict[str, Revision]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fresh: set[str] = set()
+        self.changed: set[str] = set()
 
     def __setitem__(self, uid: str, revision: Revision, /) -> None:
         super().__setitem__(uid, revision)
-        self.fresh.add(uid)
+        self.changed.add(uid)
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Drop a pod."""
         self.pop(uid, None)
-        self.fresh.discard(uid)
+        self.changed.discard(uid)
 
-    def newest(self) -> int:
+    def take_newest(self) -> int:
         """Return the number of the newest revision, 0 without any; none is fresh from then on."""
-        self.fresh.clear()
+        self.changed.clear()
         return max(map(NUMBER, self.values()), default=0)

@@ -64,7 +64,7 @@ class Unbound:
     version: str = ""
 
 
-Seen = Bound | Refused | Gone | Unbound | Unknown
+ReadResult = Bound | Refused | Gone | Unbound | Unknown
 Answer = Bound | Refused | Throttled | Gone | Unknown
 Outcome = Answer | Unsent
 
@@ -84,26 +84,26 @@ class Writer(Protocol):
     async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> Answer:
         """Ask what would become of a Binding, which is Bound if it would be accepted; nothing is written."""
 
-    async def look(self, candidate: queued_pods.Candidate) -> Seen:
+    async def read_pod(self, candidate: queued_pods.Candidate) -> ReadResult:
         """Read the pod by quorum read; it is Refused to us if somebody else bound it."""
 
-    async def void(self, candidate: queued_pods.Candidate) -> Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ReadResult:
         """Change the pod and read it: if it is Unbound, no bind sent before can be carried out any more."""
 
 
 class PodStatusWriter(Protocol):
     """Who tells people."""
 
-    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
 
-    def refused(
+    def unschedulable(
         self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
 
-    def shown(self, uid: str) -> str:
+    def shown_message(self, uid: str) -> str:
         """Return what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
 
-    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report why the bind of a pod that has a place does not come about."""

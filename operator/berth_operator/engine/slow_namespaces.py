@@ -13,8 +13,8 @@ from berth_operator.engine import bind_sender
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import queued_pods
 
-TOLD_SECONDS: Final = 5.0  # Most slow spells are over before.
-MOST_TOLD: Final = 256  # Pods of one namespace; they come first in order.
+REPORTED_SECONDS: Final = 5.0  # Most slow spells are over before.
+MOST_REPORTED: Final = 256  # Pods of one namespace; they come first in order.
 MESSAGE: Final = (
     "the bind waits for others in this namespace, which the API server takes long to answer; "
     "perhaps a webhook is slow"
@@ -25,39 +25,41 @@ class SlowNamespaces:
     """Holds slow namespaces up and has them go on; `tell` is told of pods that wait for long."""
 
     def __init__(
-        self, ledger: Ledger, sent: bind_sender.Binds, tell: Callable[[queued_pods.Candidate, str], None]
+        self, ledger: Ledger, sent: bind_sender.BindSender, tell: Callable[[queued_pods.Candidate, str], None]
     ) -> None:
         self._backlog = ledger.backlog
-        self._binds = sent
-        self._tell = tell
+        self._bind_sender = sent
+        self._on_long_wait = tell
         self._since: dict[str, float] = {}  # By namespace: since when pods are held up, or were told of.
-        self._told: dict[str, frozenset[str]] = {}  # By namespace: the uids of these.
+        self._reported: dict[str, frozenset[str]] = {}  # By namespace: the uids of these.
 
     def held_up(self, namespace: str) -> bool:
         """Whether the pods of a namespace must wait for binds of it."""
-        return self._binds.room(namespace) <= 0
+        return self._bind_sender.room(namespace) <= 0
 
-    def go_on(self, now: float) -> None:
+    def resume(self, now: float) -> None:
         """Let namespaces go on of which more may be bound now."""
         held_up = self._backlog.held_up
         self._since = {namespace: self._since.get(namespace, now) for namespace in held_up}
-        self._told = {namespace: uids for namespace, uids in self._told.items() if namespace in held_up}
+        self._reported = {
+            namespace: uids for namespace, uids in self._reported.items() if namespace in held_up
+        }
         for namespace, since in self._since.items():
-            if since + TOLD_SECONDS <= now:
+            if since + REPORTED_SECONDS <= now:
                 self._since[namespace] = now
-                self._tell_first(namespace)
+                self._report_first(namespace)
             if not self.held_up(namespace):
                 self._backlog.go_on(namespace)
 
-    def _tell_first(self, namespace: str) -> None:
+    def _report_first(self, namespace: str) -> None:
         """Report the first pods in order, and none a second time."""
-        first = self._backlog.first_in_line_of(namespace, MOST_TOLD)
-        told = self._told.get(namespace, frozenset())
-        self._told[namespace] = frozenset(one.uid for one in first)
+        first = self._backlog.first_in_line_of(namespace, MOST_REPORTED)
+        told = self._reported.get(namespace, frozenset())
+        self._reported[namespace] = frozenset(one.uid for one in first)
         for candidate in first:
             if candidate.uid not in told:
-                self._tell(candidate, MESSAGE)
+                self._on_long_wait(candidate, MESSAGE)
 
-    def next_word(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return when somebody is to be told."""
-        return min(self._since.values()) + TOLD_SECONDS if self._since else None
+        return min(self._since.values()) + REPORTED_SECONDS if self._since else None

@@ -29,44 +29,44 @@ class _Pod:
     hold: Hold
     where: facts.Where
     charged: facts.Amounts
-    out: bool = False  # Whether it is kept out: nothing is charged.
-    asked: facts.Node | None = None
-    welcome: bool = True
+    excluded: bool = False  # Whether it is kept out: nothing is charged.
+    checked_node: facts.Node | None = None
+    suitable: bool = True
 
     def suits(self, node: facts.Node) -> bool:
         """Return whether the labels and taints of its node allow it; asked once of each state of the node."""
-        if self.asked is not node:
-            self.asked, self.welcome = node, suits(node, self.where)
-        return self.welcome
+        if self.checked_node is not node:
+            self.checked_node, self.suitable = node, suits(node, self.where)
+        return self.suitable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Left:
+class _FreeResources:
     """What is left of a node's resources, and which of its ports are taken."""
 
     amounts: Mapping[str, int]
-    taken: Mapping[tuple[int, str], set[str]]  # The addresses, by number and protocol.
+    ports: Mapping[tuple[int, str], set[str]]  # The addresses, by number and protocol.
 
-    def free(self, port: facts.HostPort) -> bool:
+    def is_free(self, port: facts.HostPort) -> bool:
         """Return whether nobody has a port; who asks for no address of it asks for all."""
-        addresses = self.taken.get((port.number, port.protocol))
+        addresses = self.ports.get((port.number, port.protocol))
         return not addresses or bool(port.address and addresses.isdisjoint({"", port.address}))
 
 
-NOTHING_KNOWN: Final = _Left({}, {})
+UNKNOWN_NODE: Final = _FreeResources({}, {})
 
 
-class Unadmitted:
+class UnadmittedPods:
     """All such pods, and which of them are charged."""
 
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}  # By uid.
-        self._on: dict[str, dict[str, _Pod]] = {}  # The same by node and uid.
+        self._by_node: dict[str, dict[str, _Pod]] = {}  # The same by node and uid.
         self._charged: dict[str, collections.Counter[str]] = {}  # By node, of all these together.
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<Unadmitted: {len(self._pods)} pods on {len(self._on)} nodes>"
+        return f"<UnadmittedPods: {len(self._pods)} pods on {len(self._by_node)} nodes>"
 
     def __len__(self) -> int:
         """Count them: mostly there are none."""
@@ -76,65 +76,65 @@ class Unadmitted:
         """Return whether a pod is one of these."""
         return uid in self._pods
 
-    def come(self, hold: Hold, where: facts.Where, known: Hold | None) -> None:
+    def add(self, hold: Hold, where: facts.Where, known: Hold | None) -> None:
         """Record a pod that would hold this; `known` is what is charged of it so far."""
-        self.go(hold.uid)
+        self.remove(hold.uid)
         charged = known.amounts if known is not None and known.node == hold.node else ()
         pod = self._pods[hold.uid] = _Pod(hold, where, ())
-        self._on.setdefault(hold.node, {})[hold.uid] = pod
+        self._by_node.setdefault(hold.node, {})[hold.uid] = pod
         self._charged.setdefault(hold.node, collections.Counter())
-        self._note(pod, charged)
+        self._set_charged(pod, charged)
 
-    def go(self, uid: str) -> bool:
+    def remove(self, uid: str) -> bool:
         """Forget a pod, which was admitted or is gone; return whether it was one of these."""
         pod = self._pods.pop(uid, None)
         if pod is None:
             return False
-        self._note(pod, ())
+        self._set_charged(pod, ())
         node = pod.hold.node
-        del self._on[node][uid]
-        if not self._on[node]:
-            del self._on[node], self._charged[node]
+        del self._by_node[node][uid]
+        if not self._by_node[node]:
+            del self._by_node[node], self._charged[node]
         return True
 
-    def keeps_out(self, uid: str) -> bool:
+    def is_excluded(self, uid: str) -> bool:
         """Return whether a pod is charged nothing."""
         pod = self._pods.get(uid)
-        return pod is not None and pod.out
+        return pod is not None and pod.excluded
 
-    def bare(self, uid: str) -> bool:
+    def is_bare(self, uid: str) -> bool:
         """Return whether there was no room for what a pod says."""
         pod = self._pods.get(uid)
         return pod is not None and bound_pod_memory.is_bare(pod.hold, pod.where)
 
-    def whole(self, hold: Hold) -> Hold:
+    def full_hold(self, hold: Hold) -> Hold:
         """Return what a pod would hold if it were admitted."""
         pod = self._pods.get(hold.uid)
         return hold if pod is None else pod.hold
 
-    def charged(self, hold: Hold, info: node_info.Row | None, assumed: Collection[str]) -> Hold:
+    def charged_hold(self, hold: Hold, info: node_info.Row | None, assumed: Collection[str]) -> Hold:
         """Return what is charged of a pod that would hold this; nothing where it cannot be admitted."""
         pod = self._pods.get(hold.uid)
         if pod is None:
             return hold
-        pod.out = not _fits(pod, info, self._left(info, assumed))
-        if pod.out:
+        pod.excluded = not _fits(pod, info, self._free(info, assumed))
+        if pod.excluded:
             hold = Hold(hold.uid, hold.title, hold.node)
-        self._note(pod, hold.amounts)
+        self._set_charged(pod, hold.amounts)
         return hold
 
-    def news(self, info: node_info.Row | None, assumed: Collection[str]) -> list[str]:
+    def changed_uids(self, info: node_info.Row | None, assumed: Collection[str]) -> list[str]:
         """Name the pods of a node that could be admitted now and are not charged, or the other way round."""
-        pods = self._on.get(info.name) if info is not None else None
+        pods = self._by_node.get(info.name) if info is not None else None
         if not pods:
             return []
-        left = self._left(info, assumed)
-        return [uid for uid, pod in pods.items() if _fits(pod, info, left) is pod.out]
+        left = self._free(info, assumed)
+        return [uid for uid, pod in pods.items() if _fits(pod, info, left) is pod.excluded]
 
-    def _left(self, info: node_info.Row | None, assumed: Collection[str]) -> _Left:
+    def _free(self, info: node_info.Row | None, assumed: Collection[str]) -> _FreeResources:
         """Return what those leave of a node who are there for certain."""
         if info is None or info.node is None:
-            return NOTHING_KNOWN
+            return UNKNOWN_NODE
         uncertain = self._charged[info.name].copy()
         for uid in info.holds.keys() & assumed:
             if uid not in self._pods:
@@ -146,9 +146,9 @@ class Unadmitted:
             if hold.host_ports and uid not in self._pods and uid not in assumed:
                 for port in hold.host_ports:
                     taken[port.number, port.protocol].add(port.address)
-        return _Left(amounts, taken)
+        return _FreeResources(amounts, taken)
 
-    def _note(self, pod: _Pod, charged: facts.Amounts) -> None:
+    def _set_charged(self, pod: _Pod, charged: facts.Amounts) -> None:
         if pod.charged == charged:
             return
         total = self._charged[pod.hold.node]
@@ -157,14 +157,14 @@ class Unadmitted:
         pod.charged = charged
 
 
-def _fits(pod: _Pod, info: node_info.Row | None, left: _Left) -> bool:
+def _fits(pod: _Pod, info: node_info.Row | None, left: _FreeResources) -> bool:
     """Return whether the kubelet of a node could admit a pod."""
     if info is None or info.node is None:
         return True
     for name, amount in pod.hold.amounts:
         if amount > left.amounts.get(name, amount):
             return False
-    return pod.suits(info.node) and all(map(left.free, pod.hold.host_ports))
+    return pod.suits(info.node) and all(map(left.is_free, pod.hold.host_ports))
 
 
 def suits(node: facts.Node, where: facts.Where) -> bool:

@@ -26,116 +26,116 @@ log = logging.getLogger(__name__)
 MOST_SHARES: Final = 8192
 
 
-class Register:
+class UnreadablePods:
     """Who withholds, and who may speak for whom."""
 
     def __init__(self, logger: logging.Logger = log) -> None:
         self._logger = logger
-        self._named: dict[str, allocation_recovery.Named] = {}  # By the title of the GpuPod.
-        self._of: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
-        self._nameless: dict[str, tuple[Hold, allocation_recovery.Nameless]] = {}  # By uid.
+        self._gpupods: dict[str, allocation_recovery.Named] = {}  # By the title of the GpuPod.
+        self._titles: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
+        self._pods: dict[str, tuple[Hold, allocation_recovery.Nameless]] = {}  # By uid.
         self._shares: collections.Counter[str] = collections.Counter()  # Listed by all these, by node.
         self._uids: dict[str, str] = {}  # Of the nameless, by title.
-        self._said: dict[str, str] = {}  # By uid.
+        self._logged: dict[str, str] = {}  # By uid.
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<Register: {len(self._nameless)} nameless pods, {len(self._named)} GpuPods>"
+        return f"<UnreadablePods: {len(self._pods)} nameless pods, {len(self._gpupods)} GpuPods>"
 
     def __contains__(self, uid: str) -> bool:
         """Return whether the own record of a pod cannot be read."""
-        return uid in self._nameless
+        return uid in self._pods
 
-    def named(self, named: allocation_recovery.Named) -> set[str]:
+    def gpupod_seen(self, named: allocation_recovery.Named) -> set[str]:
         """Record what a GpuPod says; return the uids of the nameless pods to which it may be news."""
-        before = self._named.get(named.title)
+        before = self._gpupods.get(named.title)
         if before == named:
             return set()
-        self._drop(named.title)
+        self._remove_gpupod(named.title)
         if self._shares[named.node] + named.size <= MOST_SHARES:
-            self._named[named.title] = named
-            self._of.setdefault(named.uid, {})[named.title] = None
+            self._gpupods[named.title] = named
+            self._titles.setdefault(named.uid, {})[named.title] = None
             self._shares[named.node] += named.size
         else:
             told = logs.about(f"GpuPods of {named.node}")
             what = "GpuPod %s is ignored: those of node %s list more than %d shares in all"
             self._logger.warning(what, named.title, named.node, MOST_SHARES, extra=told)
-        return self._concerned(named.title, named, before)
+        return self._affected(named.title, named, before)
 
-    def unnamed(self, title: str) -> set[str]:
+    def gpupod_gone(self, title: str) -> set[str]:
         """Forget a GpuPod; return the uids of the nameless pods to which it may be news."""
-        before = self._drop(title)
-        return self._concerned(title, before) if before is not None else set()
+        before = self._remove_gpupod(title)
+        return self._affected(title, before) if before is not None else set()
 
-    def _drop(self, title: str) -> allocation_recovery.Named | None:
-        before = self._named.pop(title, None)
+    def _remove_gpupod(self, title: str) -> allocation_recovery.Named | None:
+        before = self._gpupods.pop(title, None)
         if before is not None:
-            titles = self._of[before.uid]
+            titles = self._titles[before.uid]
             del titles[title]
             if not titles:
-                del self._of[before.uid]
+                del self._titles[before.uid]
             self._shares[before.node] -= before.size
             if not self._shares[before.node]:
                 del self._shares[before.node]
         return before
 
-    def _concerned(self, title: str, *said: allocation_recovery.Named | None) -> set[str]:
+    def _affected(self, title: str, *said: allocation_recovery.Named | None) -> set[str]:
         """Return the nameless pods of this name, or of the uids that are named."""
         uids = {one.uid for one in said if one is not None} | {self._uids.get(title, "")}
-        return uids & self._nameless.keys()
+        return uids & self._pods.keys()
 
-    def _speaker(self, hold: Hold, most: int) -> allocation_recovery.Named | None:
+    def _gpupod_of(self, hold: Hold, most: int) -> allocation_recovery.Named | None:
         """Return the GpuPod that speaks for a pod; else one that does not, of its uid or its name."""
-        said = [self._named[title] for title in self._of.get(hold.uid, ())]
+        said = [self._gpupods[title] for title in self._titles.get(hold.uid, ())]
         speak = [one for one in said if not allocation_recovery.objection(hold, one, most)]
         if speak:
             return max(speak, key=lambda one: (bool(one.grants), one.title == hold.title))
-        return said[0] if said else self._named.get(hold.title)
+        return said[0] if said else self._gpupods.get(hold.title)
 
-    def come(self, hold: Hold, nameless: allocation_recovery.Nameless) -> None:
+    def add(self, hold: Hold, nameless: allocation_recovery.Nameless) -> None:
         """Record a pod whose own record cannot be read, and what it withholds if nobody speaks for it."""
-        self._nameless[hold.uid] = hold, nameless
+        self._pods[hold.uid] = hold, nameless
         self._uids[hold.title] = hold.uid
 
-    def go(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Forget a pod: it is over, or its own record can be read."""
-        hold, _ = self._nameless.pop(uid, (None, None))
-        self._said.pop(uid, None)
+        hold, _ = self._pods.pop(uid, (None, None))
+        self._logged.pop(uid, None)
         if hold is not None and self._uids.get(hold.title) == uid:
             del self._uids[hold.title]
 
-    def needless(self, uid: str) -> None:
+    def remove_gpupods_of(self, uid: str) -> None:
         """Forget what was said of a pod whose own record can be read."""
-        for title in list(self._of.get(uid, ())):
-            self._drop(title)
+        for title in list(self._titles.get(uid, ())):
+            self._remove_gpupod(title)
 
-    def held(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
+    def current_hold(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
         """Return what a nameless pod holds now, given the devices of its node and the resources it offers."""
-        hold, nameless = self._nameless[uid]
+        hold, nameless = self._pods[uid]
         hold = allocation_recovery.offered(hold, nameless, offers)
-        named = self._speaker(hold, nameless.most)
+        named = self._gpupod_of(hold, nameless.most)
         found = allocation_recovery.held(hold, nameless, named, device)
         if found.shares:
             found = dataclasses.replace(found, by_agent=True)
-        self._say(
+        self._log_change(
             hold,
             found,
             allocation_recovery.objection(hold, named, nameless.most) if named is not None else "",
         )
         return found
 
-    def _say(self, hold: Hold, found: Hold, objection: str) -> None:
+    def _log_change(self, hold: Hold, found: Hold, objection: str) -> None:
         """Log it for people, once for as long as nothing changes."""
-        news = f"GpuPod {hold.title} is ignored: {objection}" if objection else _spoken(found)
-        before = self._said.get(hold.uid, "")
-        self._said[hold.uid] = news
+        news = f"GpuPod {hold.title} is ignored: {objection}" if objection else _named_devices(found)
+        before = self._logged.get(hold.uid, "")
+        self._logged[hold.uid] = news
         if news != before:
             level = logging.INFO if found.shares else logging.WARNING
             told = news or f"no GpuPod names the devices of {hold.title} now"
             self._logger.log(level, "%s", told, extra=logs.pod(hold.title))
 
 
-def _spoken(found: Hold) -> str:
+def _named_devices(found: Hold) -> str:
     if not found.shares:
         return ""
     rest = f", but for {found.withheld} which it still withholds" if found.withheld else ""

@@ -16,16 +16,16 @@ from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
-FREE: Final = 4 << 10  # Bytes; nearly all pods take less, and cost nothing here.
+FREE_BYTES: Final = 4 << 10  # Bytes; nearly all pods take less, and cost nothing here.
 MEBIBYTE: Final = 1 << 20
-OF_A_NAMESPACE: Final = 32 * MEBIBYTE
-OF_ALL: Final = 128 * MEBIBYTE
+NAMESPACE_BYTES: Final = 32 * MEBIBYTE
+TOTAL_BYTES: Final = 128 * MEBIBYTE
 
 Key = tuple[str, requests.Request, facts.Demand]
 
 
 @dataclasses.dataclass(slots=True)
-class Kept:
+class KeptRequest:
     """What some pods of a namespace ask for, and which pods these are."""
 
     key: Key
@@ -33,85 +33,86 @@ class Kept:
     uids: set[str] = dataclasses.field(default_factory=set)
 
 
-class Beyond:
+class UnkeptPods:
     """The pods that were not kept: of each namespace the oldest comes first, and namespaces take turns."""
 
     def __init__(self) -> None:
         # Name and weight by uid; an ordinary dict is slow to find its first after many moves.
-        self._of: OrderedDict[str, OrderedDict[str, tuple[str, int]]] = OrderedDict()
+        self._pods: OrderedDict[str, OrderedDict[str, tuple[str, int]]] = OrderedDict()
         self._namespaces: dict[str, str] = {}  # By uid.
 
     def __len__(self) -> int:
         """Count them."""
         return len(self._namespaces)
 
-    def put(self, candidate: queued_pods.Candidate, weight: int) -> None:
+    def add(self, candidate: queued_pods.Candidate, weight: int) -> None:
         """Add a pod, the last of its namespace; one that is here keeps its place."""
         self._namespaces[candidate.uid] = candidate.namespace
-        pods = self._of.setdefault(candidate.namespace, OrderedDict())
+        pods = self._pods.setdefault(candidate.namespace, OrderedDict())
         pods[candidate.uid] = candidate.name, weight
 
-    def drop(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Forget a pod, if it is here."""
         namespace = self._namespaces.pop(uid, None)
         if namespace is None:
             return
-        del self._of[namespace][uid]
-        if not self._of[namespace]:
-            del self._of[namespace]
+        del self._pods[namespace][uid]
+        if not self._pods[namespace]:
+            del self._pods[namespace]
 
-    def first(self, fits: Callable[[str, int], bool]) -> tuple[str, str] | None:
+    def next(self, fits: Callable[[str, int], bool]) -> tuple[str, str] | None:
         """Return namespace and name of the first that fits; it and its namespace come last from now on."""
-        for namespace, pods in self._of.items():
+        for namespace, pods in self._pods.items():
             # All are heavier than what is free: where not even so little fits, none has to be looked at.
-            for uid, (name, weight) in pods.items() if fits(namespace, FREE) else ():
+            for uid, (name, weight) in pods.items() if fits(namespace, FREE_BYTES) else ():
                 if fits(namespace, weight):
                     pods.move_to_end(uid)
-                    self._of.move_to_end(namespace)
+                    self._pods.move_to_end(namespace)
                     return namespace, name
         return None
 
 
-class Budget:
+class WaitingPodMemory:
     """What waiting pods ask for, as far as that is much."""
 
     def __init__(self) -> None:
-        self._kept: dict[Key, Kept] = {}
-        self._of: dict[str, Kept] = {}  # By uid.
-        self._beyond = Beyond()
+        self._kept: dict[Key, KeptRequest] = {}
+        self._kept_by_uid: dict[str, KeptRequest] = {}  # By uid.
+        self._unkept = UnkeptPods()
         self._spent: collections.Counter[str] = collections.Counter()  # By namespace.
         self._total = 0
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<Budget: {self._total} bytes of {len(self._of)} pods, {len(self._beyond)} pods beyond it>"
+        kept, unkept = len(self._kept_by_uid), len(self._unkept)
+        return f"<WaitingPodMemory: {self._total} bytes of {kept} pods, {unkept} pods not kept>"
 
-    def admitted(self, candidate: queued_pods.Candidate, weight: int) -> queued_pods.Candidate:
+    def admit(self, candidate: queued_pods.Candidate, weight: int) -> queued_pods.Candidate:
         """Return a waiting pod with what is kept of it, given how many bytes that takes."""
-        if weight <= FREE:
+        if weight <= FREE_BYTES:
             self.release(candidate.uid)
             return candidate
         key = (candidate.namespace, *candidate.asks)
         kept = self._kept.get(key)
         if kept is None or candidate.uid not in kept.uids:
-            self._leave(candidate.uid)
+            self._remove(candidate.uid)
             if kept is None and not self._fits(candidate.namespace, weight):
-                self._beyond.put(candidate, weight)
+                self._unkept.add(candidate, weight)
                 return _without(candidate, self._exceeded(candidate.namespace, weight))
-            self._beyond.drop(candidate.uid)
-            kept = kept or self._enter(key, weight)
+            self._unkept.remove(candidate.uid)
+            kept = kept or self._keep(key, weight)
             kept.uids.add(candidate.uid)
-            self._of[candidate.uid] = kept
+            self._kept_by_uid[candidate.uid] = kept
         _, request, demand = kept.key
         return dataclasses.replace(candidate, request=request, demand=demand)
 
     def release(self, uid: str) -> None:
         """Forget a pod that waits no more, or says something else."""
-        self._beyond.drop(uid)
-        self._leave(uid)
+        self._unkept.remove(uid)
+        self._remove(uid)
 
-    def _leave(self, uid: str) -> None:
-        kept = self._of.pop(uid, None)
+    def _remove(self, uid: str) -> None:
+        kept = self._kept_by_uid.pop(uid, None)
         if kept is None:
             return
         kept.uids.discard(uid)
@@ -119,12 +120,12 @@ class Budget:
             del self._kept[kept.key]
             self._charge(kept.key[0], -kept.weight)
 
-    def next(self) -> tuple[str, str] | None:
+    def next_unkept(self) -> tuple[str, str] | None:
         """Return namespace and name of the pod to be read again next, which was not kept and now could be."""
-        return self._beyond.first(self._fits)
+        return self._unkept.next(self._fits)
 
-    def _enter(self, key: Key, weight: int) -> Kept:
-        self._kept[key] = kept = Kept(key, weight)
+    def _keep(self, key: Key, weight: int) -> KeptRequest:
+        self._kept[key] = kept = KeptRequest(key, weight)
         self._charge(key[0], weight)
         return kept
 
@@ -136,13 +137,13 @@ class Budget:
 
     def _fits(self, namespace: str, weight: int) -> bool:
         """Return whether there is room for so much more."""
-        return self._spent[namespace] + weight <= OF_A_NAMESPACE and self._total + weight <= OF_ALL
+        return self._spent[namespace] + weight <= NAMESPACE_BYTES and self._total + weight <= TOTAL_BYTES
 
     def _exceeded(self, namespace: str, weight: int) -> str:
         """Return what has no room for so much more."""
-        if self._spent[namespace] + weight > OF_A_NAMESPACE:
-            return _sentence("the waiting pods of this namespace say", OF_A_NAMESPACE)
-        return _sentence("all waiting pods say", OF_ALL)
+        if self._spent[namespace] + weight > NAMESPACE_BYTES:
+            return _sentence("the waiting pods of this namespace say", NAMESPACE_BYTES)
+        return _sentence("all waiting pods say", TOTAL_BYTES)
 
 
 def _sentence(who: str, most: int) -> str:

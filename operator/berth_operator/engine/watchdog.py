@@ -22,7 +22,7 @@ class Watchdog:
         self._ledger = ledger
         self._clock = clock
         self._signs: dict[str, liveness.Sign] = {}
-        self._condemned: dict[str, bool] = {}  # For each Device, whether it was not Ready when first read.
+        self._found_silent: dict[str, bool] = {}  # For each Device, whether it was not Ready when first read.
 
     async def run(self) -> None:
         """Judge for ever."""
@@ -40,34 +40,34 @@ class Watchdog:
         self._signs.pop(node, None)
         self._judge_one(node)
 
-    def device_seen(self, node: str, *, condemned: bool) -> None:
+    def device_seen(self, node: str, *, found_silent: bool) -> None:
         """A Device is new or changed; `condemned` tells that its agent was found silent before."""
-        if node not in self._condemned:
-            self._condemned[node] = condemned
+        if node not in self._found_silent:
+            self._found_silent[node] = found_silent
             self._judge_one(node)
 
     def device_gone(self, node: str) -> None:
         """A Device is gone."""
-        self._condemned.pop(node, None)
+        self._found_silent.pop(node, None)
 
     def restored(self) -> None:
         """Believe no agent until it renews before our eyes: what it published may have been undone."""
         self._signs.clear()
-        self._condemned = dict.fromkeys(self._condemned, True)
+        self._found_silent = dict.fromkeys(self._found_silent, True)
         self.judge()
 
     def judge(self) -> None:
         """Judge every node that has a Device."""
-        for node in list(self._condemned):
+        for node in list(self._found_silent):
             self._judge_one(node)
 
     def _judge_one(self, node: str) -> None:
-        if node not in self._condemned:
+        if node not in self._found_silent:
             return
         silent = liveness.silent(
             self._signs.get(node),
             now=self._clock(),
             grace=self._ledger.policy.grace_seconds,
-            condemned=self._condemned[node],
+            condemned=self._found_silent[node],
         )
         self._ledger.agent_silent(node, silent=silent)

@@ -49,7 +49,7 @@ class Sources:
     """What the pages are made of; `snapshot` lists the cluster anew, some objects at a time."""
 
     ledger: Ledger
-    records: decision_records.Records
+    records: decision_records.DecisionRecords
     clock: Callable[[], float]
     ready: Callable[[], bool]
     said: views.Said

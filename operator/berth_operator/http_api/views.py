@@ -36,7 +36,7 @@ Why = explain.Explanation | decisions.Reject
 def waiting(ledger: Ledger, now: float, said: Said) -> Iterator[Fields]:
     """Yield for each pod that is not placed why, how often it was tried and what it waits for, in order."""
     tried = list(ledger.backlog.each())
-    binding = sorted(ledger.assumed.values(), key=lambda one: one.candidate.order())
+    binding = sorted(ledger.assumed_pods.values(), key=lambda one: one.candidate.order())
     gated = sorted(ledger.gated.values(), key=lambda candidate: candidate.order())
     yield from (_tried(entry, now, said(entry.candidate)) for entry in tried)
     yield from (_binding(one, now, said(one.candidate)) for one in binding)
@@ -55,7 +55,7 @@ def _tried(entry: queued_pods.Entry, now: float, reason: str) -> Fields:
     }
 
 
-def _binding(assumed: assumed_pods.Assumed, now: float, reason: str) -> Fields:
+def _binding(assumed: assumed_pods.AssumedPod, now: float, reason: str) -> Fields:
     return _pod(assumed.candidate, queued_pods.Standing.BINDING) | {
         "reason": reason or None,
         "attempts": assumed.attempts,
@@ -83,7 +83,7 @@ def find(ledger: Ledger, title: str) -> queued_pods.Candidate | None:
 
 def whereabouts(ledger: Ledger, title: str) -> str:
     """Return where a pod is that does not wait, as far as that is known."""
-    for assumed in ledger.assumed.values():
+    for assumed in ledger.assumed_pods.values():
         if assumed.candidate.title == title:
             return f"Pod {title} does not wait: its bind to {assumed.placement.node} is under way."
     for info in ledger.inventory.each():
@@ -136,14 +136,14 @@ def _device(view: device_view.View, card: facts.Card) -> Fields:
 # ---------------------------------------------------------------- what was decided
 
 
-def decided(records: decision_records.Records) -> Iterator[Fields]:
+def decided(records: decision_records.DecisionRecords) -> Iterator[Fields]:
     """Yield the last decisions, the newest first."""
     for one in list(records.decisions)[::-1]:
         yield {
             "time": one.moment.isoformat(timespec="milliseconds"),
             "pod": one.candidate.title,
             "uid": one.candidate.uid,
-            "answer": answer(one.answer, one.candidate),
+            "answer": answer(one.decision, one.candidate),
             "inputs": one.inputs,
         }
 

@@ -82,7 +82,7 @@ class Auditor:
         self._report(len(found))
         if found:
             log.error("the ledger has drifted from the API in %s; it is read anew", told(found))
-            await self._mend(drift.ghosts(found))
+            await self._mend(drift.pods_not_in_api(found))
         return found
 
     async def _look(self) -> tuple[drift.Difference, ...]:
@@ -95,13 +95,13 @@ class Auditor:
         for differing in drift.portions(self._ledger, fresh, self._clock):
             sources = set().union(*(one.sources for one in differing))
             mine, theirs = self._revisions(sources), reading.revisions_of(sources)
-            found += (one.seen(mine, theirs) for one in differing)
+            found += (one.with_revisions(mine, theirs) for one in differing)
             await asyncio.sleep(0)
         return tuple(found)
 
 
 def told(found: tuple[drift.Difference, ...]) -> str:
     """Name the first differences, and count the others."""
-    named = ", ".join(f"{one.what} {one.name}" for one in found[:MOST_NAMED])
+    named = ", ".join(f"{one.kind} {one.name}" for one in found[:MOST_NAMED])
     more = len(found) - MOST_NAMED
     return f"{named} and {more} more" if more > 0 else named

@@ -63,7 +63,7 @@ class Snapshots:
         return assumed.get(uid) if self._ledger.state(uid) is not State.FREE else None
 
     def _placements(self) -> dict[str, decisions.Placement]:
-        return {uid: one.placement for uid, one in self._ledger.assumed.items()}
+        return {uid: one.placement for uid, one in self._ledger.assumed_pods.items()}
 
     async def _list(
         self, resource: resources.Resource, *, namespace: str = "", fields: str = ""

@@ -71,7 +71,7 @@ class Events:
     def __init__(
         self,
         session: api.Api,
-        rhythm: rate_limiter.Pace,
+        rhythm: rate_limiter.RateLimiter,
         *,
         wall: Callable[[], dt.datetime],
         instance: str,
@@ -100,7 +100,7 @@ class Events:
             await self._news.wait()
             self._news.clear()
             while self._queue:
-                await self._rhythm.turn()
+                await self._rhythm.acquire()
                 await self._post_first()
 
     async def drain(self, seconds: float) -> None:
@@ -108,7 +108,7 @@ class Events:
         try:
             async with asyncio.timeout(seconds):
                 while self._queue:
-                    await self._rhythm.rested()
+                    await self._rhythm.wait_backoff()
                     await self._post_first()
         except TimeoutError:
             log.info("events not posted before the end: %d", len(self._queue))
@@ -129,7 +129,7 @@ class Events:
             if self._posted.pop(note, None) is not None:
                 self._queue.put_back(note.subject.namespace, note)
         except errors.Throttled as error:
-            self._rhythm.rest(error.retry_after or REST_SECONDS)
+            self._rhythm.back_off(error.retry_after or REST_SECONDS)
             self._queue.put_back(note.subject.namespace, note)
         except errors.ClientError as error:
             log.debug("an event was not posted: %s", error)

@@ -56,14 +56,14 @@ class PodSink:
         self._schedulers = schedulers
         self._logger = logger
         self._faulty: dict[str, str] = {}
-        self.budget = waiting_pod_memory.Budget()
-        self._allowance = bound_pod_memory.Allowance()
+        self.budget = waiting_pod_memory.WaitingPodMemory()
+        self._allowance = bound_pod_memory.BoundPodMemory()
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
         match pods.view(pods.adopted(thing, self._schedulers)):
             case pods.Waiting(candidate, gated, weight):
-                candidate = self.budget.admitted(candidate, weight)
+                candidate = self.budget.admit(candidate, weight)
                 self._status_writer.saw(thing)
                 self._ledger.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.Bound() as bound:
@@ -75,13 +75,13 @@ class PodSink:
         hold, teaches, nameless, where = pod.hold, pod.teaches, pod.nameless, pod.unadmitted
         self.budget.release(hold.uid)
         self._status_writer.done(hold.uid)
-        if not self._allowance.takes(hold.uid, namespace, pod.weight):
+        if not self._allowance.charge(hold.uid, namespace, pod.weight):
             # What is known to be there is charged whatever is said of it now.
-            new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted
-            nameless = bound_pod_memory.brief(nameless, admitted=where is None or not new)
+            new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted_pods
+            nameless = bound_pod_memory.trimmed(nameless, admitted=where is None or not new)
             if where is not None and new:
-                hold, teaches, where = bound_pod_memory.bare(hold), None, facts.NOWHERE
-        self._ledger.pod_bound(hold, teaches, nameless=nameless, where=where)
+                hold, teaches, where = bound_pod_memory.bare_hold(hold), None, facts.NOWHERE
+        self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
         # A pod has no device of a node that cannot have given it one.
         if pod.fault and (held := self._ledger.inventory.hold(hold.uid)) and held.devices:
             self._report(hold.uid, hold.title, pod.fault)
@@ -94,7 +94,7 @@ class PodSink:
         """Fail closed on a pod that cannot be read: what it held it still holds, else all of its node."""
         uid = thing.metadata.uid
         hold = pods.remains(thing)
-        known = self._ledger.state(uid) is State.CONFIRMED and uid not in self._ledger.unadmitted
+        known = self._ledger.state(uid) is State.CONFIRMED and uid not in self._ledger.unadmitted_pods
         self._allowance.release(uid)
         if hold is not None and not known:
             self.budget.release(uid)
@@ -205,7 +205,7 @@ class DeviceSink:
         fault = device_size.too_large(thing) or device_size.of(thing.spec)
         self._report(thing.metadata.name, fault)
         self._ledger.device_seen(devices.device(thing, fault), devices.record(thing.status))
-        self._watchdog.device_seen(thing.metadata.name, condemned=condemned(thing))
+        self._watchdog.device_seen(thing.metadata.name, found_silent=condemned(thing))
 
     def _report(self, name: str, fault: str) -> None:
         if not fault:
@@ -313,7 +313,7 @@ class Feeds:
         """Read pods again, for ever and one after another, that were not kept and now could be."""
         *_, pods_ = self._all
         while True:
-            pod = self._pods.budget.next()
+            pod = self._pods.budget.next_unkept()
             try:
                 if pod is not None:
                     await pods_.tell_again(pod)
@@ -326,7 +326,7 @@ class Feeds:
         """Wait until everything has been read once."""
         for one in self._all:
             await one.wait_synced()
-        self._ledger.devices_known()
+        self._ledger.all_devices_read()
 
     async def catch_up(self) -> None:
         """Wait until all that was committed before this call is in the ledger."""

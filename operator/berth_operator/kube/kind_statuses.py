@@ -24,7 +24,7 @@ import msgspec
 
 from berth_crds import logs, names, text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
-from berth_operator.engine import rate_limiter, summaries
+from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import keyed_tasks, write_failures
 from berth_operator.scheduling import uuid_records
 from berth_operator.translate import policies
@@ -51,7 +51,7 @@ class Draft:
     """What an object should show and does not, if anything, and what that was made of."""
 
     status: dict[str, Any] | None
-    wanted: summaries.Summary | None
+    wanted: node_summaries.NodeSummary | None
     shown: Shown | None
 
 
@@ -61,7 +61,7 @@ class Statuses:
     def __init__(
         self,
         session: api.Api,
-        rhythm: rate_limiter.Pace,
+        rhythm: rate_limiter.RateLimiter,
         *,
         wall: Callable[[], dt.datetime],
         clock: Callable[[], float] = time.monotonic,
@@ -69,7 +69,7 @@ class Statuses:
         self._session = session
         self._rhythm = rhythm
         self._wall = wall
-        self._wanted: dict[str, summaries.Summary] = {}
+        self._wanted: dict[str, node_summaries.NodeSummary] = {}
         self._shown: dict[str, Shown] = {}
         self._dirty: set[str] = set()
         self._urgent: set[str] = set()
@@ -83,15 +83,15 @@ class Statuses:
 
     # ------------------------------------------------------------ Devices
 
-    def want(self, news: list[summaries.Summary]) -> None:
+    def want(self, news: list[node_summaries.NodeSummary]) -> None:
         """Record the ledger's newest summaries."""
-        for one in news:
-            known = self._wanted.get(one.node)
-            if known != one:
-                self._wanted[one.node] = one
-                self._dirty.add(one.node)
-                if known is not None and known.silent != one.silent:
-                    self._urgent.add(one.node)
+        for summary in news:
+            known = self._wanted.get(summary.node)
+            if known != summary:
+                self._wanted[summary.node] = summary
+                self._dirty.add(summary.node)
+                if known is not None and known.silent != summary.silent:
+                    self._urgent.add(summary.node)
         self._tell()
 
     def saw_device(self, name: str, status: Shown) -> None:
@@ -111,7 +111,7 @@ class Statuses:
         if max(len(self._wanted), len(self._shown)) > len(there):
             for name in self._shown.keys() - there:
                 self._failures.forget((DEVICE, name))
-            self._wanted = {name: one for name, one in self._wanted.items() if name in there}
+            self._wanted = {name: summary for name, summary in self._wanted.items() if name in there}
             self._shown = {name: one for name, one in self._shown.items() if name in there}
 
     def saw_policy(self, body: Shown) -> None:
@@ -127,7 +127,7 @@ class Statuses:
 
     async def flush(self) -> None:
         """Apply what differs; what fails stays due, and what takes long goes on once there is news."""
-        await self._rhythm.rested()
+        await self._rhythm.wait_backoff()
         self._news = self._stopped = False
         due, first = self._due(), True
         while not self._stopped:
@@ -182,7 +182,7 @@ class Statuses:
             return False  # It stays due.
         draft = self._draft(kind, name)
         if draft.status is not None and kind == DEVICE and name not in self._urgent:
-            await self._rhythm.turn()
+            await self._rhythm.acquire()
             draft = self._draft(kind, name)  # Much may have happened during the wait.
         if kind == DEVICE:
             self._urgent.discard(name)
@@ -246,13 +246,13 @@ class Statuses:
         self._troubled = self._stopped = True
         self._tried = kind, name
         if isinstance(error, errors.Throttled):
-            self._rhythm.rest(error.retry_after or REST_SECONDS)
+            self._rhythm.back_off(error.retry_after or REST_SECONDS)
 
 
 # ---------------------------------------------------------------- what should be there
 
 
-def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> dict[str, Any]:
+def device_status(wanted: node_summaries.NodeSummary, shown: Shown, *, moment: str) -> dict[str, Any]:
     """Make the operator's part of a Device's status."""
     # An empty reason is said, too: what is left out stays where somebody else has said it as well.
     summary = {
@@ -271,7 +271,7 @@ def device_status(wanted: summaries.Summary, shown: Shown, *, moment: str) -> di
     }
 
 
-def _ready(wanted: summaries.Summary) -> dict[str, Any]:
+def _ready(wanted: node_summaries.NodeSummary) -> dict[str, Any]:
     kind = vocabulary.DeviceCondition.READY
     if wanted.silent:
         told = (

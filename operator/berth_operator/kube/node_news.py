@@ -12,7 +12,7 @@ from typing import Final
 
 from berth_crds import logs
 from berth_crds.client import resources
-from berth_operator.engine import summaries
+from berth_operator.engine import node_summaries
 from berth_operator.kube import events
 
 log = logging.getLogger(__name__)
@@ -29,47 +29,55 @@ class NodeNews:
         """Begin with nothing known; `uid_of` gives the uid of a Device."""
         self._tell = tell
         self._uid_of = uid_of
-        self._known: dict[str, summaries.Summary] = {}
+        self._known: dict[str, node_summaries.NodeSummary] = {}
 
-    def begin(self, found: Iterable[summaries.Summary]) -> None:
+    def begin(self, found: Iterable[node_summaries.NodeSummary]) -> None:
         """Record how things stand, and write that in one line."""
-        self._known = {one.node: one for one in found}
+        self._known = {summary.node: summary for summary in found}
         nodes = self._known.values()
         log.info(
             "nodes with devices: %d; with a silent agent: %d; with a source that failed: %d; "
             "with cordoned devices: %d",
             len(nodes),
-            sum(one.silent for one in nodes),
-            sum(bool(one.failed) for one in nodes),
-            sum(bool(one.cordoned) for one in nodes),
+            sum(summary.silent for summary in nodes),
+            sum(bool(summary.failed) for summary in nodes),
+            sum(bool(summary.cordoned) for summary in nodes),
         )
-        for one in nodes:
-            self._report_unknown(one)
+        for summary in nodes:
+            self._report_unknown(summary)
 
-    def hear(self, found: Iterable[summaries.Summary]) -> None:
+    def hear(self, found: Iterable[node_summaries.NodeSummary]) -> None:
         """Write what has changed on these nodes."""
-        for one in found:
-            before = self._known.get(one.node)
-            self._known[one.node] = one
+        for summary in found:
+            before = self._known.get(summary.node)
+            self._known[summary.node] = summary
             if before is not None:
-                _report_agent(before, one)
-                _report_cordon(before, one)
-            if one.astray and (before is None or before.astray != one.astray):
-                self._report_unknown(one)
+                _report_agent(before, summary)
+                _report_cordon(before, summary)
+            if summary.unmatched_cordon and (
+                before is None or before.unmatched_cordon != summary.unmatched_cordon
+            ):
+                self._report_unknown(summary)
 
-    def _report_unknown(self, one: summaries.Summary) -> None:
-        if one.astray:
-            subject = events.Subject("", one.node, self._uid_of(one.node), resources.DEVICES)
-            self._tell(events.Note(subject, NO_SUCH_DEVICE, _sentence(one), warning=True))
-            log.warning("node %s: %s", one.node, summaries.nameless(one.astray), extra=logs.node(one.node))
+    def _report_unknown(self, summary: node_summaries.NodeSummary) -> None:
+        if summary.unmatched_cordon:
+            subject = events.Subject("", summary.node, self._uid_of(summary.node), resources.DEVICES)
+            self._tell(events.Note(subject, NO_SUCH_DEVICE, _sentence(summary), warning=True))
+            log.warning(
+                "node %s: %s",
+                summary.node,
+                node_summaries.cordon_warning(summary.unmatched_cordon),
+                extra=logs.node(summary.node),
+            )
 
 
-def _sentence(one: summaries.Summary) -> str:
+def _sentence(summary: node_summaries.NodeSummary) -> str:
     """Return what a person who has cordoned something is told of what it did not do."""
-    return f"The {summaries.nameless(one.astray)}. Write the uuid of a device, the minor of a GPU, or all."
+    warning = node_summaries.cordon_warning(summary.unmatched_cordon)
+    return f"The {warning}. Write the uuid of a device, the minor of a GPU, or all."
 
 
-def _report_agent(before: summaries.Summary, now: summaries.Summary) -> None:
+def _report_agent(before: node_summaries.NodeSummary, now: node_summaries.NodeSummary) -> None:
     if before.silent != now.silent:
         said = "its agent is silent; no card of it is given out" if now.silent else "its agent is heard again"
         log.info("node %s: %s", now.node, said, extra=logs.node(now.node))
@@ -78,7 +86,7 @@ def _report_agent(before: summaries.Summary, now: summaries.Summary) -> None:
         log.info("node %s: %s", now.node, said, extra=logs.node(now.node))
 
 
-def _report_cordon(before: summaries.Summary, now: summaries.Summary) -> None:
+def _report_cordon(before: node_summaries.NodeSummary, now: node_summaries.NodeSummary) -> None:
     for verb, uuids in (
         ("cordoned", set(now.cordoned) - set(before.cordoned)),
         ("cordoned no more", set(before.cordoned) - set(now.cordoned)),

@@ -76,7 +76,7 @@ class PodStatusWriter:
         self,
         session: api.Api,
         notes: events.Events,
-        rhythm: rate_limiter.Pace,
+        rhythm: rate_limiter.RateLimiter,
         *,
         wall: Callable[[], dt.datetime],
         revised: Callable[[str, str], None] = lambda _uid, _version: None,
@@ -125,14 +125,14 @@ class PodStatusWriter:
 
     # ------------------------------------------------------------ what the engine tells
 
-    def placed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
         self._due.pop(candidate.uid, None)
         where = placed(candidate, placement)
         self._note(candidate, "Scheduled", f"Assigned {where}", warning=False)
         self._bound(candidate, placement, where)
 
-    def refused(
+    def unschedulable(
         self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report that a pod does not fit, if that is news; only what nodes could cure is Unschedulable."""
@@ -141,13 +141,13 @@ class PodStatusWriter:
         if self._show(candidate, verdict):
             self._note(candidate, "FailedScheduling", verdict.message, warning=True)
 
-    def shown(self, uid: str) -> str:
+    def shown_message(self, uid: str) -> str:
         """Return what a waiting pod shows of why it waits, or will when its verdict is written."""
         due, shown = self._due.get(uid), self._shown.get(uid)
         verdict = due[1] if due is not None else shown.verdict if shown is not None else None
         return verdict.message if verdict is not None and verdict.reason == UNSCHEDULABLE else ""
 
-    def failed(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that a pod has its place, and why its bind does not come about, each time anew."""
         verdict = Verdict(FAILED, text.line(f"The bind failed: {message}", most=LONGEST_MESSAGE))
         self._show(candidate, verdict)
@@ -216,7 +216,7 @@ class PodStatusWriter:
 
     async def _try(self, uid: str) -> float:
         """Write one verdict, if that can be done; say how long everybody must wait for the server."""
-        await self._rhythm.turn()
+        await self._rhythm.acquire()
         try:
             await self._write(uid)
         except errors.ClientError as error:

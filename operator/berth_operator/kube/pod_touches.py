@@ -21,7 +21,7 @@ import msgspec
 
 from berth_crds import vocabulary
 from berth_crds.client import api, errors, history, lease, resources
-from berth_operator.engine import declaration
+from berth_operator.engine import bind_declaration
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_status
 from berth_operator.scheduling import queued_pods
@@ -61,7 +61,7 @@ class Touches:
         self._size = size
         self._under_way = UnderWay()
 
-    async def void(self, declared: declaration.Declaration) -> str:
+    async def void(self, declared: bind_declaration.BindDeclaration) -> str:
         """Change all pods that wait and were declared; return the newest revision that came of it.
 
         Of a pod with a fault no bind was ever sent in the revision that it has.

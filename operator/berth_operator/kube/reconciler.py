@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from berth_crds import names
 from berth_crds.client import api, connection
 from berth_operator import metrics
-from berth_operator.engine import rate_limiter, summaries
+from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kind_statuses, kopf_lag, kopf_runs
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Reconciler:
     def __init__(
         self,
         link: connection.Connection,
-        rhythm: rate_limiter.Pace,
+        rhythm: rate_limiter.RateLimiter,
         *,
         agent: str,
         wall: Callable[[], dt.datetime],
@@ -146,7 +146,7 @@ class Reconciler:
         told = self._stop is not None and self._stop.is_set()
         return self._thread.ident is not None and not self._thread.is_alive() and not told
 
-    def want(self, news: list[summaries.Summary]) -> None:
+    def want(self, news: list[node_summaries.NodeSummary]) -> None:
         """Hand over the ledger's newest summaries, from any thread."""
         if news and self._desk is not None:
             self._call(self._desk.want, news)

@@ -115,7 +115,7 @@ class Writer:
                 self._term,
             )
 
-    async def look(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read the pod as it is now."""
         try:
             pod = await self._session.get(
@@ -135,28 +135,28 @@ class Writer:
             return ports.Refused(f"somebody else bound the pod to {pod.spec.node_name}")
         return ports.Bound()
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.Seen:
+    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Change the pod, so that no bind of it arrives that was sent before, and read what it is like then.
 
         Whatever has changed it meanwhile is as good, unless that was a bind.
         """
-        before = await self.look(candidate)
+        before = await self.read_pod(candidate)
         if not isinstance(before, ports.Unbound):
             return before
         try:
             await self._lead.touch(candidate, before.version)
         except errors.ClientError as error:
             log.debug("%s cannot be changed: %s", candidate.title, error)
-        after = await self.look(candidate)
+        after = await self.read_pod(candidate)
         if isinstance(after, ports.Unbound) and after.version == before.version:
             return ports.Unknown("the pod cannot be changed, so that a bind may still arrive")
         return after
 
-    def _unbound(self, pod: raw.Pod, candidate: queued_pods.Candidate) -> ports.Seen:
+    def _unbound(self, pod: raw.Pod, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Return what a pod without a node is; the server binds none that is being deleted."""
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
-        self._ledger.revised(pod.metadata.uid, pod.metadata.resource_version)
+        self._ledger.pod_revised(pod.metadata.uid, pod.metadata.resource_version)
         same = pods.candidate(pod) == candidate
         return ports.Unbound(same=same, version=pod.metadata.resource_version)
 

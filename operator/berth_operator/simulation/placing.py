@@ -101,8 +101,8 @@ def take(
     """Charge a bound pod, or let a waiting one wait; `order` decides among equal priorities."""
     match pods.view(pod):
         case pods.Bound(hold, fault, teaches, nameless, where):
-            paper.ledger.pod_bound(hold, teaches, nameless=nameless, where=where)
-            if paper.ledger.unadmitted.keeps_out(hold.uid):
+            paper.ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
+            if paper.ledger.unadmitted_pods.is_excluded(hold.uid):
                 notes.append(
                     f"{thing.file}: Pod {thing.title} does not count on {hold.node}: "
                     "it has not started, and the node cannot take it"

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth_operator.engine import declaration
-from berth_operator.engine.declaration import EVERYTHING, Declaration
+from berth_operator.engine import bind_declaration
+from berth_operator.engine.bind_declaration import EVERYTHING, BindDeclaration
 
-DECLARED = st.builds(Declaration, st.integers(-1, 2**64), st.frozensets(st.text(max_size=5)))
+DECLARED = st.builds(BindDeclaration, st.integers(-1, 2**64), st.frozensets(st.text(max_size=5)))
 
 
 @given(DECLARED)
-def test_it_is_read_back_as_it_was_written(declared: Declaration) -> None:
+def test_it_is_read_back_as_it_was_written(declared: BindDeclaration) -> None:
     """The Lease carries a declaration from one leader to the next without loss."""
-    assert declaration.decode(declaration.encode(declared)) == declared
+    assert bind_declaration.decode(bind_declaration.encode(declared)) == declared
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_it_is_read_back_as_it_was_written(declared: Declaration) -> None:
 )
 def test_what_cannot_be_read_excludes_nothing(text: str | None) -> None:
     """Every pod that waits may have a bind under way then."""
-    found = declaration.decode(text)
+    found = bind_declaration.decode(text)
 
     assert found == EVERYTHING
     assert found.covers("any", 0)
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_excludes_nothing(text: str | None) -> None:
 
 def test_new_pods_are_covered_and_old_ones_by_name() -> None:
     """So a new pod costs no write, and an old one can be declared."""
-    declared = Declaration(after=10, uids=frozenset({"old"}))
+    declared = BindDeclaration(after=10, uids=frozenset({"old"}))
 
     assert declared.covers("new", 11)
     assert declared.covers("old", 3)

@@ -16,7 +16,7 @@ FORMAT: Final = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Declaration:
+class BindDeclaration:
     """Binds may be under way for pods whose revision is above `after`, and for those with these uids."""
 
     after: int = 0
@@ -27,16 +27,16 @@ class Declaration:
         return revision > self.after or uid in self.uids
 
 
-EVERYTHING: Final = Declaration(after=-1)
+EVERYTHING: Final = BindDeclaration(after=-1)
 
 
-def encode(declared: Declaration) -> str:
+def encode(declared: BindDeclaration) -> str:
     """Write a declaration down, the same text for equal ones."""
     record = {"v": FORMAT, "after": declared.after, "pods": sorted(declared.uids)}
     return json.dumps(record, separators=(",", ":"))
 
 
-def decode(text: str | None) -> Declaration:
+def decode(text: str | None) -> BindDeclaration:
     """Read a declaration; what is absent or cannot be read excludes nothing."""
     try:
         record = json.loads(text or "")
@@ -45,7 +45,7 @@ def decode(text: str | None) -> Declaration:
         return EVERYTHING
     if record.get("v") != FORMAT or type(after) is not int or not _is_list_of_text(uids):
         return EVERYTHING
-    return Declaration(after, frozenset(uids))
+    return BindDeclaration(after, frozenset(uids))
 
 
 def _is_list_of_text(value: object) -> bool:

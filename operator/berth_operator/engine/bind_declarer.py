@@ -15,7 +15,8 @@ import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from berth_operator.engine import declaration, pod_revisions, ports
+from berth_operator.engine import bind_declaration, pod_revisions, ports
+from berth_operator.engine.bind_declaration import BindDeclaration
 from berth_operator.engine.ledger import Ledger
 
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
@@ -24,11 +25,11 @@ MOST_IDLE: Final = 128
 MOST_COVERED: Final = 1024  # A new leader changes so many in about a second.
 LARGE: Final = 1 << 16  # Bytes of a pod.
 MOST_BYTES: Final = 4 << 20  # Of all large pods that are covered without need.
-LOOK_SECONDS: Final = 1.0
-COMPARED_A_SECOND: Final = 10_000  # Pods of which no bind is sent for now, to find the first of them.
+CHECK_SECONDS: Final = 1.0
+COMPARED_PER_SECOND: Final = 10_000  # Pods of which no bind is sent for now, to find the first of them.
 
 
-class Declarer:
+class BindDeclarer:
     """Declares for which pods binds may be under way.
 
     `write` has the Lease carry a text, for certain; `size` tells how many bytes a pod has, if it is large.
@@ -47,7 +48,7 @@ class Declarer:
         self._size = size
         self._clock = clock
         # Nothing is covered before the first declaration.
-        self._in_force: tuple[declaration.Declaration, ...] = (declaration.Declaration(pod_revisions.LATEST),)
+        self._in_force: tuple[BindDeclaration, ...] = (BindDeclaration(pod_revisions.LATEST),)
         self._requested: set[str] = set()
         # The first of the idle, and until when they count.
         self._idle: tuple[float, list[str]] = (-math.inf, [])
@@ -57,27 +58,27 @@ class Declarer:
         """Wait until a bind of this pod is covered; a pod that waits no more needs no bind."""
         while not self._covered(uid):
             self._requested.add(uid)
-            await self._declared()
+            await self._wait_declared()
 
     async def run(self) -> None:
         """Declare anew whenever far more is covered than need be, for ever."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._too_much():
-                await self._declared()
+            await asyncio.sleep(CHECK_SECONDS)
+            if self._covers_too_much():
+                await self._wait_declared()
 
     async def declare(self) -> None:
         """Declare for the first time, for what waits now."""
-        await self._declared()
+        await self._wait_declared()
 
     def _covered(self, uid: str) -> bool:
         revision = self._ledger.revisions.get(uid)
         return revision is None or all(one.covers(uid, revision.number) for one in self._in_force)
 
-    def _too_much(self) -> bool:
+    def _covers_too_much(self) -> bool:
         """Return whether far more is covered than need be; this looks at what may be covered alone."""
         known, declared = self._ledger.revisions, self._in_force[-1]
-        newer = {uid for uid in known.fresh if known[uid].number > declared.after}
+        newer = {uid for uid in known.changed if known[uid].number > declared.after}
         covered = newer | declared.uids
         if len(newer) > MOST_COVERED or self._bytes_of_large(covered) > MOST_BYTES:
             return True
@@ -88,28 +89,30 @@ class Declarer:
 
     def _bytes_of_large(self, covered: Iterable[str]) -> int:
         """Count the bytes of the large pods whose binds are not under way."""
-        sizes = (self._size(uid) for uid in covered if uid not in self._ledger.assumed)
+        sizes = (self._size(uid) for uid in covered if uid not in self._ledger.assumed_pods)
         return sum(size for size in sizes if size >= LARGE)
 
-    async def _declared(self) -> None:
+    async def _wait_declared(self) -> None:
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._declare(), name="declare binds")
+            self._writing = asyncio.create_task(self._write_next(), name="declare binds")
         await asyncio.shield(self._writing)
 
-    async def _declare(self) -> None:
+    async def _write_next(self) -> None:
         await asyncio.sleep(0)  # Others that are decided in the same round join.
         new = self._next()
         self._in_force = (*self._in_force, new)
-        await self._write(declaration.encode(new))
+        await self._write(bind_declaration.encode(new))
         self._in_force = (new,)
 
-    def _next(self) -> declaration.Declaration:
+    def _next(self) -> BindDeclaration:
         """Cover all that is newer than what is known, and by name what may be bound soon."""
         ledger, requested = self._ledger, self._requested
         self._requested = set()
         ahead = *ledger.backlog.first_in_line(NAMED_AHEAD), *self._first_idle()
-        named = frozenset((*ledger.assumed, *requested, *(uid for uid in ahead if self._size(uid) < LARGE)))
-        return declaration.Declaration(ledger.revisions.newest(), named)
+        named = frozenset(
+            (*ledger.assumed_pods, *requested, *(uid for uid in ahead if self._size(uid) < LARGE))
+        )
+        return BindDeclaration(ledger.revisions.take_newest(), named)
 
     def _first_idle(self) -> list[str]:
         """Return the first of the idle; where there are many, as they were some seconds ago."""
@@ -117,5 +120,5 @@ class Declarer:
         until, found = self._idle
         if now >= until:
             found = backlog.first_idle(IDLE_AHEAD, now)
-            self._idle = now + len(backlog) / COMPARED_A_SECOND, found
+            self._idle = now + len(backlog) / COMPARED_PER_SECOND, found
         return found

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from berth_crds import text
-from berth_operator.engine import summaries
-from berth_operator.engine.summaries import Summary
+from berth_operator.engine import node_summaries
+from berth_operator.engine.node_summaries import NodeSummary
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
@@ -15,9 +15,9 @@ from berth_operator.scheduling.inventory import Inventory
 from support import builders, clock
 
 
-def summed(inventory: Inventory) -> Summary:
+def summed(inventory: Inventory) -> NodeSummary:
     """Sum node n1 up, without the uuids that are its own."""
-    (found,) = summaries.take(inventory, {"n1"})
+    (found,) = node_summaries.summarize(inventory, {"n1"})
     return dataclasses.replace(found, claims=(), in_use="")
 
 
@@ -27,29 +27,29 @@ def troubled(*troubles: Reason | None) -> devices.Device:
 
 
 PLAIN = builders.nodes(1)
-CASES: dict[str, tuple[Inventory, Summary]] = {
-    "all is well": (builders.picture(*PLAIN), Summary("n1", 4, 0, 4, silent=False)),
+CASES: dict[str, tuple[Inventory, NodeSummary]] = {
+    "all is well": (builders.picture(*PLAIN), NodeSummary("n1", 4, 0, 4, silent=False)),
     "the node is cordoned": (
         builders.picture(
             builders.node(unschedulable=True), builders.device(), builders.hold("a", minors=(0, 1))
         ),
-        Summary("n1", 0, 2, 4, silent=False, reason="node is cordoned"),
+        NodeSummary("n1", 0, 2, 4, silent=False, reason="node is cordoned"),
     ),
     "cards are in use": (
         builders.picture(*PLAIN, builders.hold("a", minors=(0, 1)), builders.hold("b", minors=(3,))),
-        Summary("n1", 1, 3, 4, silent=False),
+        NodeSummary("n1", 1, 3, 4, silent=False),
     ),
     "a hold names a card that is not there": (
         builders.picture(*PLAIN, builders.hold("a", minors=(9,))),
-        Summary("n1", 0, 0, 4, silent=False, reason="1 device not as promised to pods"),
+        NodeSummary("n1", 0, 0, 4, silent=False, reason="1 device not as promised to pods"),
     ),
     "the agent is silent": (
         builders.picture(*PLAIN, silent=["n1"]),
-        Summary("n1", 0, 0, 0, silent=True, reason="agent silent"),
+        NodeSummary("n1", 0, 0, 0, silent=True, reason="agent silent"),
     ),
     "the source failed": (
         builders.picture(builders.device(failed="NVMLDown")),
-        Summary("n1", 0, 0, 0, silent=False, reason="NVMLDown", failed="NVMLDown"),
+        NodeSummary("n1", 0, 0, 0, silent=False, reason="NVMLDown", failed="NVMLDown"),
     ),
     "links that no hardware has": (
         builders.picture(
@@ -57,11 +57,11 @@ CASES: dict[str, tuple[Inventory, Summary]] = {
                 builders.device(), board=dataclasses.replace(node_topology.LOOSE, tangled=True)
             )
         ),
-        Summary("n1", 4, 0, 4, silent=False, reason=summaries.TANGLED),
+        NodeSummary("n1", 4, 0, 4, silent=False, reason=node_summaries.TANGLED),
     ),
     "one card of each trouble": (
         builders.picture(troubled(Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, None)),
-        Summary(
+        NodeSummary(
             "n1",
             1,
             0,
@@ -73,33 +73,33 @@ CASES: dict[str, tuple[Inventory, Summary]] = {
     ),
     "several cards of one trouble": (
         builders.picture(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
-        Summary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
+        NodeSummary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
     ),
     "a cordon that names nothing": (
         builders.picture(dataclasses.replace(builders.device(), astray=("9", "GPU-nonsense"))),
-        Summary(
+        NodeSummary(
             "n1",
             4,
             0,
             4,
             silent=False,
             reason="cordon names no device: 9, GPU-nonsense",
-            astray=("9", "GPU-nonsense"),
+            unmatched_cordon=("9", "GPU-nonsense"),
         ),
     ),
     "types of devices beyond the limit": (
         builders.picture(
             builders.device(others=[devices.Card(f"o{at}", at, type=f"t{at}") for at in range(514)])
         ),
-        Summary("n1", 4, 0, 4, silent=False, reason="2 MIG profiles or types too many of all nodes"),
+        NodeSummary("n1", 4, 0, 4, silent=False, reason="2 MIG profiles or types too many of all nodes"),
     ),
     "a pod without a readable allocation": (
         builders.picture(*PLAIN, builders.hold("a", withheld=3)),
-        Summary("n1", 1, 0, 4, silent=False, reason="1 pod without a readable allocation"),
+        NodeSummary("n1", 1, 0, 4, silent=False, reason="1 pod without a readable allocation"),
     ),
     "pods without a readable allocation": (
         builders.picture(*PLAIN, builders.hold("a", withheld=1), builders.hold("b", withheld=9)),
-        Summary("n1", 0, 0, 4, silent=False, reason="2 pods without a readable allocation"),
+        NodeSummary("n1", 0, 0, 4, silent=False, reason="2 pods without a readable allocation"),
     ),
     "everything at once": (
         builders.picture(
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[Inventory, Summary]] = {
             builders.hold("a", withheld=1),
             silent=["n1"],
         ),
-        Summary(
+        NodeSummary(
             "n1",
             0,
             0,
@@ -117,12 +117,12 @@ CASES: dict[str, tuple[Inventory, Summary]] = {
             failed="NVMLDown",
         ),
     ),
-    "no cards at all": (builders.picture(builders.device(cards=0)), Summary("n1", 0, 0, 0, silent=False)),
+    "no cards at all": (builders.picture(builders.device(cards=0)), NodeSummary("n1", 0, 0, 0, silent=False)),
 }
 
 
 @pytest.mark.parametrize(("inventory", "expected"), CASES.values(), ids=CASES.keys())
-def test_summary(inventory: Inventory, expected: Summary) -> None:
+def test_summary(inventory: Inventory, expected: NodeSummary) -> None:
     """Counts tell how many cards are free, used and healthy; the reason tells what is wrong."""
     assert summed(inventory) == expected
 
@@ -131,32 +131,32 @@ def test_nodes_are_summed_up_by_name() -> None:
     """Summaries come in the order of names, and only of nodes that were asked about and have a Device."""
     inventory = builders.picture(*reversed(builders.nodes(3)), builders.node("n4"))
 
-    found = summaries.take(inventory, {"n3", "n1", "n4", "gone"})
+    found = node_summaries.summarize(inventory, {"n3", "n1", "n4", "gone"})
 
-    assert [one.node for one in found] == ["n1", "n3"]
+    assert [node_summary.node for node_summary in found] == ["n1", "n3"]
 
 
 def test_nodes_are_summed_up_a_moment_at_a_time() -> None:
     """Each as it is when its turn comes; one that is gone by then is left out."""
     inventory = builders.picture(*builders.nodes(9))
-    ticking = clock.Ticking(summaries.PORTION_SECONDS / 3)
+    ticking = clock.Ticking(node_summaries.PORTION_SECONDS / 3)
     names = {info.name for info in inventory.each()} | {"gone"}
 
     found = []
-    for portion in summaries.portions(inventory, names, ticking):
-        found.append([one.node for one in portion])
+    for portion in node_summaries.portions(inventory, names, ticking):
+        found.append([node_summary.node for node_summary in portion])
         inventory.drop_device("n8")
 
     assert found == [["n1", "n2"], ["n3", "n4", "n5"], ["n6", "n7", "n9"]]
-    assert list(summaries.portions(inventory, set(), ticking)) == []
+    assert list(node_summaries.portions(inventory, set(), ticking)) == []
 
 
-@pytest.mark.parametrize("trouble", summaries.TROUBLE_WORDS)
+@pytest.mark.parametrize("trouble", node_summaries.TROUBLES)
 def test_every_trouble_of_a_card_has_words(trouble: Reason) -> None:
     """Whatever keeps a card back, a person reads it."""
     found = summed(builders.picture(troubled(trouble)))
 
-    assert found.reason == f"1 card {summaries.TROUBLE_WORDS[trouble]}"
+    assert found.reason == f"1 card {node_summaries.TROUBLES[trouble]}"
 
 
 def test_long_reason_is_cut() -> None:
@@ -187,6 +187,6 @@ USES: dict[str, tuple[Inventory, str]] = {
 @pytest.mark.parametrize(("inventory", "in_use"), USES.values(), ids=USES.keys())
 def test_parts_in_use_are_added_up(inventory: Inventory, in_use: str) -> None:
     """Cards that several pods share count as far as they are held, and what is held is never nothing."""
-    (found,) = summaries.take(inventory, {"n1"})
+    (found,) = node_summaries.summarize(inventory, {"n1"})
 
     assert found.in_use == in_use

@@ -20,31 +20,31 @@ class Finding:
 
     node: str
     device: str
-    what: str
-    holders: tuple[str, ...]
+    problem: str
+    pods: tuple[str, ...]
 
     def __str__(self) -> str:
         """Say it in a sentence."""
-        return f"{self.device} of {self.node} {self.what}, by {' and '.join(self.holders)}"
+        return f"{self.device} of {self.node} {self.problem}, by {' and '.join(self.pods)}"
 
 
-def look(inventory: Inventory) -> tuple[Finding, ...]:
+def audit(inventory: Inventory) -> tuple[Finding, ...]:
     """Look at all nodes, by name."""
-    return tuple(finding for info in inventory.each() for finding in findings(info))
+    return tuple(finding for info in inventory.each() for finding in node_findings(info))
 
 
-def findings(info: node_info.Row) -> Iterator[Finding]:
+def node_findings(info: node_info.Row) -> Iterator[Finding]:
     """Look at one node; while its Device is not there, nothing can be said of it."""
     if info.device is None:
         return
-    room = dict(_rooms(info.device))
+    room = dict(_limits(info.device))
     for uuid, used in sorted(info.used.items()):
-        what = _fault(room.get(uuid), used)
+        what = _problem(room.get(uuid), used)
         if what:
-            yield Finding(info.name, uuid, what, _holders(info, uuid))
+            yield Finding(info.name, uuid, what, _pods(info, uuid))
 
 
-def _rooms(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
+def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
     """Yield each device with what it can be promised at most; memory that is not known is not judged."""
     for one in (*device.cards, *device.others):
         yield one.uuid, device_view.Usage(device_view.FULL_CORE, one.memory)
@@ -52,7 +52,7 @@ def _rooms(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
             yield instance.uuid, device_view.Usage(device_view.FULL_CORE, instance.memory, 1)
 
 
-def _fault(room: device_view.Usage | None, used: device_view.Usage) -> str:
+def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:
     if room is None:
         return "is not there but promised"
     if used.core > room.core:
@@ -64,9 +64,9 @@ def _fault(room: device_view.Usage | None, used: device_view.Usage) -> str:
     return ""
 
 
-def _holders(info: node_info.Row, uuid: str) -> tuple[str, ...]:
-    return tuple(sorted(hold.title for hold in info.holds.values() if _names(hold, uuid)))
+def _pods(info: node_info.Row, uuid: str) -> tuple[str, ...]:
+    return tuple(sorted(hold.title for hold in info.holds.values() if _holds(hold, uuid)))
 
 
-def _names(hold: Hold, uuid: str) -> bool:
+def _holds(hold: Hold, uuid: str) -> bool:
     return any(share.uuid == uuid for share in hold.shares)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_crds import text
-from berth_operator.engine import audits, ports
+from berth_operator.engine import device_audit, ports
 from berth_operator.scheduling import node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view
@@ -22,7 +22,7 @@ MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon
 MOST_RECORDED: Final = 1024  # As many as a Device takes.
 CORDONED: Final = "node is cordoned"
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
-TROUBLE_WORDS: dict[Reason, str] = {
+TROUBLES: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
     Reason.OCCUPIED: "occupied by strangers",
@@ -32,7 +32,7 @@ TROUBLE_WORDS: dict[Reason, str] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Summary:
+class NodeSummary:
     """Counts of a node's cards, whether its agent is alive, and what is wrong, if anything."""
 
     node: str
@@ -47,10 +47,10 @@ class Summary:
     origins: tuple[tuple[str, Origin], ...] = ()  # From which nodes they came.
     failed: str = ""  # The source of its agent without which no card is given out.
     cordoned: tuple[str, ...] = ()  # The uuids of its devices that get no new pod because people say so.
-    astray: tuple[str, ...] = ()  # What of the cordon names none of its devices.
+    unmatched_cordon: tuple[str, ...] = ()  # What of the cordon names none of its devices.
 
 
-def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> Summary | None:
+def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> NodeSummary | None:
     """Sum a node up; None where there is no Device."""
     if info.device is None:
         return None
@@ -58,7 +58,7 @@ def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> Summary | Non
     cards = view.device.cards
     record = owners.record(info.name)
     unused = sum(view.open and card.trouble is None and view.unused(card) for card in cards)
-    return Summary(
+    return NodeSummary(
         node=info.name,
         free=0 if info.cordoned else max(0, unused - view.withheld),
         used=sum(not view.unused(card) for card in cards),
@@ -66,13 +66,13 @@ def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> Summary | Non
         silent=info.silent,
         in_use=_rounded(sum(_part_in_use(view, card) for card in cards)),
         # As long as the field may be: a longer one would have the whole status refused.
-        reason=text.line("; ".join(filter(None, _parts(info, owners)))),
+        reason=text.line("; ".join(filter(None, _reasons(info, owners)))),
         claims=tuple(sorted(record.claims))[:MOST_RECORDED],
         disputed=tuple(sorted(record.disputed))[:MOST_RECORDED],
         origins=tuple(sorted(record.origins.items()))[:MOST_RECORDED],
         failed=info.device.failed,
         cordoned=tuple(one.uuid for one in (*cards, *view.device.others) if one.trouble is Reason.CORDONED),
-        astray=info.device.astray,
+        unmatched_cordon=info.device.astray,
     )
 
 
@@ -90,10 +90,15 @@ def _rounded(cards: float) -> str:
     return f"{tenths / 10:g}"
 
 
-def _parts(info: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, ...]:
+def _reasons(info: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, ...]:
     """Return all that is to be said of a node; some of it may be empty."""
     astray = info.device.astray if info.device is not None else ()
-    return reason(info), nameless(astray), contested(info.name, owners), late(info.name, owners)
+    return (
+        reason(info),
+        cordon_warning(astray),
+        contested(info.name, owners),
+        lost_claims(info.name, owners),
+    )
 
 
 def contested(node: str, owners: uuid_ownership.Claims) -> str:
@@ -108,7 +113,7 @@ def contested(node: str, owners: uuid_ownership.Claims) -> str:
     )
 
 
-def late(node: str, owners: uuid_ownership.Claims) -> str:
+def lost_claims(node: str, owners: uuid_ownership.Claims) -> str:
     """Return in a few words how many cards the node has only published while they were another's."""
     count = len(owners.late(node))
     if not count:
@@ -122,7 +127,7 @@ def _claim(uuid: str, node: str, owners: uuid_ownership.Claims) -> str:
     return f"published by {node} {'first' if owners.keeper(uuid) == node else 'too'}"
 
 
-def nameless(astray: tuple[str, ...]) -> str:
+def cordon_warning(astray: tuple[str, ...]) -> str:
     """Return in a few words what of a cordon names no device."""
     more = f" and {len(astray) - MOST_NAMED} more" if len(astray) > MOST_NAMED else ""
     return f"cordon names no device: {', '.join(astray[:MOST_NAMED])}{more}" if astray else ""
@@ -139,17 +144,17 @@ def reason(info: node_info.Row) -> str:
         troubles = collections.Counter(card.trouble for card in info.device.cards if card.trouble)
         if info.device.board.tangled:
             parts.append(TANGLED)
-        parts += [f"{_cards(count)} {TROUBLE_WORDS[what]}" for what, count in sorted(troubles.items())]
+        parts += [f"{_cards(count)} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
     if info.uncounted:
-        parts.append(f"{info.uncounted} {_kinds(info.uncounted)} too many of all nodes")
+        parts.append(f"{info.uncounted} {_kinds_noun(info.uncounted)} too many of all nodes")
     if withheld := sum(1 for hold in info.holds.values() if hold.withheld):
         parts.append(f"{withheld} {'pod' if withheld == 1 else 'pods'} without a readable allocation")
-    if wrong := sum(1 for _ in audits.findings(info)):
+    if wrong := sum(1 for _ in device_audit.node_findings(info)):
         parts.append(f"{wrong} {'device' if wrong == 1 else 'devices'} not as promised to pods")
     return "; ".join(parts)
 
 
-def _kinds(count: int) -> str:
+def _kinds_noun(count: int) -> str:
     return "MIG profile or type" if count == 1 else "MIG profiles or types"
 
 
@@ -157,23 +162,23 @@ def _cards(count: int) -> str:
     return "1 card" if count == 1 else f"{count} cards"
 
 
-def take(inventory: Inventory, nodes: set[str]) -> list[Summary]:
+def summarize(inventory: Inventory, nodes: set[str]) -> list[NodeSummary]:
     """Sum up these nodes, in the order of their names."""
     found = []
     for name in sorted(nodes):
         info = inventory.row(name)
-        one = summary(info, inventory.claims) if info is not None else None
-        if one is not None:
-            found.append(one)
+        node_summary = summary(info, inventory.claims) if info is not None else None
+        if node_summary is not None:
+            found.append(node_summary)
     return found
 
 
-def portions(inventory: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[Summary]]:
+def portions(inventory: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[NodeSummary]]:
     """Sum up these nodes, too, as many at a time as take a moment, each as it is when its turn comes."""
-    found: list[Summary] = []
+    found: list[NodeSummary] = []
     began = clock()
     for name in sorted(nodes):
-        found += take(inventory, {name})
+        found += summarize(inventory, {name})
         if clock() - began >= PORTION_SECONDS:
             yield found
             found, began = [], clock()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from berth_operator.engine import declaration, declarer
-from berth_operator.engine.declaration import Declaration
+from berth_operator.engine import bind_declaration, bind_declarer
+from berth_operator.engine.bind_declaration import BindDeclaration
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from engine import books
@@ -22,13 +22,13 @@ class Lease:
     """A Lease whose writes take as long as a test wants."""
 
     def __init__(self) -> None:
-        self.written: list[Declaration] = []
+        self.written: list[BindDeclaration] = []
         self.open: list[asyncio.Future[None]] = []
         self.slow = False
 
     async def write(self, text: str) -> None:
         """Accept a declaration, at once or when the test says so."""
-        self.written.append(declaration.decode(text))
+        self.written.append(bind_declaration.decode(text))
         if self.slow:
             self.open.append(asyncio.get_running_loop().create_future())
             await self.open[-1]
@@ -44,7 +44,7 @@ class Scene:
 
     ledger: Ledger
     lease: Lease
-    declarer: declarer.Declarer
+    declarer: bind_declarer.BindDeclarer
     sizes: dict[str, int]  # Of large pods, by uid.
 
 
@@ -54,7 +54,9 @@ async def scene(*versions: str) -> Scene:
     for at, version in enumerate(versions):
         books.wait(ledger, f"p{at}", version=version)
     sizes: dict[str, int] = {}
-    keeps = declarer.Declarer(ledger, lease.write, lambda uid: sizes.get(uid, 0), clock=timeless.clock())
+    keeps = bind_declarer.BindDeclarer(
+        ledger, lease.write, lambda uid: sizes.get(uid, 0), clock=timeless.clock()
+    )
     await keeps.declare()
     return Scene(ledger, lease, keeps, sizes)
 
@@ -66,7 +68,7 @@ async def test_the_first_declaration_names_what_waits() -> None:
 
     await on.declarer.permit("uid-p0")
 
-    assert on.lease.written == [Declaration(9, frozenset({"uid-p0", "uid-p1"}))]
+    assert on.lease.written == [BindDeclaration(9, frozenset({"uid-p0", "uid-p1"}))]
 
 
 @timeless.scenario
@@ -74,7 +76,7 @@ async def test_pods_that_come_last_take_no_place_among_those_that_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A crowd of important pods whose binds are refused is demoted, and the others are bound first."""
-    monkeypatch.setattr(declarer, "NAMED_AHEAD", 1)
+    monkeypatch.setattr(bind_declarer, "NAMED_AHEAD", 1)
     on = await scene("5")
     books.wait(on.ledger, "refused", version="4", priority=9)
     on.ledger.backlog.demote("uid-refused")
@@ -114,7 +116,7 @@ async def test_what_comes_soon_is_named_ahead() -> None:
     on = await scene("100")
     bind = books.assume(on.ledger, "p0")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(declarer, "NAMED_AHEAD", 2)
+        patched.setattr(bind_declarer, "NAMED_AHEAD", 2)
         for at in range(5):
             books.wait(on.ledger, f"old{at}", version=str(at), priority=-at)
         await on.declarer.permit("uid-old4")
@@ -147,14 +149,14 @@ async def test_while_a_write_is_under_way_both_declarations_count() -> None:
 async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
     """A new leader has to change all that is covered, so that is kept small."""
     on = await scene("5")
-    for at in range(declarer.MOST_COVERED + 1):
+    for at in range(bind_declarer.MOST_COVERED + 1):
         books.wait(on.ledger, f"new{at}", version=str(10 + at))
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(2.5)
 
-    assert [one.after for one in on.lease.written] == [5, 10 + declarer.MOST_COVERED]
-    assert len(on.lease.written[1].uids) == declarer.NAMED_AHEAD
+    assert [one.after for one in on.lease.written] == [5, 10 + bind_declarer.MOST_COVERED]
+    assert len(on.lease.written[1].uids) == bind_declarer.NAMED_AHEAD
 
 
 def crowd(ledger: Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
@@ -174,17 +176,17 @@ async def test_of_a_crowd_that_fits_nowhere_only_the_first_are_named() -> None:
 
     await on.declarer.declare()
 
-    first = {f"uid-big{at}" for at in range(declarer.IDLE_AHEAD)}
-    assert on.lease.written[-1] == Declaration(1199, frozenset({"uid-p0", "uid-last", *first}))
+    first = {f"uid-big{at}" for at in range(bind_declarer.IDLE_AHEAD)}
+    assert on.lease.written[-1] == BindDeclaration(1199, frozenset({"uid-p0", "uid-last", *first}))
 
 
 @timeless.scenario
 @pytest.mark.parametrize(
     ("count", "fields", "writes"),
     [
-        pytest.param(declarer.MOST_IDLE, {}, 1, id="few"),
-        pytest.param(declarer.MOST_IDLE + 1, {}, 2, id="many"),
-        pytest.param(declarer.MOST_IDLE + 1, {"faults": (FAULT,)}, 1, id="many that are never bound"),
+        pytest.param(bind_declarer.MOST_IDLE, {}, 1, id="few"),
+        pytest.param(bind_declarer.MOST_IDLE + 1, {}, 2, id="many"),
+        pytest.param(bind_declarer.MOST_IDLE + 1, {"faults": (FAULT,)}, 1, id="many that are never bound"),
     ],
 )
 async def test_pods_that_came_and_fit_nowhere_are_soon_covered_no_more(
@@ -195,7 +197,7 @@ async def test_pods_that_came_and_fit_nowhere_are_soon_covered_no_more(
     crowd(on.ledger, count, **fields)
 
     async with timeless.beside(on.declarer.run()):
-        await timeless.passing(5 * declarer.LOOK_SECONDS)
+        await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
 
     assert len(on.lease.written) == writes
 
@@ -206,12 +208,12 @@ async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
     on = await scene("100")
     for at in range(3):
         books.wait(on.ledger, f"large{at}", version=str(at), priority=9)
-        on.sizes[f"uid-large{at}"] = declarer.LARGE
+        on.sizes[f"uid-large{at}"] = bind_declarer.LARGE
     bind = books.assume(on.ledger, "large1")
 
     await asyncio.gather(on.declarer.permit(bind.uid), on.declarer.permit("uid-large0"))
 
-    assert on.lease.written[1:] == [Declaration(100, frozenset({"uid-p0", bind.uid, "uid-large0"}))]
+    assert on.lease.written[1:] == [BindDeclaration(100, frozenset({"uid-p0", bind.uid, "uid-large0"}))]
 
 
 @timeless.scenario
@@ -220,10 +222,10 @@ async def test_large_pods_that_came_are_soon_covered_no_more(count: int, writes:
     """As long as they fit nowhere, or other pods come first; once is enough, they need not go."""
     on = await scene("5")
     crowd(on.ledger, count)
-    on.sizes |= {f"uid-big{at}": declarer.MOST_BYTES // 4 for at in range(count)}
+    on.sizes |= {f"uid-big{at}": bind_declarer.MOST_BYTES // 4 for at in range(count)}
 
     async with timeless.beside(on.declarer.run()):
-        await timeless.passing(5 * declarer.LOOK_SECONDS)
+        await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
 
     assert len(on.lease.written) == writes
 
@@ -231,15 +233,15 @@ async def test_large_pods_that_came_are_soon_covered_no_more(count: int, writes:
 @timeless.scenario
 async def test_pods_that_were_named_and_did_not_fit_are_soon_covered_no_more() -> None:
     """They were in line when they were named, and are not any more."""
-    versions = [str(at) for at in range(1, 2 * declarer.MOST_IDLE)]
+    versions = [str(at) for at in range(1, 2 * bind_declarer.MOST_IDLE)]
     on = await scene(*versions)
     for at in range(len(versions)):
         books.asleep(on.ledger, f"p{at}", decisions.Help.CAPACITY_FREED)
 
     async with timeless.beside(on.declarer.run()):
-        await timeless.passing(5 * declarer.LOOK_SECONDS)
+        await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
 
-    assert [len(one.uids) for one in on.lease.written] == [len(versions), declarer.IDLE_AHEAD]
+    assert [len(one.uids) for one in on.lease.written] == [len(versions), bind_declarer.IDLE_AHEAD]
 
 
 @timeless.scenario
@@ -247,7 +249,7 @@ async def test_the_first_of_a_crowd_are_looked_for_again_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To compare all pods that wait takes time, so what was found counts for some seconds."""
-    monkeypatch.setattr(declarer, "COMPARED_A_SECOND", 20)
+    monkeypatch.setattr(bind_declarer, "COMPARED_PER_SECOND", 20)
     on = await scene("5")
     crowd(on.ledger, 200)
     await on.declarer.declare()
@@ -304,8 +306,8 @@ STEPS = st.lists(
 def test_whatever_is_in_force_covers_every_bind(steps: list[tuple[str, int]], ahead: int) -> None:
     """A pod that was permitted and has no answer yet is covered by what was written last, and before."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(declarer, "NAMED_AHEAD", ahead)
-        patched.setattr(declarer, "MOST_COVERED", 2)
+        patched.setattr(bind_declarer, "NAMED_AHEAD", ahead)
+        patched.setattr(bind_declarer, "MOST_COVERED", 2)
         timeless.scenario(_history)(steps)
 
 
@@ -319,7 +321,7 @@ async def _history(steps: list[tuple[str, int]]) -> None:
             version += 1
             uid = f"uid-p{at}"
             match what:
-                case "comes" if uid not in on.ledger.assumed:
+                case "comes" if uid not in on.ledger.assumed_pods:
                     books.wait(on.ledger, f"p{at}", version=str(version))
                 case "asks" if uid in on.ledger.backlog and uid not in asked and _fits(on.ledger, uid):
                     asked[uid] = asyncio.create_task(on.declarer.permit(uid))

@@ -5,7 +5,7 @@ import dataclasses
 import hypothesis
 import pytest
 
-from berth_operator.engine import audits
+from berth_operator.engine import device_audit
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.holds import Hold
@@ -56,10 +56,10 @@ CASES: dict[str, tuple[Inventory, list[str]]] = {
 @pytest.mark.parametrize(("inventory", "sentences"), CASES.values(), ids=CASES.keys())
 def test_audit(inventory: Inventory, sentences: list[str]) -> None:
     """Each device that is promised above its capacity, or is not there, is named with its pods."""
-    assert [str(one) for one in audits.look(inventory)] == sentences
+    assert [str(one) for one in device_audit.audit(inventory)] == sentences
 
 
 @hypothesis.given(worlds.worlds())
 def test_any_world_can_be_audited(world: worlds.World) -> None:
     """Whatever is known, an audit ends, and finds the same in whatever order it came."""
-    assert audits.look(world.paint()) == audits.look(world.paint())
+    assert device_audit.audit(world.paint()) == device_audit.audit(world.paint())
