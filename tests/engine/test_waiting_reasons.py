@@ -333,7 +333,7 @@ def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
     (answer,) = books.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
     found.new_round()
-    with mock.patch.object(waiting_reasons, "LOOK_STEPS", 1):
+    with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
         in_haste = found.message(pod, answer)
 
     found.new_round()
@@ -352,7 +352,7 @@ def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
     for at in range(7):
         waits(ledger, f"p{at}", WANTED + at)
     found = waiting_reasons.WaitingReasons(ledger)
-    with mock.patch.object(waiting_reasons, "LOOK_STEPS", 1):
+    with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
         said(found, ledger)
         for at in range(1, 5):
             later(found, float(at))
