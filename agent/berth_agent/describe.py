@@ -19,13 +19,10 @@ from typing import Final
 import msgspec
 
 from berth_agent import probe
-from berth_crds import catalog, text, vocabulary, wire
+from berth_crds import catalog, schema_limits, text, vocabulary, wire
 from berth_crds.client import lease
 
 NVML_READY: Final = vocabulary.DeviceCondition.NVML_READY
-LONGEST_MESSAGE: Final = 1024  # The schema refuses more.
-LONGEST_SUMMARY: Final = 256  # Likewise.
-MOST_LINKS: Final = 512  # Likewise, of all cards together.
 # Whether two cards share a NUMA node or a root complex their places tell, too, so these links go first.
 LEAST_TELLING: Final = (
     vocabulary.LinkKind.SYSTEM,
@@ -173,7 +170,7 @@ def _among(one: wire.Card, listed: frozenset[str]) -> wire.Card:
 def _few_links(cards: tuple[wire.Card, ...]) -> tuple[wire.Card, ...]:
     """Leave out the kinds of links that tell least, where the server would refuse so many."""
     for kind in LEAST_TELLING:
-        if sum(len(card.links) for card in cards) <= MOST_LINKS:
+        if sum(len(card.links) for card in cards) <= schema_limits.TOTAL_LINKS:
             break
         cards = tuple(_without(card, kind) for card in cards)
     return cards
@@ -189,9 +186,9 @@ def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:
     models = ", ".join(f"{model} x{count}" for model, count in counts.items())
     told = ", ".join(filter(None, (_shares(gpus), _cuts(gpus))))
     return wire.SpecSummary(
-        models=text.line(models, most=LONGEST_SUMMARY),
+        models=text.line(models, most=schema_limits.LONGEST_SUMMARY),
         gpus=len(gpus),
-        sharing=text.line(told, most=LONGEST_SUMMARY),
+        sharing=text.line(told, most=schema_limits.LONGEST_SUMMARY),
     )
 
 
@@ -288,7 +285,7 @@ def _verdict(uuid: str, health: probe.Health) -> wire.CardStatus:
         health=health.verdict,
         reason=health.reason,
         xid=health.xid,
-        message=text.line(health.message, most=LONGEST_MESSAGE),
+        message=text.line(health.message, most=schema_limits.LONGEST_MESSAGE),
         recovery=health.recovery or "",
     )
 
@@ -317,7 +314,7 @@ def _failed(failure: probe.SourceFailed) -> wire.Condition:
         type=NVML_READY,
         status=vocabulary.Truth.FALSE,
         reason=failure.reason,
-        message=text.line(failure.message, most=LONGEST_MESSAGE),
+        message=text.line(failure.message, most=schema_limits.LONGEST_MESSAGE),
     )
 
 
@@ -331,7 +328,7 @@ def _answered(sample: probe.Sample) -> wire.Condition:
         reason="CardsLost" if lost else "CardsRead",
         message=text.line(
             f"{len(sample.cards) - len(lost)} of {len(sample.cards)} cards answered.{silent}",
-            most=LONGEST_MESSAGE,
+            most=schema_limits.LONGEST_MESSAGE,
         ),
     )
 

@@ -21,44 +21,46 @@ from typing import Annotated, Final
 import msgspec
 
 from berth_agent import probe, sysfs
-from berth_crds import text, vocabulary
+from berth_crds import schema_limits, text, vocabulary
 
 log = logging.getLogger(__name__)
 
-MOST_DEVICES: Final = 64  # The schema takes no more.
 MOST_FILES: Final = 64  # Of which each names a device at least.
 MOST_BYTES: Final = 1 << 20
-LONGEST_TEXT: Final = 253
-LONGEST_MESSAGE: Final = 1024
 
-Text = Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
+Text = Annotated[str, msgspec.Meta(max_length=schema_limits.LONGEST_LABEL)]
+
+
+def _formatted(text_format: schema_limits.TextFormat, *, optional: bool = False) -> msgspec.Meta:
+    """Return the constraint that a text has a format, or is empty where that is optional."""
+    pattern = f"({text_format.pattern})?" if optional else text_format.pattern
+    return msgspec.Meta(max_length=text_format.longest, pattern=f"^{pattern}\\Z")
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One device as a file names it, within what the schema takes."""
 
-    uuid: Annotated[str, msgspec.Meta(max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._:/-]*\\Z")]
-    type: Annotated[str, msgspec.Meta(max_length=63, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?\\Z")]
-    minor: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-    vendor: Annotated[str, msgspec.Meta(max_length=63, pattern="^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?\\Z")] = ""
-    model: Annotated[str, msgspec.Meta(max_length=probe.LONGEST_MODEL)] = ""
-    memory: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
-    bus_id: (
-        Annotated[
-            str, msgspec.Meta(max_length=16, pattern="^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]\\Z")
-        ]
-        | None
-    ) = msgspec.field(default=None, name="busID")
+    uuid: Annotated[str, _formatted(schema_limits.UUID)]
+    type: Annotated[str, _formatted(schema_limits.DNS_LABEL)]
+    minor: Annotated[int, msgspec.Meta(ge=0, le=schema_limits.LARGEST_MINOR)]
+    vendor: Annotated[str, _formatted(schema_limits.VENDOR, optional=True)] = ""
+    model: Annotated[str, msgspec.Meta(max_length=schema_limits.LONGEST_MODEL)] = ""
+    memory: Annotated[int, msgspec.Meta(ge=1, le=schema_limits.LARGEST_MEMORY)] | None = None
+    bus_id: Annotated[str, _formatted(schema_limits.BUS_ID)] | None = msgspec.field(
+        default=None, name="busID"
+    )
     labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=16)] = {}
     health: vocabulary.Health = vocabulary.Health.HEALTHY
-    reason: Annotated[str, msgspec.Meta(max_length=128, pattern="^[A-Za-z][A-Za-z0-9]*\\Z")] = "ToldByFile"
-    message: Annotated[str, msgspec.Meta(max_length=LONGEST_MESSAGE)] = ""
+    reason: Annotated[
+        str, msgspec.Meta(max_length=schema_limits.REASON.longest, pattern="^[A-Za-z][A-Za-z0-9]*\\Z")
+    ] = "ToldByFile"
+    message: Annotated[str, msgspec.Meta(max_length=schema_limits.LONGEST_MESSAGE)] = ""
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file."""
 
-    devices: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=MOST_DEVICES)]
+    devices: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=schema_limits.MOST_DEVICES)]
 
 
 _decoder: Final = msgspec.json.Decoder(File)
@@ -115,7 +117,7 @@ def _check(file: File) -> None:
 
 def _device(entry: Entry, file: str, kernel: sysfs.Kernel) -> probe.Device:
     well = entry.health is vocabulary.Health.HEALTHY
-    message = text.line(entry.message, most=LONGEST_MESSAGE)
+    message = text.line(entry.message, most=schema_limits.LONGEST_MESSAGE)
     return probe.Device(
         uuid=entry.uuid,
         type=entry.type,
@@ -132,6 +134,6 @@ def _device(entry: Entry, file: str, kernel: sysfs.Kernel) -> probe.Device:
 
 def _labels(entry: Entry) -> dict[str, str]:
     return {
-        text.line(key, most=LONGEST_TEXT): text.line(value, most=LONGEST_TEXT)
+        text.line(key, most=schema_limits.LONGEST_LABEL): text.line(value, most=schema_limits.LONGEST_LABEL)
         for key, value in entry.labels.items()
     }

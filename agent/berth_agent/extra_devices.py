@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from berth_agent import card_processes, probe
-from berth_crds import vocabulary
+from berth_crds import schema_limits, vocabulary
 
 log = logging.getLogger(__name__)
 
-MOST_LISTED: Final = 64  # The schema takes no more.
 DRIVER: Final = "the driver"
 
 Reader = Callable[[], tuple[probe.Device, ...]]
@@ -101,7 +100,7 @@ def sorted_out(
     """
     uuids = dict.fromkeys(_uuids(sample), DRIVER)
     minors = dict.fromkeys(((str(vocabulary.DeviceType.GPU), each.minor) for each in sample.read()), DRIVER)
-    room = max(0, MOST_LISTED - len(sample.cards))
+    room = max(0, schema_limits.MOST_DEVICES - len(sample.cards))
     fitting: list[probe.Device] = []
     left_out: list[str] = []
     for each in devices:
@@ -111,7 +110,7 @@ def sorted_out(
         elif key in minors:
             why = f"{minors[key]} names a device of type {each.type} and minor {each.minor} already"
         elif len(fitting) >= room:
-            why = f"the list has room for {MOST_LISTED} alone"
+            why = f"the list has room for {schema_limits.MOST_DEVICES} alone"
         else:
             uuids[each.uuid] = minors[key] = each.origin
             fitting.append(each)

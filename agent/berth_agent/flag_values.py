@@ -9,13 +9,12 @@ import math
 from typing import Final
 
 from berth_agent import choices
-from berth_crds import logs, vocabulary, wire
+from berth_crds import logs, schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 
 DAY_SECONDS: Final = 86400
 LEVELS: Final = ("debug", "info", "warning", "error")
 STRATEGIES: Final = frozenset(map(str, vocabulary.SharingStrategy))
-MOST_REPLICAS: Final = 1024  # The schema takes no more.
 YES: Final = frozenset({"true", "yes", "on", "1"})
 NO: Final = frozenset({"false", "no", "off", "0"})
 
@@ -41,9 +40,14 @@ def sharing(text: str) -> wire.Sharing | None:
     strategy, _, count = text.partition(":")
     if not text:
         return None
-    if strategy not in STRATEGIES or not count.isdecimal() or not 1 < int(count) <= MOST_REPLICAS:
+    if (
+        strategy not in STRATEGIES
+        or not count.isdecimal()
+        or not 1 < int(count) <= schema_limits.MOST_REPLICAS
+    ):
         raise argparse.ArgumentTypeError(
-            f"{quoted(text)} is not STRATEGY:REPLICAS, such as time-slicing:4 or mps:2 (2 to {MOST_REPLICAS})"
+            f"{quoted(text)} is not STRATEGY:REPLICAS, such as time-slicing:4 or mps:2 "
+            f"(2 to {schema_limits.MOST_REPLICAS})"
         )
     return wire.Sharing(strategy, int(count))
 

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from berth_agent import probe
-from berth_crds import catalog, vocabulary
+from berth_crds import catalog, schema_limits, vocabulary
 
 PARTITION_SIZES: Final = (8, 4, 2, 1)
 FULL_SIZES: Final = (8, 4)  # Of boards that the catalogue does not know.
-MOST_PARTITIONS: Final = 64  # The schema takes no more.
 
 
 def partitions(cards: Iterable[probe.Card]) -> tuple[probe.Partition, ...]:
@@ -26,7 +25,7 @@ def partitions(cards: Iterable[probe.Card]) -> tuple[probe.Partition, ...]:
     full = tuple(board for board in _boards(sorted(cards, key=_by_socket)) if _is_full(board))
     sizes = itertools.product(PARTITION_SIZES, full)
     groups = (group for size, board in sizes for group in _cut(board, size))
-    return tuple(itertools.islice(groups, MOST_PARTITIONS))
+    return tuple(itertools.islice(groups, schema_limits.MOST_PARTITIONS))
 
 
 def _by_socket(card: probe.Card) -> tuple[bool, int, str, int]:

@@ -12,16 +12,14 @@ either is left to `describe`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from berth_crds import text, vocabulary
-
-LONGEST_MODEL: Final = 128  # The schema takes no more.
+from berth_crds import schema_limits, text, vocabulary
 
 
 def model(said: str) -> str:
     """Return the name of a model as it is told on, whatever a driver or a file made of it."""
-    return text.line(said, most=LONGEST_MODEL)
+    return text.line(said, most=schema_limits.LONGEST_MODEL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent import probe, sysfs
-from berth_crds import vocabulary
+from berth_crds import schema_limits, vocabulary
 
-MOST_VFS: Final = 256  # The schema takes no more in one group.
 MOST_PORTS: Final = 256  # More than any device has.
 
 # PCI vendors of RDMA devices; those of others stay without a vendor.
@@ -94,4 +93,8 @@ def _virtual(place: Path) -> Iterator[probe.Vf]:
     """Walk over the virtual functions of a device, in the order of their numbers."""
     numbered = ((_VF.fullmatch(entry.name), entry) for entry in sysfs.entries(place))
     found = sorted((int(match.group(1)), sysfs.target(entry)) for match, entry in numbered if match)
-    return (probe.Vf(number, address) for number, address in found[:MOST_VFS] if sysfs.is_address(address))
+    return (
+        probe.Vf(number, address)
+        for number, address in found[: schema_limits.MOST_VFS]
+        if sysfs.is_address(address)
+    )

@@ -8,13 +8,12 @@ the simulated probe, and whether there are cards at all to the one for real hard
 
 import argparse
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from berth_agent import choices, flag_values
-from berth_crds import flags, logs, names, wire
+from berth_crds import flags, logs, names, schema_limits, wire
 from berth_crds.text import quoted
 
 PROGRAM: Final = "berth-agent"
@@ -31,7 +30,6 @@ TREES: Final = (
     ("procfs", PROCFS, "the node's /proc, which tells of which pod a process on a card is"),
 )
 
-_NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 DESCRIPTION: Final = """\
 Looks at the cards of one node and keeps three things true in the cluster: the node's
@@ -370,7 +368,7 @@ def _simulated(text: str, blamed: str) -> SimulatedNode:
 
 
 def _node(name: str) -> str:
-    if not _NODE.fullmatch(name):
+    if not schema_limits.DNS_SUBDOMAIN.matches(name):
         raise flags.Refused(
             f"{quoted(name)} is not the name of a node: lowercase letters, digits, '-' and '.'."
         )

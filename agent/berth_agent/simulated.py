@@ -21,12 +21,11 @@ from typing import Annotated, Final
 import msgspec
 
 from berth_agent import nvlink_groups, probe, sysfs
-from berth_crds import catalog, names, text, vocabulary
+from berth_crds import catalog, names, schema_limits, text, vocabulary
 from berth_crds.text import quoted
 
 log = logging.getLogger(__name__)
 
-MOST_CARDS: Final = 64  # The schema takes no more.
 MOST_BYTES: Final = 1 << 20  # Of the file of faults.
 BUSES_PER_ROOT: Final = 4
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, names.GROUP)
@@ -63,8 +62,10 @@ def parse(shape: str) -> tuple[tuple[int, catalog.Model], ...]:
     """Read a shape: how many cards of which models, in order."""
     parts = tuple(_part(text.strip(), shape) for text in shape.split("+"))
     total = sum(count for count, _ in parts)
-    if not 1 <= total <= MOST_CARDS:
-        raise BadShape(f"The shape {quoted(shape)} has {total} cards; a node may have 1 to {MOST_CARDS}.")
+    if not 1 <= total <= schema_limits.MOST_DEVICES:
+        raise BadShape(
+            f"The shape {quoted(shape)} has {total} cards; a node may have 1 to {schema_limits.MOST_DEVICES}."
+        )
     return parts
 
 
@@ -169,8 +170,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     health: vocabulary.Health = vocabulary.Health.UNHEALTHY
     reason: Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,127}\\Z")] = "SimulatedFault"
-    xid: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
-    message: Annotated[str, msgspec.Meta(max_length=1024)] = "broken by the file of faults"
+    xid: Annotated[int, msgspec.Meta(ge=1, le=schema_limits.LARGEST_XID)] | None = None
+    message: Annotated[str, msgspec.Meta(max_length=schema_limits.LONGEST_MESSAGE)] = (
+        "broken by the file of faults"
+    )
     recovery: vocabulary.Recovery | None = None
     lost: bool = False
     hang: bool = False

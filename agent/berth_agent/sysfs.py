@@ -12,22 +12,17 @@ unknown as well: they cost what they stand for, and never a look.
 
 import itertools
 import os
-import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from berth_agent import probe
+from berth_crds import schema_limits
 from berth_crds import text as texts
 
 LONGEST_TEXT: Final = 4096  # The kernel writes no more than a page.
-LONGEST_BOOT_ID: Final = 64  # The schema takes no more.
 MOST_ENTRIES: Final = 1 << 14  # Of one folder.
-LARGEST_NUMA_NODE: Final = 1023  # The schema takes no larger one, nor has any kernel.
-
-_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,7 @@ class Kernel:
 
     def boot_id(self) -> str:
         """Return what tells one boot from another; empty where unknown."""
-        return (text(self.proc / "sys/kernel/random/boot_id") or "")[:LONGEST_BOOT_ID]
+        return (text(self.proc / "sys/kernel/random/boot_id") or "")[: schema_limits.LONGEST_BOOT_ID]
 
     def place(self, address: str) -> probe.Place:
         """Return where a PCI device sits."""
@@ -48,14 +43,16 @@ class Kernel:
     def numa_node(self, address: str) -> int | None:
         """Return the NUMA node that a PCI device is attached to."""
         told = text(self.device(address) / "numa_node")
-        return int(told) if told and told.isdecimal() and int(told) <= LARGEST_NUMA_NODE else None
+        return (
+            int(told) if told and told.isdecimal() and int(told) <= schema_limits.LARGEST_NUMA_NODE else None
+        )
 
     def pcie_root(self, address: str) -> str | None:
         """Return the PCIe root complex above a PCI device, such as `pci0000:3a`."""
         place = _resolved(self.device(address))
         parts = place.parts if place else ()
         # Under some virtual roots another root is nested; the nearest one is what is shared.
-        return next((part for part in reversed(parts) if _ROOT.fullmatch(part)), None)
+        return next((part for part in reversed(parts) if schema_limits.PCIE_ROOT.matches(part)), None)
 
     def driven_by(self, driver: str) -> frozenset[str] | None:
         """Name the PCI devices that a driver has taken; None where the kernel does not say."""
@@ -71,7 +68,7 @@ class Kernel:
 
 def is_address(name: str) -> bool:
     """Return whether a name is that of a PCI device."""
-    return _ADDRESS.fullmatch(name) is not None
+    return schema_limits.BUS_ID.matches(name)
 
 
 def entries(folder: Path) -> tuple[Path, ...]:

@@ -21,17 +21,12 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
-from berth_crds import names, vocabulary
+from berth_crds import names, schema_limits, vocabulary
 
 FORMAT: Final = 1
 WHOLE_DEVICE: Final = 100  # core, in percent
-MOST_MINOR: Final = 2**31 - 1
-MOST_BYTES: Final = 2**63 - 1
 
 # No commas, spaces or quotes: these words are joined by commas and land in environments.
-_UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
-_NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _OPTIONAL: Final = re.compile(r"[A-Za-z0-9._:+-]{0,64}")
 
 
@@ -113,9 +108,12 @@ def of(node: str, containers: Mapping[str, Mapping[str, Iterable[Share]]]) -> Al
 
 def encode(allocation: Allocation) -> str:
     """Write an allocation as compact JSON, the same text for equal allocations."""
+    return msgspec.json.encode(_record(allocation)).decode()
+
+
+def _record(allocation: Allocation) -> dict[str, object]:
     containers = {container: dict(types) for container, types in allocation.containers}
-    record = {"v": FORMAT, "node": allocation.node, "containers": containers}
-    return msgspec.json.encode(record).decode()
+    return {"v": FORMAT, "node": allocation.node, "containers": containers}
 
 
 def annotations(allocation: Allocation, *, term: str) -> dict[str, str]:
@@ -157,26 +155,28 @@ def decode(text: str) -> Allocation | Unreadable:
     """Read an allocation back, or say why it cannot be read; never raises."""
     try:
         return _allocation(_parsed(text))
-    except _RefusedError as refusal:
-        return Unreadable(refusal.reason, refusal.detail)
+    except _UnreadableError as error:
+        return error.unreadable
 
 
 def checked(allocation: Allocation) -> Allocation | Unreadable:
     """Return an allocation that was made of something else, or say why its record could not be read."""
-    return decode(encode(allocation))
+    try:
+        return _allocation(msgspec.to_builtins(_record(allocation)))
+    except _UnreadableError as error:
+        return error.unreadable
 
 
-class _RefusedError(Exception):
-    """Carries the first fault from the field where it is up to `decode`."""
+class _UnreadableError(Exception):
+    """Carries the first fault from the field where it is up to `decode` and `checked`."""
 
-    def __init__(self, reason: Fault, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
+    def __init__(self, unreadable: Unreadable) -> None:
+        super().__init__(unreadable.detail)
+        self.unreadable = unreadable
 
 
 def _refuse(reason: Fault, detail: str) -> NoReturn:
-    raise _RefusedError(reason, detail)
+    raise _UnreadableError(Unreadable(reason, detail))
 
 
 def _parsed(text: str) -> object:
@@ -207,7 +207,7 @@ _decoder: Final = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_
 def _allocation(record: object) -> Allocation:
     fields = _mapping(record, "the record")
     _version(fields.get("v"))
-    node = _word(fields, "node", pattern=_NODE, path="")
+    node = _word(fields, "node", pattern=schema_limits.DNS_SUBDOMAIN.regex, path="")
     containers = _mapping(fields.get("containers"), "containers")
     allocation = Allocation(node, tuple(_container(name, types) for name, types in containers.items()))
     if next(allocation.entries(), None) is None:
@@ -231,7 +231,7 @@ def _container(name: str, types: object) -> tuple[str, SharesByType]:
 
 
 def _shares(listed: object, path: str) -> tuple[Share, ...]:
-    if not isinstance(listed, list):
+    if not isinstance(listed, list | tuple):
         _refuse(Fault.WRONG_SHAPE, f"{path}: expected a list, found {_shown(listed)}")
     shares = tuple(_share(fields, f"{path}[{at}]") for at, fields in enumerate(listed))
     if len({(share.uuid, share.vf) for share in shares}) < len(shares):
@@ -242,10 +242,10 @@ def _shares(listed: object, path: str) -> tuple[Share, ...]:
 def _share(listed: object, path: str) -> Share:
     fields = _mapping(listed, path)
     return Share(
-        uuid=_word(fields, "uuid", pattern=_UUID, path=path),
-        minor=_whole(fields, "minor", most=MOST_MINOR, path=path),
+        uuid=_word(fields, "uuid", pattern=schema_limits.UUID.regex, path=path),
+        minor=_whole(fields, "minor", most=schema_limits.LARGEST_MINOR, path=path),
         core=_whole(fields, "core", most=WHOLE_DEVICE, path=path),
-        memory=_whole(fields, "memory", most=MOST_BYTES, path=path),
+        memory=_whole(fields, "memory", most=schema_limits.LARGEST_MEMORY, path=path),
         profile=_optional(fields, "profile", path=path),
         vf=_optional(fields, "vf", path=path),
     )
@@ -279,7 +279,7 @@ def _optional(fields: Mapping[str, object], name: str, *, path: str) -> str:
 
 
 def _label(name: str, path: str) -> str:
-    if not _LABEL.fullmatch(name):
+    if not schema_limits.DNS_LABEL.regex.fullmatch(name):
         _refuse(Fault.WRONG_SHAPE, f"{path}: not a well-formed name: {_shown(name)}")
     return name
 

@@ -12,16 +12,16 @@ from typing import Annotated
 
 import pydantic
 
-from berth_crds import device_status, device_totals, model_rules, vocabulary
+from berth_crds import device_status, device_totals, model_rules, schema_limits, vocabulary
 
 
 class Driver(model_rules.Model):
     """What runs the cards."""
 
-    version: Annotated[str, model_rules.text(64)] | None = None
+    version: Annotated[str, model_rules.text(schema_limits.LONGEST_DRIVER_VERSION)] | None = None
     """Version of the kernel driver, such as "550.107.02". Absent: unknown."""
 
-    cuda: Annotated[str, model_rules.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
+    cuda: Annotated[str, model_rules.formatted(schema_limits.CUDA_VERSION)] | None = None
     """Newest CUDA version that the driver supports, such as "12.4". Absent: unknown, or not a CUDA
     driver."""
 
@@ -29,10 +29,10 @@ class Driver(model_rules.Model):
 class Topology(model_rules.Model):
     """Where a device sits in its node. What is unknown is absent, never zero."""
 
-    numa_node: Annotated[int, model_rules.whole(0, 1023)] | None = None
+    numa_node: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_NUMA_NODE)] | None = None
     """NUMA node that the device is attached to. Absent: unknown, or the node has only one."""
 
-    pcie_root: Annotated[str, model_rules.text(16, r"^pci[0-9a-f]{4,8}:[0-9a-f]{2}$")] | None = None
+    pcie_root: Annotated[str, model_rules.formatted(schema_limits.PCIE_ROOT)] | None = None
     """PCIe root complex above the device, such as "pci0000:3a"; devices with the same one are
     close. Absent: unknown."""
 
@@ -57,10 +57,10 @@ class Link(model_rules.Model):
 class MigPlacement(model_rules.Model):
     """Which memory slices of its card a MIG instance occupies."""
 
-    start: Annotated[int, model_rules.whole(0, 63)]
+    start: Annotated[int, model_rules.whole(0, schema_limits.MOST_SLICES - 1)]
     """First slice, counted from 0. Always written, also when it is 0."""
 
-    size: Annotated[int, model_rules.whole(1, 64)]
+    size: Annotated[int, model_rules.whole(1, schema_limits.MOST_SLICES)]
     """Number of slices."""
 
 
@@ -76,10 +76,10 @@ class MigInstance(model_rules.Model):
     memory: model_rules.Bytes
     """Memory of the instance, in bytes."""
 
-    gi: Annotated[int, model_rules.whole(0, 255)] | None = None
+    gi: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_MIG_ID)] | None = None
     """Id of its GPU instance on the card. Absent: unknown."""
 
-    ci: Annotated[int, model_rules.whole(0, 255)] | None = None
+    ci: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_MIG_ID)] | None = None
     """Id of its compute instance within the GPU instance. Absent: unknown."""
 
     placement: MigPlacement | None = None
@@ -101,7 +101,9 @@ class Mig(model_rules.Model):
     enabled: model_rules.Flag
     """Whether the card is in MIG mode; it then serves MIG profiles and nothing else. Always written."""
 
-    instances: Annotated[tuple[MigInstance, ...], model_rules.keyed("uuid")] = ()
+    instances: Annotated[
+        tuple[MigInstance, ...], model_rules.keyed("uuid", at_most=schema_limits.MOST_INSTANCES)
+    ] = ()
     """The instances that exist on the card. Absent or empty: none, or not in MIG mode."""
 
 
@@ -112,7 +114,7 @@ class Sharing(model_rules.Model):
     """How the pods take turns: time-slicing (no isolation of memory), or mps (NVIDIA's
     Multi-Process Service)."""
 
-    replicas: Annotated[int, model_rules.whole(1, 1024)]
+    replicas: Annotated[int, model_rules.whole(1, schema_limits.MOST_REPLICAS)]
     """How many pods may hold the card at the same time."""
 
 
@@ -134,7 +136,7 @@ class VfGroup(model_rules.Model):
     labels: model_rules.Labels = pydantic.Field(default_factory=dict)
     """Labels by which a request may choose among the groups."""
 
-    vfs: Annotated[tuple[Vf, ...], model_rules.whole_list(at_most=256)] = ()
+    vfs: Annotated[tuple[Vf, ...], model_rules.whole_list(at_most=schema_limits.MOST_VFS)] = ()
     """The virtual functions of the group."""
 
 
@@ -164,26 +166,26 @@ class Card(model_rules.Model):
     """Number of the device file: N in /dev/nvidiaN. It is for people (uuid is identity), unique
     among the devices of one type, and always written, also when it is 0."""
 
-    vendor: Annotated[str, model_rules.text(63, r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
+    vendor: Annotated[str, model_rules.formatted(schema_limits.VENDOR)] | None = None
     """Who made it, in lowercase, such as "nvidia". Absent: unknown."""
 
-    model: Annotated[str, model_rules.text(128)] | None = None
+    model: Annotated[str, model_rules.text(schema_limits.LONGEST_MODEL)] | None = None
     """Product name as the driver reports it, such as "NVIDIA A100-SXM4-80GB". Absent: unknown."""
 
     index: Annotated[int, model_rules.whole(0, 1023)] | None = None
     """Place in the driver's own order (the number that nvidia-smi shows). It may change on reboot;
     nothing is decided by it. Absent: unknown."""
 
-    module_id: Annotated[int, model_rules.whole(0, 1023)] | None = pydantic.Field(
+    module_id: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_MODULE_ID)] | None = pydantic.Field(
         default=None, alias="moduleID"
     )
     """Number of the physical slot on the board. Absent: unknown."""
 
-    memory: Annotated[int, model_rules.whole(1, 2**63 - 1)] | None = None
+    memory: Annotated[int, model_rules.whole(1, schema_limits.LARGEST_MEMORY)] | None = None
     """Memory of the whole device, in bytes, as the driver reports it. Required for type gpu; absent
     for devices without memory of their own."""
 
-    compute_capability: Annotated[str, model_rules.text(16, r"^[0-9]+\.[0-9]+$")] | None = None
+    compute_capability: Annotated[str, model_rules.formatted(schema_limits.CUDA_VERSION)] | None = None
     """CUDA compute capability, such as "8.0". Absent: unknown, or not a CUDA card."""
 
     topology: Topology | None = None
@@ -222,13 +224,13 @@ class Partition(model_rules.Model):
 class SpecSummary(model_rules.Model):
     """The inventory in a few words, because the columns of kubectl can neither count nor join."""
 
-    models: Annotated[str, model_rules.text(256, least=0)]
+    models: Annotated[str, model_rules.text(schema_limits.LONGEST_SUMMARY, least=0)]
     """Models and how many of each, such as "A100-SXM4-80GB x8"; several are joined by ", "."""
 
-    gpus: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
+    gpus: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
     """Number of devices of type gpu, healthy or not."""
 
-    sharing: Annotated[str, model_rules.text(256)] | None = None
+    sharing: Annotated[str, model_rules.text(schema_limits.LONGEST_SUMMARY)] | None = None
     """How the cards are shared or cut, such as "time-slicing x4" or "mig 1g.10gb x7". Absent: none
     is."""
 
@@ -269,18 +271,20 @@ class DeviceSpec(model_rules.Model):
     node: model_rules.NodeName
     """Name of the node that has these cards; it equals metadata.name."""
 
-    boot_id: Annotated[str, model_rules.text(64)] | None = pydantic.Field(default=None, alias="bootID")
+    boot_id: Annotated[str, model_rules.text(schema_limits.LONGEST_BOOT_ID)] | None = pydantic.Field(
+        default=None, alias="bootID"
+    )
     """Boot id of the node's kernel when the agent last looked; another one means a reboot. Absent:
     unknown."""
 
     driver: Driver | None = None
     """What runs the cards. Absent: no driver answered."""
 
-    devices: Annotated[tuple[Card, ...], model_rules.keyed("uuid")] = ()
+    devices: Annotated[tuple[Card, ...], model_rules.keyed("uuid", at_most=schema_limits.MOST_DEVICES)] = ()
     """Every device of the node, the bad ones included, at most 64. Absent or empty: the node has
     none."""
 
-    partitions: Annotated[tuple[Partition, ...], model_rules.whole_list()] = ()
+    partitions: Annotated[tuple[Partition, ...], model_rules.whole_list(schema_limits.MOST_PARTITIONS)] = ()
     """Groups of cards that share a ring, at most 64. Absent: none are known, and links decide."""
 
     summary: SpecSummary | None = None

@@ -5,13 +5,11 @@ operator's: whether the agent is alive, counts for people, and what must not be 
 whose a uuid is when the operator starts anew. `device` is the rest of the source of the CRD.
 """
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import pydantic
 
-from berth_crds import device_totals, model_rules, vocabulary
-
-MOST_OCCUPANTS: Final = 16  # Of a card: one is enough to close it.
+from berth_crds import device_totals, model_rules, schema_limits, vocabulary
 
 
 class Occupant(model_rules.Model):
@@ -23,10 +21,10 @@ class Occupant(model_rules.Model):
     memory: model_rules.Bytes | None = None
     """Memory of the card that it uses, in bytes. Absent: unknown."""
 
-    namespace: Annotated[str, model_rules.text(63)] | None = None
+    namespace: Annotated[str, model_rules.text(schema_limits.DNS_LABEL.longest)] | None = None
     """Namespace of the pod that the process belongs to. Absent: it belongs to none that is known."""
 
-    pod: Annotated[str, model_rules.text(253)] | None = None
+    pod: Annotated[str, model_rules.text(schema_limits.DNS_SUBDOMAIN.longest)] | None = None
     """Name of the pod that the process belongs to. Absent: it belongs to none that is known."""
 
 
@@ -42,7 +40,7 @@ class CardStatus(model_rules.Model):
     reason: model_rules.Reason | None = None
     """One CamelCase word on why, such as "XidCritical". Absent: nothing is wrong."""
 
-    xid: Annotated[int, model_rules.whole(1, 65535)] | None = None
+    xid: model_rules.Xid | None = None
     """Number of the NVIDIA error (XID) that led to the verdict. Absent: none did."""
 
     message: model_rules.Sentence = ""
@@ -55,7 +53,9 @@ class CardStatus(model_rules.Model):
     """What it takes to bring the card back: none (it recovers by itself), reset, reboot, drain,
     replace. Absent: unknown, or nothing is wrong."""
 
-    occupants: Annotated[tuple[Occupant, ...], model_rules.whole_list(at_most=MOST_OCCUPANTS)] = ()
+    occupants: Annotated[
+        tuple[Occupant, ...], model_rules.whole_list(at_most=schema_limits.MOST_OCCUPANTS)
+    ] = ()
     """Processes on the card that nobody gave it, the first of them; the memory they use is not free.
     Absent or empty: none."""
 
@@ -63,13 +63,13 @@ class CardStatus(model_rules.Model):
 class StatusSummary(model_rules.Model):
     """The cards of type gpu, counted by the operator: a little late, for people, never for decisions."""
 
-    free: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
+    free: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
     """Cards of which no pod holds anything and which may get one. Always written."""
 
-    used: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
+    used: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
     """Cards of which a pod holds something. Always written."""
 
-    healthy: Annotated[int, model_rules.whole(0, model_rules.MOST_ENTRIES)]
+    healthy: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
     """Cards whose health is Healthy. Always written."""
 
     in_use: Annotated[str, model_rules.text(16, r"^([0-9]+([.][0-9])?)?$", least=0)] = ""
@@ -111,14 +111,18 @@ class DeviceStatus(model_rules.Model):
     summary: StatusSummary | None = None
     """The operator's count of the cards. Absent: not counted yet."""
 
-    claims: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=1024)] = ()
+    claims: Annotated[
+        tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=schema_limits.MOST_RECORDED)
+    ] = ()
     """Uuids of GPUs and MIG instances that the operator has recorded as this node's own. Should
     another node publish one of them later, that node does not give it out. Absent or empty: none."""
 
-    disputed: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=1024)] = ()
+    disputed: Annotated[
+        tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=schema_limits.MOST_RECORDED)
+    ] = ()
     """Uuids of GPUs and MIG instances that this node publishes and the operator does not give out
     here, because another node had them first or nobody knows who had. Absent or empty: none."""
 
-    origins: Annotated[tuple[Origin, ...], model_rules.whole_list(at_most=1024)] = ()
+    origins: Annotated[tuple[Origin, ...], model_rules.whole_list(at_most=schema_limits.MOST_RECORDED)] = ()
     """From which nodes uuids came, written by the operator for its successor. A uuid that is in claims,
     too, belongs to this node until the other is back. Absent or empty: all were here first."""

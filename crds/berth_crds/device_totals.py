@@ -6,7 +6,7 @@ seconds at each write, for it goes through all of an object whatever of it chang
 
 from typing import Final
 
-from berth_crds import device_limits, model_rules
+from berth_crds import model_rules, schema_limits
 
 
 def _size(found: str) -> str:
@@ -36,15 +36,17 @@ _vfs: Final = _size("group.vfs")
 _texts: Final = _of_groups(_characters("group.labels"))
 
 OF_SPEC: Final = (
-    _rule(_uuids, device_limits.UUIDS, "uuids, those of MIG instances included"),
-    _rule(_size("device.links"), device_limits.LINKS, "links"),
-    _rule(_of_groups(_vfs), device_limits.FUNCTIONS, "virtual functions"),
-    _rule(f"{_size('device.labels')} + {_of_groups(_labels)}", device_limits.LABELS, "labels"),
+    _rule(_uuids, schema_limits.TOTAL_UUIDS, "uuids, those of MIG instances included"),
+    _rule(_size("device.links"), schema_limits.TOTAL_LINKS, "links"),
+    _rule(_of_groups(_vfs), schema_limits.TOTAL_FUNCTIONS, "virtual functions"),
+    _rule(f"{_size('device.labels')} + {_of_groups(_labels)}", schema_limits.TOTAL_LABELS, "labels"),
     _rule(
         _of_groups(f"{_labels} * {_vfs}"),
-        device_limits.FUNCTION_LABELS,
+        schema_limits.TOTAL_FUNCTION_LABELS,
         "labels of virtual functions, counted for each of them",
     ),
-    _rule(f"{_characters('device.labels')} + {_texts}", device_limits.TEXT, "characters in labels"),
+    _rule(
+        f"{_characters('device.labels')} + {_texts}", schema_limits.TOTAL_LABEL_TEXT, "characters in labels"
+    ),
 )
-OF_STATUS: Final = (_rule(_size("device.occupants"), device_limits.OCCUPANTS, "occupants"),)
+OF_STATUS: Final = (_rule(_size("device.occupants"), schema_limits.TOTAL_OCCUPANTS, "occupants"),)

@@ -9,15 +9,13 @@ owned by its pod, by uid: a pod that is deleted and made again is a new record.
 The docstrings are the manual: `kubectl explain gpupod.spec` prints them.
 """
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import pydantic
 
-from berth_crds import model_rules, vocabulary
+from berth_crds import model_rules, schema_limits, vocabulary
 
-MOST_DEVICES: Final = 1024  # Of a pod: 16 cards that each of 64 containers has a share of.
-MOST_GRANTED: Final = 2 * MOST_DEVICES  # The kubelet and the driver may each name all of them.
-ContainerName = Annotated[str, model_rules.text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+ContainerName = Annotated[str, model_rules.formatted(schema_limits.DNS_LABEL)]
 
 
 class HeldCard(model_rules.Model):
@@ -38,7 +36,7 @@ class HeldCard(model_rules.Model):
     memory: model_rules.Bytes
     """Memory of the device that was given, in bytes. Always written; 0 for devices without memory."""
 
-    model: Annotated[str, model_rules.text(128)] | None = None
+    model: Annotated[str, model_rules.text(schema_limits.LONGEST_MODEL)] | None = None
     """Product name as the driver reports it. Absent: unknown."""
 
     profile: model_rules.MigProfile | None = None
@@ -65,8 +63,9 @@ class GpuPodSpec(model_rules.Model):
         json_schema_extra=model_rules.ruled(
             model_rules.Rule(
                 "!has(self.containers) || self.containers.map(container, "
-                f"has(container.devices) ? container.devices.size() : 0).sum() <= {MOST_DEVICES}",
-                f"all containers together have {MOST_DEVICES} devices at most",
+                "has(container.devices) ? container.devices.size() : 0).sum() "
+                f"<= {schema_limits.TOTAL_POD_DEVICES}",
+                f"all containers together have {schema_limits.TOTAL_POD_DEVICES} devices at most",
             )
         )
     )
@@ -108,7 +107,7 @@ class Grant(model_rules.Model):
     container: ContainerName
     """Name of the container in its pod."""
 
-    uuids: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list()]
+    uuids: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(schema_limits.MOST_GRANTED)]
     """Uuids of the devices that it holds. Empty: the source says that it holds none. Always written."""
 
     source: vocabulary.GrantSource
@@ -121,8 +120,9 @@ class GpuPodStatus(model_rules.Model):
     model_config = pydantic.ConfigDict(
         json_schema_extra=model_rules.ruled(
             model_rules.Rule(
-                f"!has(self.granted) || self.granted.map(grant, grant.uuids.size()).sum() <= {MOST_GRANTED}",
-                f"all sources together name {MOST_GRANTED} devices at most",
+                "!has(self.granted) || self.granted.map(grant, grant.uuids.size()).sum() "
+                f"<= {schema_limits.TOTAL_POD_GRANTED}",
+                f"all sources together name {schema_limits.TOTAL_POD_GRANTED} devices at most",
             )
         )
     )
@@ -134,11 +134,13 @@ class GpuPodStatus(model_rules.Model):
     """Minors of the GPUs that the pod was given, sorted, such as "0,1". Absent or empty: it has
     none."""
 
-    share: Annotated[str, model_rules.text(512, least=0)] = ""
+    share: Annotated[str, model_rules.text(schema_limits.LONGEST_SHARE, least=0)] = ""
     """How much of each of these GPUs it was given, in the order of the minors, such as "40 %", "8Gi"
     or "1g.10gb". Absent or empty: all of each."""
 
-    granted: Annotated[tuple[Grant, ...], model_rules.keyed("container", "source", at_most=128)] = ()
+    granted: Annotated[
+        tuple[Grant, ...], model_rules.keyed("container", "source", at_most=schema_limits.MOST_GRANTS)
+    ] = ()
     """What each source says that each container holds. A source that says nothing of a container is
     not listed with it. Absent or empty: no source says anything."""
 

@@ -16,10 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import pydantic
 from pydantic import alias_generators
 
-from berth_crds import vocabulary
-
-MOST_ENTRIES: Final = 64
-"""Bound of every list under a rule; with more, the server refuses what the rule may cost."""
+from berth_crds import schema_limits, vocabulary
 
 VALIDATIONS: Final = "x-kubernetes-validations"
 LIST_TYPE: Final = "x-kubernetes-list-type"
@@ -53,17 +50,17 @@ def ruled(*rules: Rule) -> dict[str, Any]:
     return {VALIDATIONS: [rule._asdict() for rule in rules]}
 
 
-def keyed(*keys: str, at_most: int = MOST_ENTRIES) -> Any:
+def keyed(*keys: str, at_most: int = schema_limits.MOST_ENTRIES) -> Any:
     """Describe a list whose entries have an identity: the server merges it as a map."""
     return pydantic.Field(max_length=at_most, json_schema_extra={LIST_TYPE: "map", LIST_KEYS: list(keys)})
 
 
-def distinct(at_most: int = MOST_ENTRIES) -> Any:
+def distinct(at_most: int = schema_limits.MOST_ENTRIES) -> Any:
     """Describe a list of plain values, each at most once."""
     return pydantic.Field(max_length=at_most, json_schema_extra={LIST_TYPE: "set"})
 
 
-def whole_list(at_most: int = MOST_ENTRIES, at_least: int = 0) -> Any:
+def whole_list(at_most: int = schema_limits.MOST_ENTRIES, at_least: int = 0) -> Any:
     """Describe a list that has one writer and is replaced as a whole."""
     return pydantic.Field(
         min_length=at_least or None, max_length=at_most, json_schema_extra={LIST_TYPE: "atomic"}
@@ -75,24 +72,30 @@ def text(most: int, pattern: str | None = None, *, least: int = 1) -> Any:
     return pydantic.StringConstraints(min_length=least or None, max_length=most, pattern=pattern)
 
 
+def formatted(text_format: schema_limits.TextFormat) -> Any:
+    """Describe a string of a format."""
+    return text(text_format.longest, text_format.schema_pattern)
+
+
 def whole(least: int, most: int) -> Any:
     """Describe a whole number within bounds; true and 1.0 are not numbers here."""
     return pydantic.Field(ge=least, le=most, strict=True)
 
 
-# The leading and trailing characters of an identity are those of every uuid seen so far:
-# GPU-…, MIG-GPU-…/7/0, rdma-0000:1f:00.0. A comma would break the lists made of them.
-Uuid = Annotated[str, text(64, r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$")]
-NodeName = Annotated[str, text(253, r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
-DeviceType = Annotated[str, text(63, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
-MigProfile = Annotated[str, text(32, r"^([1-9]c\.)?[1-9]g\.[1-9][0-9]*gb([+-][a-z]+(\.[a-z]+)*)*$")]
-BusId = Annotated[str, text(16, r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
-Reason = Annotated[str, text(128, r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
-Sentence = Annotated[str, text(1024, least=0)]
+Uuid = Annotated[str, formatted(schema_limits.UUID)]
+NodeName = Annotated[str, formatted(schema_limits.DNS_SUBDOMAIN)]
+DeviceType = Annotated[str, formatted(schema_limits.DNS_LABEL)]
+MigProfile = Annotated[str, formatted(schema_limits.MIG_PROFILE)]
+BusId = Annotated[str, formatted(schema_limits.BUS_ID)]
+Reason = Annotated[str, formatted(schema_limits.REASON)]
+Sentence = Annotated[str, text(schema_limits.LONGEST_MESSAGE, least=0)]
 Flag = Annotated[bool, pydantic.Field(strict=True)]
-Minor = Annotated[int, whole(0, 2**31 - 1)]
-Bytes = Annotated[int, whole(0, 2**63 - 1)]
-Labels = Annotated[dict[str, Annotated[str, text(253, least=0)]], pydantic.Field(max_length=64)]
+Minor = Annotated[int, whole(0, schema_limits.LARGEST_MINOR)]
+Bytes = Annotated[int, whole(0, schema_limits.LARGEST_MEMORY)]
+Xid = Annotated[int, whole(1, schema_limits.LARGEST_XID)]
+Labels = Annotated[
+    dict[str, Annotated[str, text(schema_limits.LONGEST_LABEL, least=0)]], pydantic.Field(max_length=64)
+]
 Moment = Annotated[
     str,
     pydantic.StringConstraints(
@@ -158,7 +161,7 @@ class Metadata(Model):
 class Condition(Model):
     """One aspect of the object, as its writer last found it."""
 
-    type: Annotated[str, text(316, r"^[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?$")]
+    type: Annotated[str, formatted(schema_limits.CONDITION_TYPE)]
     """Name of the aspect, in CamelCase; there is one entry for each."""
 
     status: vocabulary.Truth

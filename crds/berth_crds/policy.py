@@ -12,10 +12,10 @@ from typing import Annotated
 
 import pydantic
 
-from berth_crds import model_rules, vocabulary
+from berth_crds import model_rules, schema_limits, vocabulary
 
 Weight = Annotated[int, model_rules.whole(0, 100)]
-Xids = Annotated[tuple[Annotated[int, model_rules.whole(1, 65535)], ...], model_rules.distinct()]
+Xids = Annotated[tuple[model_rules.Xid, ...], model_rules.distinct()]
 
 
 class Weights(model_rules.Model):
@@ -122,9 +122,10 @@ class PolicySpec(model_rules.Model):
     health: HealthRules = HealthRules()
     """Which errors condemn a card, and how it comes back."""
 
-    models: Annotated[dict[str, Annotated[str, model_rules.text(128)]], pydantic.Field(max_length=256)] = (
-        pydantic.Field(default_factory=dict)
-    )
+    models: Annotated[
+        dict[str, Annotated[str, model_rules.text(schema_limits.LONGEST_MODEL)]],
+        pydantic.Field(max_length=256),
+    ] = pydantic.Field(default_factory=dict)
     """Other names for models of cards, from the name that pods ask for to the name that drivers
     report, such as {"a100": "NVIDIA A100-SXM4-80GB"}. Case and outer spaces are ignored."""
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from berth_agent import describe, loop, probe, simulated
-from berth_crds import device_limits, vocabulary, wire
+from berth_crds import schema_limits, vocabulary, wire
 from support import nodes
 from support.nvml import presets
 
@@ -82,7 +82,7 @@ def test_no_more_links_are_told_than_a_device_takes(shape: str, kinds: set[str])
 
     links = [link for card in spec.devices for link in card.links]
     near = [link for card in sample.read() for link in card.links if link.kind in kinds]
-    assert len(links) == len(near) <= device_limits.LINKS
+    assert len(links) == len(near) <= schema_limits.TOTAL_LINKS
     assert {link.kind for link in links} <= kinds
 
 

@@ -9,7 +9,7 @@ from berth_agent.gpupods import pod_cache, record, residents
 from berth_agent.gpupods.residents import Resident, Sight
 from berth_agent.kubelet import ids
 from berth_agent.kubelet.cgroups import HOST, Place
-from berth_crds import device_limits, device_status, wire
+from berth_crds import schema_limits, wire
 
 UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
 CID, OTHER = "c" * 64, "d" * 64
@@ -183,5 +183,5 @@ def test_no_more_occupants_are_told_than_a_device_takes(cards: int, each: int) -
     assert {card: [one.pid for one in held] for card, held in found.items()} == {
         one.card: list(range(1, each + 1)) for one in pieces
     }
-    assert each <= device_status.MOST_OCCUPANTS
-    assert cards * each <= device_limits.OCCUPANTS
+    assert each <= schema_limits.MOST_OCCUPANTS
+    assert cards * each <= schema_limits.TOTAL_OCCUPANTS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import describe, nvlink_groups, probe, simulated
-from berth_crds import catalog, vocabulary
+from berth_agent import describe, probe, simulated
+from berth_crds import catalog, schema_limits, vocabulary
 
 A100 = "8xA100-SXM4-80GB"
 
@@ -74,7 +74,7 @@ def test_every_model_makes_a_valid_machine(model: catalog.Model) -> None:
         assert len({card.place.bus_id for card in found}) == count
         assert {card.memory for card in found} == {model.memory}
         spec = describe.spec("n1", simulated.machine("n1", f"{count}x{model.name}"), None)
-        assert len(spec.partitions) <= nvlink_groups.MOST_PARTITIONS
+        assert len(spec.partitions) <= schema_limits.MOST_PARTITIONS
 
 
 def test_links_agree_from_both_ends() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth_agent import sysfs
+from berth_crds import schema_limits
 
 ADDRESS = "0000:3b:00.0"
 
@@ -116,7 +117,7 @@ def test_odd_file_is_unknown(tmp_path: Path, odd: Callable[[Path], object]) -> N
 
     assert tree.numa_node(ADDRESS) is None
     assert tree.boot_id().isprintable()
-    assert len(tree.boot_id()) <= sysfs.LONGEST_BOOT_ID
+    assert len(tree.boot_id()) <= schema_limits.LONGEST_BOOT_ID
 
 
 def test_file_that_nobody_may_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from berth_agent.gpupods import verdict
 from berth_agent.gpupods.verdict import Evidence
 from berth_agent.kubelet import ids
-from berth_crds import wire
+from berth_crds import schema_limits, wire
 
 CARDS = (
     wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16),
@@ -110,7 +110,7 @@ def test_message_fits_and_is_plain() -> None:
 
     message = verdict.judge("Running", {}, Evidence({"main": held}), PIECES).message
 
-    assert len(message) == verdict.LONGEST_MESSAGE
+    assert len(message) == schema_limits.LONGEST_MESSAGE
     assert message.isascii()
     assert "\n" not in message
 

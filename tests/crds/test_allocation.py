@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_crds import allocation, names
+from berth_crds import allocation, names, schema_limits
 
 UUID = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
 OTHER = "GPU-0a8d3c52-95b1-4c0e-a0d2-6f3d9c1a7e44"
@@ -28,9 +28,9 @@ LABELS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True).fi
 SHARES = st.builds(
     allocation.Share,
     uuid=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,40}", fullmatch=True).filter(str.isascii),
-    minor=st.integers(0, allocation.MOST_MINOR),
+    minor=st.integers(0, schema_limits.LARGEST_MINOR),
     core=st.integers(0, allocation.WHOLE_DEVICE),
-    memory=st.integers(0, allocation.MOST_BYTES),
+    memory=st.integers(0, schema_limits.LARGEST_MEMORY),
     profile=st.sampled_from(["", "1g.10gb", "1c.3g.40gb", "1g.10gb+me"]),
     vf=st.sampled_from(["", "0000:1f:00.2", "0000:1f:00.3"]),
 )

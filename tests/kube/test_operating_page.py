@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth_agent import settings as agent
-from berth_crds import device_limits, flags, http_server, logs, names, schema, vocabulary
+from berth_crds import flags, http_server, logs, names, schema, schema_limits, vocabulary
 from berth_operator import __main__ as operator
 from berth_operator import app, metrics, settings
 from berth_operator.engine import (
@@ -201,13 +201,16 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
     assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
     device = PAGE.split("A Device has limits", maxsplit=1)[1].split("The API server", maxsplit=1)[0]
     assert set(map(int, re.findall(r"\d+", device))) == {
-        device_limits.UUIDS,
-        device_limits.FUNCTIONS,
-        device_limits.LABELS,
-        device_limits.FUNCTION_LABELS,
-        device_limits.TEXT,
+        schema_limits.TOTAL_UUIDS,
+        schema_limits.TOTAL_FUNCTIONS,
+        schema_limits.TOTAL_LABELS,
+        schema_limits.TOTAL_FUNCTION_LABELS,
+        schema_limits.TOTAL_LABEL_TEXT,
     }
-    assert f"It has {device_limits.LINKS} links and {device_limits.OCCUPANTS} occupants at most, too." in PAGE
+    assert (
+        f"It has {schema_limits.TOTAL_LINKS} links "
+        f"and {schema_limits.TOTAL_OCCUPANTS} occupants at most, too." in PAGE
+    )
     assert f"more than {device_size.PROFILES} MIG profiles" in " ".join(PAGE.split())
     kinds = f"{node_table.MOST_KINDS} MIG profiles and {node_table.MOST_KINDS} types of other devices"
     assert (
@@ -230,7 +233,7 @@ def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
     """What it says of GpuPods is how many devices count, and how fast misplaced ones are judged."""
     text = " ".join(PAGE.split())
 
-    assert f"A GpuPod lists {pod_limits.SHARES} devices at most" in text
+    assert f"A GpuPod lists {schema_limits.TOTAL_POD_DEVICES} devices at most" in text
     assert f"of one node list {unreadable_pods.MOST_SHARES} together" in text
     assert "For an hour after that, what is written for the same node is judged as it comes, up to" in text
     assert f"up to {foreign_gpupods.MOST_GLANCED} in each second" in text

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import berth_crds
-from berth_crds import device_limits
+from berth_crds import schema_limits
 from berth_operator.scheduling import uuid_ownership
 from berth_operator.scheduling.devices import facts
 from berth_operator.translate import devices, raw
@@ -97,7 +97,7 @@ def test_uuids_that_are_read_can_all_be_recorded() -> None:
     crd = yaml.safe_load((home / "devices.yaml").read_text())
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 
-    assert schema["status"]["properties"]["claims"]["maxItems"] >= device_limits.UUIDS
+    assert schema["status"]["properties"]["claims"]["maxItems"] >= schema_limits.TOTAL_UUIDS
 
 
 @pytest.mark.parametrize(

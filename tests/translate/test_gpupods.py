@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from berth_crds import gpupod, names, wire
+from berth_crds import names, schema_limits, wire
 from berth_operator.scheduling import allocation_recovery, decisions
-from berth_operator.translate import container_asks, gpupods, pod_limits, pods, raw
+from berth_operator.translate import gpupods, pods, raw
 from support import builders
 from translate import manifests
 
@@ -92,11 +92,6 @@ def test_what_cannot_be_trusted_names_nothing(thing: wire.GpuPod, fault: str) ->
     assert gpupods.named(thing) == fault
 
 
-def test_as_many_devices_count_as_the_schema_takes() -> None:
-    """What an agent may write is read."""
-    assert pod_limits.SHARES == gpupod.MOST_DEVICES
-
-
 # ---------------------------------------------------------------- for which pods it counts
 
 ON_NODE: dict[str, Any] = {"nodeName": "n1"}
@@ -157,14 +152,14 @@ MOST: dict[str, tuple[raw.Pod, int]] = {
     "percents of more cards than a node has": (manifests.one({names.GPU: 400}, **ON_NODE), 64),
     "what is asked by annotations, which can be edited": (
         manifests.pod(annotations=FRACTION | DAMAGED, **ON_NODE),
-        container_asks.MOST_CARDS,
+        schema_limits.MOST_DEVICES,
     ),
     "of another scheduler's": (manifests.one({names.NVIDIA_GPU: 2}, **OTHERS), 2),
     "of another scheduler's, in instances": (manifests.one({"nvidia.com/mig-1g.10gb": 3}, **OTHERS), 3),
     "of another scheduler's, by units of memory": (manifests.one({"aliyun.com/gpu-mem": 8}, **OTHERS), 8),
     "of another scheduler's, by more units than there are cards": (
         manifests.one({"aliyun.com/gpu-mem": 8000}, **OTHERS),
-        container_asks.MOST_CARDS,
+        schema_limits.MOST_DEVICES,
     ),
     "of another scheduler's, with a network card": (
         manifests.one({names.NVIDIA_GPU: 1, names.RDMA: 100}, **OTHERS),

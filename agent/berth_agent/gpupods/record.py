@@ -9,7 +9,6 @@ out. Whether there is to be a record is for the keeper to decide.
 
 import dataclasses
 import datetime as dt
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -17,16 +16,11 @@ import msgspec
 
 from berth_agent.gpupods import verdict
 from berth_agent.kubelet import ids
-from berth_crds import aliases, allocation, card_part, names, vocabulary, wire
+from berth_crds import aliases, allocation, card_part, names, schema_limits, vocabulary, wire
 from berth_crds.client import lease
 
-# What the schema takes.
-UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
-MOST_UUIDS: Final = 64
-LONGEST_SHARE: Final = 512
 WHOLE: Final = f"{card_part.WHOLE} %"
 ALWAYS: Final = "Always"  # What a container restarts that prepares a pod and stays beside it.
-MOST_GRANTS: Final = 128
 
 
 class Resources(wire.Struct, frozen=True):
@@ -239,7 +233,7 @@ def _shares_of(pod: PodSpec, said: wire.GpuPodSpec, memory: Mapping[int, int]) -
     }
     if all(each == WHOLE for each in words.values()):
         return ""
-    return ",".join(words.values())[:LONGEST_SHARE]
+    return ",".join(words.values())[: schema_limits.LONGEST_SHARE]
 
 
 def _at_one_time(pod: PodSpec, said: wire.GpuPodSpec) -> Iterator[frozenset[str]]:
@@ -294,7 +288,7 @@ def _granted(
     pod: Pod, said: wire.GpuPodSpec, view: View, evidence: verdict.Evidence | None
 ) -> tuple[wire.Grant, ...]:
     if evidence is not None:
-        return () if finished(pod) else tuple(_grants(evidence))[:MOST_GRANTS]
+        return () if finished(pod) else tuple(_grants(evidence))[: schema_limits.MOST_GRANTS]
     if view.source is None or pod.status.phase != vocabulary.PodPhase.RUNNING:
         return ()
     return tuple(
@@ -307,7 +301,7 @@ def _grants(evidence: verdict.Evidence) -> Iterator[wire.Grant]:
     """Yield the grants of named containers; what is no uuid to the schema stands in the condition."""
     for source, said in ((verdict.PODRESOURCES, evidence.kubelet), (verdict.NVML, evidence.driver)):
         for name in sorted(filter(None, said)):
-            uuids = tuple(filter(UUID.fullmatch, said[name]))[:MOST_UUIDS]
+            uuids = tuple(filter(schema_limits.UUID.matches, said[name]))[: schema_limits.MOST_GRANTED]
             if uuids or not said[name]:
                 yield wire.Grant(name, uuids, source)
 

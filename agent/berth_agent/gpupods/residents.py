@@ -13,10 +13,8 @@ from typing import Final
 
 from berth_agent import card_processes
 from berth_agent.kubelet import cgroups, ids
-from berth_crds import wire
+from berth_crds import schema_limits, wire
 
-MOST_OCCUPANTS: Final = 16  # The schema takes no more for one card.
-MOST_TOGETHER: Final = 512  # Nor for all of them.
 # A process' memory breathes. Below this part of it a change is not worth a write.
 WORTH_TELLING: Final = 0.25
 
@@ -119,7 +117,7 @@ def occupants(found: Iterable[Sight], before: Occupants) -> Occupants:
     for one in sorted(found, key=lambda sight: (sight.piece.card, sight.pid, sight.piece.uuid)):
         said = next((it for it in before.get(one.piece.card, ()) if it.pid == one.pid), None)
         by_card.setdefault(one.piece.card, {})[one.pid] = _occupant(one, said)
-    most = min(MOST_OCCUPANTS, MOST_TOGETHER // max(1, len(by_card)))
+    most = min(schema_limits.MOST_OCCUPANTS, schema_limits.TOTAL_OCCUPANTS // max(1, len(by_card)))
     return {card: tuple(held.values())[:most] for card, held in by_card.items()}
 
 

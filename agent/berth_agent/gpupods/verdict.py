@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 
 from berth_agent.gpupods import residents
 from berth_agent.kubelet import ids
-from berth_crds import text, vocabulary
+from berth_crds import schema_limits, text, vocabulary
 
 PODRESOURCES: Final = vocabulary.GrantSource.POD_RESOURCES
 NVML: Final = vocabulary.GrantSource.NVML
-LONGEST_MESSAGE: Final = 1024  # The schema refuses more.
 LONGEST_NAME: Final = 63
 
 ByContainer = Mapping[str, tuple[str, ...]]  # Uuids of pieces; the driver's container may be empty.
@@ -109,4 +108,4 @@ def _listed(uuids: Iterable[str]) -> str:
 
 
 def _cut(said: str) -> str:
-    return text.line(said, most=LONGEST_MESSAGE)
+    return text.line(said, most=schema_limits.LONGEST_MESSAGE)

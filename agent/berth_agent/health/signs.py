@@ -10,7 +10,7 @@ from typing import Final
 
 from berth_agent import probe
 from berth_agent.health import rules, xids
-from berth_crds import vocabulary
+from berth_crds import schema_limits, vocabulary
 
 Recovery = vocabulary.Recovery
 Health = vocabulary.Health
@@ -18,8 +18,6 @@ Health = vocabulary.Health
 # Of several signs the one that takes most to mend is told.
 # What brings back a card that does not answer may be unknown; that it cools down is not enough.
 SEVERITY: Final = (Recovery.NONE, None, Recovery.DRAIN, Recovery.RESET, Recovery.REBOOT, Recovery.REPLACE)
-
-LARGEST: Final = 65535  # The schema takes no larger XID.
 
 # What brings back a card that does not answer, by NVML's reason.
 LOST: Final[Mapping[str, Recovery]] = {"GpuIsLost": Recovery.REBOOT, "ResetRequired": Recovery.RESET}
@@ -74,7 +72,7 @@ def of_xids(numbers: Iterable[int], chosen: rules.Rules) -> Iterator[probe.Healt
 
 def _listed(number: int) -> int | None:
     """Give a number that the schema takes as one of an XID."""
-    return number if 1 <= number <= LARGEST else None
+    return number if 1 <= number <= schema_limits.LARGEST_XID else None
 
 
 def _asked(now: probe.Vitals) -> Iterator[probe.Health]:

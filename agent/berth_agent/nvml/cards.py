@@ -12,7 +12,8 @@ from typing import Any, Final
 import pynvml
 
 from berth_agent import probe, sysfs
-from berth_agent.nvml import calls, limits, links, mig, vitals
+from berth_agent.nvml import calls, links, mig, vitals
+from berth_crds import schema_limits
 
 # Cards that only drive a display: the driver lists them, but no workload may have them.
 DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
@@ -66,26 +67,26 @@ def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> Facts:
 def uuid(handle: Any) -> str:
     """Ask a card for its identity; what cannot be one raises `calls.Failed`."""
     found: str = calls.ask(pynvml.nvmlDeviceGetUUID, handle)
-    if not limits.UUID.fullmatch(found):
+    if not schema_limits.UUID.matches(found):
         raise calls.Failed("nvmlDeviceGetUUID", calls.UNREADABLE, "the answer is no uuid")
     return found
 
 
 def _capability(pair: Sequence[int] | None) -> str:
     text = ".".join(map(str, pair or ()))
-    return text if limits.CAPABILITY.fullmatch(text) else ""
+    return text if schema_limits.CUDA_VERSION.matches(text) else ""
 
 
 def _minor(handle: Any, index: int) -> int:
     """Ask for the minor. Without device files (WSL) there is none, and the index is as good."""
     found: int = calls.ask_or(index, pynvml.nvmlDeviceGetMinorNumber, handle)
-    return found if 0 <= found <= limits.LARGEST_MINOR else index
+    return found if 0 <= found <= schema_limits.LARGEST_MINOR else index
 
 
 def _module_id(handle: Any) -> int | None:
     found = calls.known(pynvml.nvmlDeviceGetModuleId, handle)
     # What is not known is also told as a number that no board has.
-    return found if found is not None and found <= limits.MOST_MODULES else None
+    return found if found is not None and found <= schema_limits.LARGEST_MODULE_ID else None
 
 
 def read(handle: Any, index: int, *, uuid: str, facts: Facts) -> Reading:
@@ -109,7 +110,7 @@ def read(handle: Any, index: int, *, uuid: str, facts: Facts) -> Reading:
 
 def _memory(handle: Any) -> int:
     total: int = calls.ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total
-    if not 0 < total <= limits.LARGEST_MEMORY:
+    if not 0 < total <= schema_limits.LARGEST_MEMORY:
         raise calls.Failed("nvmlDeviceGetMemoryInfo", calls.UNREADABLE, "the card has no memory")
     return total
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pynvml
 
 from berth_agent import probe
-from berth_agent.nvml import calls, limits
-from berth_crds import catalog
+from berth_agent.nvml import calls
+from berth_crds import catalog, schema_limits
 
 Profiles = Mapping[int, str]  # Names of GPU instance profiles by the card's own id of them.
 
@@ -55,10 +55,10 @@ def _is_sound(one: probe.MigInstance) -> bool:
     numbers = (
         one.gi is None
         or one.ci is None
-        or (0 <= one.gi <= limits.LARGEST_ID and 0 <= one.ci <= limits.LARGEST_ID)
+        or (0 <= one.gi <= schema_limits.LARGEST_MIG_ID and 0 <= one.ci <= schema_limits.LARGEST_MIG_ID)
     )
-    words = limits.UUID.fullmatch(one.uuid) and limits.PROFILE.fullmatch(one.profile)
-    return bool(numbers and words and 0 < one.memory <= limits.LARGEST_MEMORY)
+    words = schema_limits.UUID.matches(one.uuid) and schema_limits.MIG_PROFILE.matches(one.profile)
+    return bool(numbers and words and 0 < one.memory <= schema_limits.LARGEST_MEMORY)
 
 
 def profile_names(handle: Any) -> Profiles:
@@ -73,7 +73,7 @@ def profile_names(handle: Any) -> Profiles:
 def _parts(handle: Any) -> Iterator[Any]:
     """Walk over the MIG devices of a card."""
     count = calls.ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)
-    for number in range(min(count, limits.MOST_INSTANCES)):
+    for number in range(min(count, schema_limits.MOST_INSTANCES)):
         try:
             yield calls.ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
         except calls.Failed as failure:
@@ -112,7 +112,7 @@ def _placement(info: Any) -> probe.MigPlacement | None:
     if (
         info is None
         or not info.placement.size
-        or info.placement.start + info.placement.size > limits.MOST_SLICES
+        or info.placement.start + info.placement.size > schema_limits.MOST_SLICES
     ):
         return None
     return probe.MigPlacement(info.placement.start, info.placement.size)

@@ -16,11 +16,10 @@ from typing import Any, Final
 import pynvml
 
 from berth_agent import probe, sysfs
-from berth_agent.nvml import calls, cards, events, limits, links
-from berth_crds import text
+from berth_agent.nvml import calls, cards, events, links
+from berth_crds import schema_limits, text
 
 DRIVER: Final = "nvidia"  # As the kernel calls it.
-LONGEST_VERSION: Final = 64  # The schema takes no more.
 
 Found = cards.Reading | probe.Lost
 
@@ -61,11 +60,11 @@ class Session:
         version = _version()
         cuda = calls.ask_or(0, pynvml.nvmlSystemGetCudaDriverVersion_v2)
         newest = f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else ""
-        return probe.Driver(text.line(version, most=LONGEST_VERSION), newest)
+        return probe.Driver(text.line(version, most=schema_limits.LONGEST_DRIVER_VERSION), newest)
 
     def look(self) -> tuple[Found, ...]:
         """Read every card that the library counts."""
-        count = min(calls.ask(pynvml.nvmlDeviceGetCount), limits.MOST_CARDS)
+        count = min(calls.ask(pynvml.nvmlDeviceGetCount), schema_limits.MOST_DEVICES)
         return tuple(_distinct(self._read(index) for index in range(count)))
 
     def _read(self, index: int) -> Found:

@@ -40,7 +40,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
         filled = without_nulls(whole)
         if filled == whole:
             raise
-        return decoder.decode(msgspec.json.encode(filled))
+        return msgspec.convert(filled, decoder.type, str_keys=True)
 
 
 def _of_long(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:

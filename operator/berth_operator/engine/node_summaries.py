@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from berth_crds import text
+from berth_crds import schema_limits, text
 from berth_operator.engine import device_audit, ports
 from berth_operator.scheduling import node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
@@ -19,7 +19,6 @@ from berth_operator.scheduling.uuid_records import Origin
 
 PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long again.
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
-MOST_RECORDED: Final = 1024  # As many as a Device takes.
 CORDONED: Final = "node is cordoned"
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
 TROUBLES: dict[Reason, str] = {
@@ -67,9 +66,9 @@ def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> NodeSummary |
         in_use=_rounded(sum(_part_in_use(view, card) for card in cards)),
         # As long as the field may be: a longer one would have the whole status refused.
         reason=text.line("; ".join(filter(None, _reasons(info, owners)))),
-        claims=tuple(sorted(record.claims))[:MOST_RECORDED],
-        disputed=tuple(sorted(record.disputed))[:MOST_RECORDED],
-        origins=tuple(sorted(record.origins.items()))[:MOST_RECORDED],
+        claims=tuple(sorted(record.claims))[: schema_limits.MOST_RECORDED],
+        disputed=tuple(sorted(record.disputed))[: schema_limits.MOST_RECORDED],
+        origins=tuple(sorted(record.origins.items()))[: schema_limits.MOST_RECORDED],
         failed=info.device.failed,
         cordoned=tuple(one.uuid for one in (*cards, *view.device.others) if one.trouble is Reason.CORDONED),
         unmatched_cordon=info.device.astray,

@@ -30,11 +30,10 @@ import collections
 import dataclasses
 import itertools
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
-from berth_crds import logs, wire
+from berth_crds import logs, schema_limits, wire
 from berth_crds.client import api, errors, resources, watch
 from berth_operator import metrics
 from berth_operator.engine.ledger import Ledger
@@ -54,7 +53,6 @@ MOST_OF_A_NODE: Final = 1024  # GpuPods that are kept of one node; it has many t
 MOST_THINNED: Final = 100  # GpuPods of nodes with more than that read anew in each second.
 AT_ONCE: Final = 16  # Of these, at the same time.
 POD: Final = resources.PODS.kind
-POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class Lead(Protocol):
@@ -95,7 +93,11 @@ def record(thing: wire.GpuPod) -> Record:
     beside = meta.name == f"{spec.pod_uid}.{spec.node}"
     pods = [one.name for one in meta.owner_references if one.kind == POD and one.uid == spec.pod_uid]
     # The API server takes any name of an owner; one that no pod can have must not get into a path.
-    pod = f"{meta.namespace}/{pods[0]}" if beside and pods and POD_NAME.fullmatch(pods[0]) else ""
+    pod = (
+        f"{meta.namespace}/{pods[0]}"
+        if beside and pods and schema_limits.DNS_SUBDOMAIN.matches(pods[0])
+        else ""
+    )
     return Record(meta.uid, spec.pod_uid, spec.node, pod)
 
 

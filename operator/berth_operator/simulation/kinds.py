@@ -9,7 +9,6 @@ ledger relies are repeated here.
 import collections
 import dataclasses
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from berth_operator.simulation import mistakes, moments
 from berth_operator.simulation.mistakes import Mistake
 from berth_operator.translate import policies, quantities, raw
 
-NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # The classes that every cluster has.
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from berth_crds import schema_limits
 from berth_operator.simulation import files, kinds, mistakes
 from berth_operator.simulation.mistakes import Mistake
 
@@ -91,7 +92,7 @@ class Reader:
         namespace = (meta.get("namespace") or DEFAULT_NAMESPACE) if kind.namespaced else ""
         name = meta.get("name") or self._generate(namespace, meta)
         for field, value in (("namespace", namespace), ("name", name)):
-            if value != "" and (not isinstance(value, str) or not kinds.NAME.fullmatch(value)):
+            if value != "" and (not isinstance(value, str) or not schema_limits.DNS_SUBDOMAIN.matches(value)):
                 raise Mistake(f"metadata.{field}: {mistakes.shown(value)} is not a name")
         return namespace, name
 

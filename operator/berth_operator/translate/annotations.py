@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from berth_crds import aliases, names
+from berth_crds import aliases, names, schema_limits
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
@@ -131,7 +131,6 @@ def _spelt(said: Mapping[str, Said], values: Mapping[str, Any]) -> tuple[str, ..
 
 # ---------------------------------------------------------------- readers of single keys
 
-UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 OF_GPU: Final = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)")
 
@@ -157,7 +156,9 @@ def _pattern(place: str, text: str) -> str:
 
 def _uuids(place: str, text: str) -> frozenset[str]:
     uuids = frozenset(map(_as_reported, _parts(place, text, "uuids", pod_limits.UUIDS)))
-    odd = sorted(one for one in uuids if one.isdecimal() or one.isalpha() or not UUID.fullmatch(one))
+    odd = sorted(
+        one for one in uuids if one.isdecimal() or one.isalpha() or not schema_limits.UUID.matches(one)
+    )
     if odd or not uuids:
         what = f"'{refusals.shown(odd[0])}' is no uuid" if odd else "no card is named"
         refusals.refuse(

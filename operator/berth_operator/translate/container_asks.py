@@ -16,14 +16,13 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from berth_crds import aliases, names
+from berth_crds import aliases, names, schema_limits
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import refusals
 from berth_operator.translate.resources import Asked, Figure
 
 WHOLE: Final = requests.WHOLE
-MOST_CARDS: Final = 64
 MOST_MEMORY: Final = 2**50  # Bytes; no card comes near.
 
 Figures = Mapping[str, Figure]
@@ -197,10 +196,10 @@ def _parts(kind: DeviceType, figure: Figure, modes: Mapping[str, Mode]) -> reque
     mode = modes.get(kind)
     if mode in {Mode.COUNT, Mode.WHOLE}:
         count = _count(figure, "a number of devices")
-        if count > MOST_CARDS:
+        if count > schema_limits.MOST_DEVICES:
             refusals.refuse(
                 f"{figure.place}: {figure.text} is a number of devices, because of {names.APPLY}: "
-                f"{kind}={mode}; no node has more than {MOST_CARDS}"
+                f"{kind}={mode}; no node has more than {schema_limits.MOST_DEVICES}"
             )
         return requests.Parts(kind.value, count, WHOLE if mode is Mode.WHOLE else 1)
     share = _share(figure, "device")
@@ -210,9 +209,10 @@ def _parts(kind: DeviceType, figure: Figure, modes: Mapping[str, Mode]) -> reque
             f"one; write 1 to 100, percent of each"
         )
     count = max(1, share // WHOLE)
-    if count > MOST_CARDS:
+    if count > schema_limits.MOST_DEVICES:
         refusals.refuse(
-            f"{figure.place}: {figure.text} is {count} devices; no node has more than {MOST_CARDS}"
+            f"{figure.place}: {figure.text} is {count} devices; "
+            f"no node has more than {schema_limits.MOST_DEVICES}"
         )
     return requests.Parts(kind.value, count, share // count, every=mode is Mode.EVERY)
 
@@ -238,8 +238,11 @@ def _share(figure: Figure, what: str) -> int:
 
 
 def _bounded(container: str, count: int, what: str = "cards") -> int:
-    if count > MOST_CARDS:
-        refusals.refuse(f"container {container} asks for {count} {what}; no node has more than {MOST_CARDS}")
+    if count > schema_limits.MOST_DEVICES:
+        refusals.refuse(
+            f"container {container} asks for {count} {what}; "
+            f"no node has more than {schema_limits.MOST_DEVICES}"
+        )
     return count
 
 

@@ -1,7 +1,7 @@
 """How much a Device may say, all its cards together.
 
 An agent writes the Device of its own node. The server refuses one that says more than
-`device_limits` has, but one with an older CRD takes sixty-four groups of functions on each of
+`schema_limits` has, but one with an older CRD takes sixty-four groups of functions on each of
 sixty-four devices, which are a million. So it is counted here again, and what only the operator
 adds up besides. A Device that says more gets no pod, and its summary says why; of its cards only
 what they are is kept. The limits are far above what any node has.
@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from berth_crds import device_limits, wire
+from berth_crds import schema_limits, wire
 from berth_operator.translate import raw
 
 PROFILES: Final = 64
@@ -51,13 +51,13 @@ def _counted(spec: wire.DeviceSpec) -> Counted:
     """Count one thing after the other: each is asked for only if those before are within their limits."""
     cards = spec.devices
     instances = [one for card in cards if card.mig for one in card.mig.instances]
-    yield "uuids of cards and MIG instances", device_limits.UUIDS, len(cards) + len(instances)
+    yield "uuids of cards and MIG instances", schema_limits.TOTAL_UUIDS, len(cards) + len(instances)
     yield "MIG profiles", PROFILES, len({one.profile for one in instances})
     groups = [group for card in cards for group in card.vf_groups]
-    yield "virtual functions", device_limits.FUNCTIONS, sum(len(group.vfs) for group in groups)
+    yield "virtual functions", schema_limits.TOTAL_FUNCTIONS, sum(len(group.vfs) for group in groups)
     labels = [*(card.labels for card in cards), *(group.labels for group in groups)]
-    yield "labels", device_limits.LABELS, sum(map(len, labels))
+    yield "labels", schema_limits.TOTAL_LABELS, sum(map(len, labels))
     each = sum(len(group.vfs) * len(group.labels) for group in groups)
-    yield "labels of virtual functions, counted for each of them", device_limits.FUNCTION_LABELS, each
+    yield "labels of virtual functions, counted for each of them", schema_limits.TOTAL_FUNCTION_LABELS, each
     texts = itertools.chain.from_iterable(pair for one in labels for pair in one.items())
-    yield "characters in labels", device_limits.TEXT, sum(map(len, texts))
+    yield "characters in labels", schema_limits.TOTAL_LABEL_TEXT, sum(map(len, texts))

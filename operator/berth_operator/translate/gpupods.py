@@ -8,10 +8,10 @@ look free and be promised twice.
 import collections
 from collections.abc import Iterator
 
-from berth_crds import allocation, wire
+from berth_crds import allocation, schema_limits, wire
 from berth_crds.vocabulary import GrantSource, PodPhase
 from berth_operator.scheduling import allocation_recovery
-from berth_operator.translate import holdings, pod_limits
+from berth_operator.translate import holdings
 
 KUBELET = GrantSource.POD_RESOURCES
 
@@ -24,8 +24,8 @@ def title(meta: wire.Meta) -> str:
 def named(thing: wire.GpuPod) -> allocation_recovery.Named | str:
     """Read which devices a GpuPod names, or say why it names nothing."""
     spec = thing.spec
-    if (count := sum(len(one.devices) for one in spec.containers)) > pod_limits.SHARES:
-        return f"it lists {count} devices; {pod_limits.SHARES} are the most"
+    if (count := sum(len(one.devices) for one in spec.containers)) > schema_limits.TOTAL_POD_DEVICES:
+        return f"it lists {count} devices; {schema_limits.TOTAL_POD_DEVICES} are the most"
     if twice := next(_twice(spec), ""):
         return f"container {twice} is given twice"
     if not any(one.devices for one in spec.containers):

@@ -20,18 +20,19 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from berth_crds import aliases, allocation, names
+from berth_crds import aliases, allocation, names, schema_limits
 from berth_crds.vocabulary import DeviceType, PodPhase
 from berth_operator.scheduling import allocation_recovery, decisions, holds
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.translate import container_asks, device_requests, pod_limits, quantities, raw, resources
+from berth_operator.translate import device_requests, pod_limits, quantities, raw, resources
 
 MOST_MARKED: Final = 512
-UUID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", re.ASCII)
 MINOR: Final = re.compile(r"\d{1,9}", re.ASCII)
 # What may still be legible in a record that is no JSON any more.
 IN_RECORD: Final = re.compile(
-    r'"uuid"\s*:\s*"(?P<uuid>[A-Za-z0-9][A-Za-z0-9._:/-]{0,63})"|"minor"\s*:\s*(?P<minor>\d{1,9})\b', re.ASCII
+    rf'"uuid"\s*:\s*"(?=.{{1,{schema_limits.UUID.longest}}}")(?P<uuid>{schema_limits.UUID.pattern})"'
+    r'|"minor"\s*:\s*(?P<minor>\d{1,9})\b',
+    re.ASCII,
 )
 WORDS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
 UUIDS, MINORS = names.container_key("", "uuids"), names.container_key("", "minors")
@@ -95,7 +96,7 @@ def asked(pod: raw.Pod, whole: requests.Request | None) -> Asked:
         _most(serving),
         {} if ours else _plugged(serving),
         starts(pod.spec),
-        _handed(serving) or (container_asks.MOST_CARDS if ours else 0),
+        _handed(serving) or (schema_limits.MOST_DEVICES if ours else 0),
     )
 
 
@@ -184,7 +185,7 @@ def _marks(annotations: Mapping[str, str], known: Collection[str | int]) -> Iter
     for key, text in annotations.items():
         if key.endswith(UUIDS):
             if text not in known:
-                yield from _listed(text, UUID, str, known)
+                yield from _listed(text, schema_limits.UUID.regex, str, known)
         elif (key == names.MINORS or key.endswith(MINORS)) and text not in minors:
             yield from _listed(text, MINOR, int, minors)
 
@@ -271,9 +272,9 @@ def _units(name: str, amount: raw.Quantity) -> int:
     if not _most_of({name: amount}):
         return 0
     try:
-        return max(1, min(quantities.supply(str(amount)), container_asks.MOST_CARDS))
+        return max(1, min(quantities.supply(str(amount)), schema_limits.MOST_DEVICES))
     except ValueError:
-        return container_asks.MOST_CARDS
+        return schema_limits.MOST_DEVICES
 
 
 def _most_of(served: dict[str, raw.Quantity]) -> int:
@@ -293,14 +294,14 @@ def _most_of_some(served: dict[str, raw.Quantity]) -> int:
         raw.Container(name="main", resources=raw.ContainerResources(limits=served))
     )
     if found is None:
-        return min(container_asks.MOST_CARDS, sum(itertools.starmap(_pieces, served.items())))
+        return min(schema_limits.MOST_DEVICES, sum(itertools.starmap(_pieces, served.items())))
     return sum(map(_cards, found))
 
 
 def _pieces(name: str, amount: raw.Quantity) -> int:
     """Count what a plug-in hands out by the piece; of anything else one can only tell that it is some."""
     try:
-        count = min(quantities.supply(str(amount)), container_asks.MOST_CARDS)
+        count = min(quantities.supply(str(amount)), schema_limits.MOST_DEVICES)
     except ValueError:
         return 1
     return count if name.startswith(BY_THE_PIECE) else min(count, 1)

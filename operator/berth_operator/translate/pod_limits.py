@@ -26,7 +26,6 @@ ASKS: Final = 64  # Each kind of device that a container asks for is one.
 FIGURES: Final = 4 * ASKS  # Amounts of devices; an ask has up to four.
 PIECES: Final = 256  # Replicas and MIG instances, which are placed one by one.
 RESOURCES: Final = 64  # Different names.
-SHARES: Final = 1024  # Of all containers that a GpuPod tells of: as many as its schema takes.
 NAMES: Final = 256  # Of a bound pod, which cannot be refused.
 CONTAINERS: Final = 4096
 PORTS: Final = 64  # Of its node.
