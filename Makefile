@@ -97,7 +97,7 @@ fuzz: $(READY) ## draw absurd pods for MINUTES and see that none holds the opera
 format: $(READY) ## let ruff format and mend what it can
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-crds: $(READY) ## write crds/*.yaml from the models
+crds: $(READY) ## write crds/*.yaml and the wire structs from the models
 	@$(BIN)/python -m berth_crds write crds
 
 cluster: $(READY) ## a cluster to try Berth on, with a node, operator and agent; WORKER=w1 makes the node a real one

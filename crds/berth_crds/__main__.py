@@ -1,16 +1,21 @@
-"""The command that keeps the CRDs on disk equal to the models.
+"""The command that keeps what is generated equal to the models.
 
-`write` puts the generated files into a folder, `check` compares and names each file that
-drifted, `print` shows them. The folder is the caller's to choose: in this repository it
-is `crds`, and `make crds` and `make lint` pass it.
+`write` puts the CRDs into a folder, `check` compares and names each file that differs, `print`
+shows them. The folder is the caller's to choose: in this repository it is `crds`, and `make crds`
+and `make lint` pass it. Where the folder has this package in it, as `crds` has, both also see to
+the package's module `wire`.
 """
 
 import argparse
 import pathlib
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from berth_crds import schema
+from berth_crds import schema, wire_source
+
+PACKAGE: Final = "berth_crds"
+WIRE: Final = "wire.py"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,16 +50,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _generated(folder: pathlib.Path) -> dict[pathlib.Path, str]:
+    """Return the text of each file that belongs in a folder."""
+    generated = {folder / name: text for name, text in schema.files().items()}
+    package = folder / PACKAGE
+    return generated | {package / WIRE: wire_source.text()} if package.is_dir() else generated
+
+
 def _write(folder: pathlib.Path) -> None:
-    for name, text in schema.files().items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for file, text in _generated(folder).items():
+        file.write_text(text, encoding="utf-8")
 
 
 def _check(folder: pathlib.Path) -> int:
-    drifting = [name for name, text in schema.files().items() if _read(folder / name) != text]
-    for name in drifting:
-        print(f"berth_crds: {folder / name} differs from the models; run `make crds`", file=sys.stderr)
-    return 1 if drifting else 0
+    different = [file for file, text in _generated(folder).items() if _read(file) != text]
+    for file in different:
+        print(f"berth_crds: {file} differs from the models; run `make crds`", file=sys.stderr)
+    return 1 if different else 0
 
 
 def _read(file: pathlib.Path) -> str | None:

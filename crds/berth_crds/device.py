@@ -318,7 +318,7 @@ class Device(model_rules.Model):
     kind: str = ""
     """Kind of this object: Device."""
 
-    metadata: model_rules.Metadata
+    metadata: model_rules.Meta
     """Standard object metadata."""
 
     spec: DeviceSpec

@@ -165,7 +165,7 @@ class GpuPod(model_rules.Model):
     kind: str = ""
     """Kind of this object: GpuPod."""
 
-    metadata: model_rules.Metadata
+    metadata: model_rules.Meta
     """Standard object metadata."""
 
     spec: GpuPodSpec

@@ -124,7 +124,7 @@ class OwnerReference(Model):
     """Whether the owner manages this object."""
 
 
-class Metadata(Model):
+class Meta(Model):
     """The part of the standard object metadata that Berth reads or writes."""
 
     name: str = ""

@@ -158,7 +158,7 @@ class PlacementPolicy(model_rules.Model):
     kind: str = ""
     """Kind of this object: PlacementPolicy."""
 
-    metadata: model_rules.Metadata
+    metadata: model_rules.Meta
     """Standard object metadata."""
 
     spec: PolicySpec = PolicySpec()
