@@ -195,6 +195,21 @@ def port() -> dict[str, Any]:
     return {"containers": [container]}
 
 
+@pytest.mark.usefixtures("leader")
+async def test_a_host_port_is_given_once_on_each_node(stage: Stage) -> None:
+    """Two pods that ask for one port run on two nodes, and a third is told that it is free nowhere."""
+    await stage.nodes(first="1xT4", second="1xT4")
+    await stage.create(pod("a", 0, **port()))
+    await stage.create(pod("b", 0, **port()))
+
+    bound = await stage.until_bound("a", "b")
+    await stage.create(pod("c", 0, **port()))
+    await stage.until_told("c")
+
+    assert set(bound.values()) == {"first", "second"}
+    assert "2 have no free host port 80/TCP" in scheduled((await stage.pods())["c"])["message"]
+
+
 NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
     "neither part nor whole": (pod("x", 0, limits={names.GPU: "150"}), "InvalidRequest", "150 is neither"),
     "two ways at once": (pod("x", 1, limits={names.GPU: "100"}), "InvalidRequest", "asks for both"),
@@ -223,7 +238,6 @@ NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
     ),
     "a spread": (pod("x", **spread()), "UnsupportedConstraint", "topology spread"),
     "a volume": (pod("x", **claim()), "UnsupportedConstraint", "persistent volume claims"),
-    "a port": (pod("x", **port()), "UnsupportedConstraint", "host ports"),
 }
 
 

@@ -14,9 +14,9 @@ from berth_operator.scheduling import (
     node_info,
     questions,
     queued_pods,
-    tally,
 )
 from berth_operator.scheduling.backlog import Backlog
+from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices import facts as cards_
@@ -91,7 +91,7 @@ def test_one_crowd_is_explained_once() -> None:
     inventory = builders.picture(*builders.nodes(3))
     crowd = [builders.candidate(f"p{number}", cards=9) for number in range(20)]
 
-    with mock.patch.object(tally, "tally", wraps=tally.tally) as asked:
+    with mock.patch.object(reasons, "count", wraps=reasons.count) as asked:
         found = decide(inventory, *crowd)
 
     assert asked.call_count == 1
@@ -131,7 +131,7 @@ def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     fits, hopeless = builders.candidate("a", cards=2), builders.candidate("b", cards=9)
 
     with (
-        mock.patch.object(tally, "tally", side_effect=RuntimeError("broken")),
+        mock.patch.object(reasons, "count", side_effect=RuntimeError("broken")),
         pytest.raises(RuntimeError, match="broken"),
     ):
         decide(inventory, fits, hopeless)

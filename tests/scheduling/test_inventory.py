@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import resources, search
+from berth_operator.scheduling.constraints import resources
+from berth_operator.scheduling.constraints.query import matching_cards
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
@@ -28,7 +29,7 @@ def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
 def matching(inventory: Inventory, models: set[str]) -> list[int]:
     """List the slots of n1 whose cards are of one of these models."""
     asked = requests.Conditions(models=frozenset(models))
-    found = search.matching_cards(inventory, np.arange(inventory.size), asked)
+    found = matching_cards(inventory, np.arange(inventory.size), asked)
     table = inventory.table.open if found is None else found
     slots: list[int] = np.flatnonzero(table[inventory.index["n1"]]).tolist()
     return slots

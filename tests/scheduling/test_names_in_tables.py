@@ -2,7 +2,8 @@
 
 from unittest import mock
 
-from berth_operator.scheduling import node_table, search
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.constraints.query import matching_cards
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.devices import facts as devices
 from support import builders, pictures
@@ -95,6 +96,6 @@ def test_models_are_asked_for_only_while_a_node_has_them() -> None:
     with mock.patch.object(conditions, "model_meets", wraps=conditions.model_meets) as meets:
         for turn in range(20):
             inventory.put_device(odd_device(turn, 10))
-            search.matching_cards(inventory, inventory.everything, asked)
+            matching_cards(inventory, inventory.everything, asked)
 
     assert meets.call_count == 20 * 10

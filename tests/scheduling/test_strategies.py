@@ -18,6 +18,7 @@ from berth_operator.scheduling import (
     strategies,
     workload,
 )
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
@@ -42,9 +43,8 @@ def ranking(
     """Ask a strategy about these rows."""
     asked = np.array(list(range(inventory.size) if rows is None else rows), dtype=np.int64)
     question = questions.ask(pod.request, pod.demand)
-    matching = search.matching_cards(inventory, asked, question.conditions)
-    fit = search.share_fits(inventory, asked, question.need, matching)
-    return strategies.STRATEGIES[strategy](search.look_at(inventory, asked, question, fit, Weights()))
+    query = Query(inventory, asked, question)
+    return strategies.STRATEGIES[strategy](search.look_at(query, Weights()))
 
 
 def place(

@@ -6,7 +6,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import node_table, resources
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import MOST_NAMED, Inventory

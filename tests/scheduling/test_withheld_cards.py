@@ -92,7 +92,8 @@ def test_a_marked_card_says_why_it_is_not_given() -> None:
     inventory = builders.picture(builders.node("n1"), builders.device("n1", [A, ill]))
 
     inventory.charge(holding(marked=[0, 1]))
-    device = inventory.device_at(inventory.index["n1"])
+    info = inventory.row("n1")
+    device = info.device if info is not None else None
 
     assert device is not None
     assert [card.trouble for card in device.cards] == [Reason.WRONG_RECORD, Reason.UNHEALTHY]
@@ -104,7 +105,8 @@ def test_an_instance_that_is_marked_keeps_its_card() -> None:
     inventory = builders.picture(builders.node("n1"), builders.device("n1", [cut, builders.card(1)]))
 
     inventory.charge(holding(marked=["MIG-n1-0-1"]))
-    device = inventory.device_at(inventory.index["n1"])
+    info = inventory.row("n1")
+    device = info.device if info is not None else None
 
     assert device is not None
     assert [card.trouble for card in device.cards] == [Reason.WRONG_RECORD, None]

@@ -213,6 +213,29 @@ def test_the_operating_system_is_asked_of_the_node() -> None:
     assert selector() == ()
 
 
+def test_host_ports_are_those_of_what_keeps_running() -> None:
+    """An init container ends before its port matters; every address is written in several ways."""
+    spec = manifests.pod(
+        initContainers=[
+            manifests.container("i", ports=[{"hostPort": 1}]),
+            manifests.container("s", restartPolicy="Always", ports=[{"hostPort": 2, "hostIP": "0.0.0.0"}]),
+        ],
+        containers=[
+            manifests.container(
+                ports=[
+                    {"containerPort": 3},
+                    {"hostPort": 4, "protocol": "UDP", "hostIP": "10.0.0.1"},
+                ]
+            )
+        ],
+    ).spec
+
+    assert demands.demand(spec).host_ports == (
+        facts.HostPort(2),
+        facts.HostPort(4, "UDP", "10.0.0.1"),
+    )
+
+
 def test_where_is_read_whole() -> None:
     """Selector, required affinity and tolerations arrive in the core as they were written."""
     expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}

@@ -97,11 +97,6 @@ CONSTRAINTS: dict[str, tuple[dict[str, Any], str]] = {
         {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
         "a topology spread constraint with whenUnsatisfiable: DoNotSchedule",
     ),
-    "a host port": ({"containers": [manifests.container(ports=[{"hostPort": 80}])]}, "host ports"),
-    "a host port of a sidecar": (
-        {"initContainers": [manifests.container("s", restartPolicy="Always", ports=[{"hostPort": 80}])]},
-        "host ports",
-    ),
     "a claimed volume": (
         {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
         "persistent volume claims",
@@ -139,10 +134,6 @@ def test_constraint_that_is_not_honoured(spec: dict[str, Any], what: str) -> Non
         ),
         pytest.param(
             {"containers": [manifests.container(ports=[{"containerPort": 80}])]}, id="a container port"
-        ),
-        pytest.param(
-            {"initContainers": [manifests.container("i", ports=[{"hostPort": 80}])]},
-            id="a host port of an init container, which ends before it matters",
         ),
         pytest.param({"volumes": [{"name": "v", "emptyDir": {}}]}, id="an empty volume"),
         pytest.param({"resourceClaims": []}, id="no claims"),

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from berth_operator.engine import bound_pod_memory
-from berth_operator.scheduling import node_info
+from berth_operator.scheduling import node_info, port_usage
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
 
@@ -49,8 +49,7 @@ class _FreeResources:
 
     def is_free(self, port: facts.HostPort) -> bool:
         """Return whether nobody has a port; who asks for no address of it asks for all."""
-        addresses = self.ports.get((port.number, port.protocol))
-        return not addresses or bool(port.address and addresses.isdisjoint({"", port.address}))
+        return not port_usage.conflicts(port, self.ports.get((port.number, port.protocol), ()))
 
 
 UNKNOWN_NODE: Final = _FreeResources({}, {})

@@ -26,9 +26,8 @@ from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import events, fair_queue, verdict_budget
-from berth_operator.scheduling import decisions, queued_pods
+from berth_operator.scheduling import decisions, queued_pods, wording
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.explain import words
 from berth_operator.translate import raw
 
 log = logging.getLogger(__name__)
@@ -304,7 +303,7 @@ def placed(candidate: queued_pods.Candidate, placement: decisions.Placement) -> 
     whole = sorted(one.minor for one in held if not _part(one))
     parts = [f"{_part(one)} of card {one.minor}" for one in sorted(held, key=_by_minor) if _part(one)]
     cards = [f"card{'s' if len(whole) > 1 else ''} {','.join(map(str, whole))}"] if whole else []
-    given = f" with {words.listed([*cards, *parts])}" if held else ""
+    given = f" with {wording.listed([*cards, *parts])}" if held else ""
     return f"{candidate.title} to {placement.node}{given}"
 
 

@@ -17,10 +17,10 @@ from berth_operator.scheduling import (
     holds,
     questions,
     queued_pods,
-    tally,
     under_policy,
 )
 from berth_operator.scheduling.backlog import Backlog
+from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
@@ -215,7 +215,7 @@ def answer_for(
         )
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
-        counts = tally.tally(search.inventory, question, search.closer(question, policy))
+        counts = reasons.count(search.inventory, question, search.closer(question, policy))
         said[question] = decisions.Wait(candidate.uid, counts, decisions.wants(counts), effort.spent)
     return dataclasses.replace(said[question], uid=candidate.uid)
 
@@ -252,4 +252,5 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         node=placement.node,
         amounts=tuple(sorted(demand.amounts + demand.served)),
         shares=allocator.held(placement.grants),
+        host_ports=demand.host_ports,
     )

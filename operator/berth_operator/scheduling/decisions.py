@@ -22,6 +22,7 @@ class Reason(enum.StrEnum):
     TAINTED = "Tainted"
     SELECTOR_MISMATCH = "SelectorMismatch"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
+    HOST_PORT_TAKEN = "HostPortTaken"
     # The node's cards.
     NOT_PUBLISHED = "NotPublished"
     NO_DEVICE = "NoDevice"
@@ -162,6 +163,7 @@ HELPED_BY: dict[Reason, frozenset[Help]] = {
     Reason.TAINTED: frozenset({Help.NODE_CHANGED}),
     Reason.SELECTOR_MISMATCH: frozenset({Help.NODE_CHANGED}),
     Reason.INSUFFICIENT_RESOURCE: frozenset({Help.NODE_CHANGED, Help.CAPACITY_FREED}),
+    Reason.HOST_PORT_TAKEN: frozenset({Help.CAPACITY_FREED}),
     Reason.NOT_PUBLISHED: frozenset({Help.DEVICE_CHANGED}),
     Reason.NO_DEVICE: frozenset({Help.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({Help.DEVICE_CHANGED}),

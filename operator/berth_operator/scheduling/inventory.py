@@ -19,6 +19,7 @@ from berth_operator.scheduling import (
     device_counts,
     node_info,
     node_table,
+    port_usage,
     uuid_ownership,
     uuid_records,
     withheld_cards,
@@ -64,6 +65,7 @@ class Inventory:
         self._labels: labels.Labels | None = None
         self._named: dict[frozenset[str], node_table.Mask] = {}
         self._holders: dict[str, int] = {}
+        self.ports = port_usage.PortUsage()
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
@@ -107,11 +109,6 @@ class Inventory:
         if self._order is None:
             self._order = np.argsort(self.rank())
         return self._row(int(self._order[place]))
-
-    def device_at(self, at: int) -> devices.Device | None:
-        """Return the Device of a row, if any."""
-        info = self.rows[at]
-        return info.device if info is not None else None
 
     def scale(self) -> tuple[int, int]:
         """Return the cards and the bytes of the largest node of each: what others are compared with."""
@@ -318,6 +315,8 @@ class Inventory:
                 del amounts[name]
             if name in info.given:
                 self._write_left(info, name, used)
+        if hold.host_ports:
+            self.ports.change(info.row, hold.host_ports, sign)
         device_counts.take(info, hold, sign)
         if info.name in self.claims.watched or withheld_cards.is_odd(hold, self.claims.of(info.name)):
             affected = self.claims.hold(info.name, withheld_cards.held(info.holds.values()))

@@ -86,6 +86,11 @@ def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> b
     )
 
 
+def _was_enough(before: Left, demand: facts.Demand) -> bool:
+    """Whether the resources that were left before sufficed, and no pod's end can have freed anything else."""
+    return not demand.host_ports and room(before, demand)
+
+
 def _fitting(there: Offer, ask: requests.Gpus) -> int:
     """Count the open cards that have room for a share."""
     memory = 0 if ask.ratio else ask.memory
@@ -102,7 +107,7 @@ def judge(
 
     def able(candidate: queued_pods.Candidate) -> bool:
         there = known()
-        if there is None or (before is not None and room(before, candidate.demand)):
+        if there is None or (before is not None and _was_enough(before, candidate.demand)):
             return False  # That much was there before, so it is something else that is missing.
         return may_take(there, candidate.request, candidate.demand)
 

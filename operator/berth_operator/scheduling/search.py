@@ -10,7 +10,6 @@ first of several equal ones is the right one.
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Collection, Hashable
 from typing import Final
 
@@ -21,13 +20,13 @@ from berth_operator.scheduling import (
     demand_model,
     node_table,
     questions,
-    resources,
     search_memory,
     strategies,
 )
+from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import (
     allocator,
-    conditions,
     device_view,
     equivalence,
     requests,
@@ -254,141 +253,21 @@ def rank(
     inventory: Inventory, rows: node_table.Rows, question: Question, policy: Policy
 ) -> tuple[score_inputs.Ranking, node_table.Mask]:
     """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
-    able = (inventory.places(question.demand.where).code[rows] == 0) & resources.room(
-        inventory, rows, question.demand
-    )
-    matching = matching_cards(inventory, rows, question.conditions) if question.need.cards else None
-    fit = share_fits(inventory, rows, question.need, matching)
-    able &= enough_devices(inventory, rows, question.need, matching, fit)
+    query = Query(inventory, rows, question)
+    able = registry.able(query)
     strategy = question.manner.strategy or policy.strategy
-    return strategies.STRATEGIES[strategy](look_at(inventory, rows, question, fit, policy.weights)), able
+    return strategies.STRATEGIES[strategy](look_at(query, policy.weights)), able
 
 
-def matching_cards(
-    inventory: Inventory,
-    rows: node_table.Rows,
-    asked: requests.Conditions,
-    *,
-    among: node_table.Mask | None = None,
-) -> node_table.Mask | None:
-    """Return which of the open cards (or `among` others) meet the conditions; None where none are set."""
-    if asked == requests.ANY_CARD:
-        return None
-    table = inventory.table
-    matching: node_table.Mask = table.open[rows] if among is None else among
-    kinds = asked.of_models
-    if kinds != requests.ANY_MODEL:
-        good = _good_models(table.models.listed, kinds)
-        matching = matching & node_table.gather(good, table.model[rows])
-    if asked.memory_at_least:
-        matching = matching & (table.total[rows] >= asked.memory_at_least)
-    if asked.uuids or asked.avoid_uuids:
-        matching = matching & _named_cards(inventory, rows, asked)
-    return matching
-
-
-@functools.lru_cache(maxsize=256)
-def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> node_table.Mask:
-    """Return which models will do; the last entry is for what is no card."""
-    return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
-
-
-def _named_cards(inventory: Inventory, rows: node_table.Rows, asked: requests.Conditions) -> node_table.Mask:
-    there: node_table.Mask = inventory.table.model[rows] != node_table.ABSENT
-    if asked.uuids:
-        there &= inventory.named(asked.uuids)[rows]
-    return there & ~inventory.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
-
-
-def share_fits(
-    inventory: Inventory,
-    rows: node_table.Rows,
-    need: requests.Need,
-    matching: node_table.Mask | None,
-) -> node_table.Mask | None:
-    """Return which cards could take the simple share; None where none is asked."""
-    if not (need.simple and need.shares):
-        return None
-    return share_room(inventory.table, rows, need.shares[0], matching)
-
-
-def share_room(
-    table: node_table.Columns, rows: node_table.Rows, ask: requests.Gpus, matching: node_table.Mask | None
-) -> node_table.Mask:
-    """Return which cards have room for a share now."""
-    fit = table.open[rows]
-    if ask.core:
-        fit = fit & (table.core[rows] >= ask.core)
-    if ask.ratio:
-        fit = fit & (table.ratio[rows] >= ask.ratio)
-    elif ask.memory:
-        fit = fit & (table.memory[rows] >= ask.memory)
-    if matching is not None:
-        fit = fit & matching
-    withheld = table.withheld[rows]
-    if withheld.any():
-        # Where every unused card is withheld, a share may only come from a started one.
-        whole = table.whole[rows]
-        fit = fit & (~whole | (node_table.count(whole) > withheld)[:, None])
-    return fit
-
-
-def enough_devices(
-    inventory: Inventory,
-    rows: node_table.Rows,
-    need: requests.Need,
-    matching: node_table.Mask | None,
-    fit: node_table.Mask | None,
-) -> node_table.Mask:
-    """Return which nodes have enough of each kind of device, as far as sums can tell."""
-    table = inventory.table
-    able = table.known[rows]  # Not written to: each of these gives a new mask.
-    if need.whole:
-        whole = table.whole[rows] if matching is None else table.whole[rows] & matching
-        able = able & (node_table.count(whole) - table.withheld[rows] >= need.whole)
-    for ask in need.largest:
-        cards = share_room(table, rows, ask, matching) if fit is None else fit
-        able = able & (cards.any(axis=1) if ask.count == 1 else node_table.count(cards) >= ask.count)
-    if len(need.shares) > 1:
-        able = able & room_together(table, rows, need, table.open[rows] if matching is None else matching)
-    if need.replicas:
-        able = able & (table.replicas[rows] >= need.replicas)
-    for instances in need.instances:
-        able = able & (
-            node_table.known_of(table.profiles, instances.profile, table.instances, rows) >= instances.count
-        )
-    for name in need.parts:
-        able = able & (node_table.known_of(table.types, name, table.others, rows) > 0)
-    return able
-
-
-def room_together(
-    table: node_table.Columns, rows: node_table.Rows, need: requests.Need, cards: node_table.Mask
-) -> node_table.Mask:
-    """Return which nodes have as much left of these cards as all shares and whole cards take together."""
-    able: node_table.Mask = node_table.total(table.core[rows] * cards) >= need.core
-    if need.ratio:
-        # A share is content with a little less than its percentage, where rounding has taken that.
-        able &= node_table.total((table.ratio[rows] + 1) * cards) >= need.ratio
-    if need.memory:
-        able &= node_table.total(table.memory[rows] * cards) >= need.memory
-    return able
-
-
-def look_at(
-    inventory: Inventory,
-    rows: node_table.Rows,
-    question: Question,
-    fit: node_table.Mask | None,
-    weights: Weights,
-) -> score_inputs.Look:
+def look_at(query: Query, weights: Weights) -> score_inputs.Look:
     """Gather the numbers that a strategy sees."""
+    inventory, question = query.inventory, query.question
     asked = dict(question.demand.amounts)
     return score_inputs.Look(
         table=inventory.table,
-        rows=rows,
+        rows=query.rows,
         need=question.need,
-        fit=fit,
+        fit=query.share_room,
         cpu=asked.get(facts.CPU, 0),
         node_memory=asked.get(facts.MEMORY, 0),
         lesson=inventory.lesson(),

@@ -29,6 +29,7 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
         amounts=tuple((name, amount) for name, amount in total if not aliases.served(name)),
         served=tuple((name, amount) for name, amount in total if aliases.served(name)),
         where=where(spec),
+        host_ports=host_ports(spec),
     )
 
 

@@ -25,7 +25,6 @@ from berth_operator.translate import (
     annotations,
     container_asks,
     converters,
-    demands,
     gangs,
     pod_limits,
     raw,
@@ -307,7 +306,6 @@ UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
     "a topology spread constraint with whenUnsatisfiable: DoNotSchedule": lambda spec: any(
         one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints or ()
     ),
-    "host ports": lambda spec: bool(demands.host_ports(spec)),
     "persistent volume claims": lambda spec: any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None
         for volume in spec.volumes or ()

@@ -6,9 +6,9 @@ import pytest
 
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import clauses, findings
-from berth_operator.scheduling.explain.findings import Measure, Unit
 from scheduling.explain import scenes
 
 GIB = scenes.GIB
@@ -53,27 +53,27 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
         "would fit if ml/a and ml/b ended on n3",
     ),
     "cpu": (
-        findings.FreeResource("n3", Measure("cpu", Unit.THOUSANDTHS, 4000, 2500), 0.4),
+        findings.FreeResource("n3", Deficit("cpu", Unit.THOUSANDTHS, 4000, 2500), 0.4),
         "would fit if 1.5 cpu were freed on n3",
     ),
     "fewer cards": (
-        findings.AskLess("main", Measure("cards", Unit.PIECES, 8, 6), EDIT, 0.25),
+        findings.AskLess("main", Deficit("cards", Unit.PIECES, 8, 6), EDIT, 0.25),
         "would fit on 4 nodes if it asked for 6 instead of 8 cards",
     ),
     "less memory": (
-        findings.AskLess("main", Measure("", Unit.BYTES, 8 * GIB, GIB // 2), FEW, 0.25),
+        findings.AskLess("main", Deficit("", Unit.BYTES, 8 * GIB, GIB // 2), FEW, 0.25),
         "would fit on at least 1 node if it asked for 512 MiB instead of 8 GiB of each card",
     ),
     "less core": (
-        findings.AskLess("main", Measure("core", Unit.PERCENT, 50, 20), EDIT, 0.6),
+        findings.AskLess("main", Deficit("core", Unit.PERCENT, 50, 20), EDIT, 0.6),
         "would fit on 4 nodes if it asked for 20 % instead of 50 % of the core of each card",
     ),
     "a lower ratio": (
-        findings.AskLess("main", Measure("ratio", Unit.PERCENT, 50, 20), EDIT, 0.6),
+        findings.AskLess("main", Deficit("ratio", Unit.PERCENT, 50, 20), EDIT, 0.6),
         "would fit on 4 nodes if it asked for 20 % instead of 50 % of the memory of each card",
     ),
     "less cpu": (
-        findings.AskLess("", Measure("cpu", Unit.THOUSANDTHS, 8000, 6000), EDIT, 0.25),
+        findings.AskLess("", Deficit("cpu", Unit.THOUSANDTHS, 8000, 6000), EDIT, 0.25),
         "would fit on 4 nodes if it asked for 6 instead of 8 cpu",
     ),
     "a replica": (
@@ -199,7 +199,7 @@ def test_container_is_named_where_there_are_several() -> None:
     """Which container should ask for less is said where it could be another."""
     request = requests.Request(tuple(requests.ContainerRequest(name, (requests.cards(2),)) for name in "ab"))
     edit = findings.Edit(request, PICKY.demand, 1, exact=True, example="n1")
-    change = findings.AskLess("b", Measure("cards", Unit.PIECES, 2, 1), edit, 0.5)
+    change = findings.AskLess("b", Deficit("cards", Unit.PIECES, 2, 1), edit, 0.5)
 
     assert explain.would_fit(change) == (
         "would fit on 1 node if it asked for 1 instead of 2 cards in container b"

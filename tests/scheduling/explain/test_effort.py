@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from berth_operator.scheduling import explain, questions, queued_pods, search
+from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_view, requests, verdicts
-from berth_operator.scheduling.explain import findings, node_survey
+from berth_operator.scheduling.explain import findings
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
@@ -137,7 +139,8 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
     def lacks(*some: requests.Gpus) -> Any:
         pod = scenes.pod(*some)
-        return node_survey.gaps(inventory, inventory.everything, questions.ask(pod.request, pod.demand))
+        query = Query(inventory, inventory.everything, questions.ask(pod.request, pod.demand))
+        return registry.gaps(query)
 
     together = sum(ask.count for ask in asks if ask.whole)
     singly = [lacks(ask) for ask in asks if not ask.whole]

@@ -11,9 +11,10 @@ from berth_operator.scheduling import (
     node_info,
     questions,
     queued_pods,
-    tally,
 )
+from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import diagnosis, findings, node_survey
 from berth_operator.scheduling.inventory import Inventory
@@ -49,7 +50,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
     search = Search(inventory)
     question = questions.ask(pod.request, pod.demand)
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
-    cheap = tally.tally(inventory, question, search.closer(question, clusters.RULES))
+    cheap = reasons.count(inventory, question, search.closer(question, clusters.RULES))
 
     told = asked(inventory, pod, whole=True)
 
@@ -199,7 +200,7 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
     hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
     ask = pod.request.containers[0].asks[0]
     for change in asked(inventory, pod, whole=True).changes:
-        if isinstance(change, findings.AskLess) and change.measure.unit is findings.Unit.PIECES:
+        if isinstance(change, findings.AskLess) and change.measure.unit is Unit.PIECES:
             for count in range(change.measure.free + 1, ask.count):
                 larger = dataclasses.replace(ask, count=count)
                 container = dataclasses.replace(pod.request.containers[0], asks=(larger,))
@@ -237,7 +238,7 @@ def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.
     assert 0 < nearest.lack < 1 or (nearest.whys and not nearest.measures)
     for card in (*view.device.cards, *view.device.others):
         if card.uuid == nearest.device:
-            free = {findings.Unit.PERCENT: view.free_core(card), findings.Unit.BYTES: view.free_memory(card)}
+            free = {Unit.PERCENT: view.free_core(card), Unit.BYTES: view.free_memory(card)}
             assert all(one.free == free[one.unit] < one.wanted for one in nearest.measures)
 
 

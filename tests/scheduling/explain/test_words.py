@@ -3,11 +3,12 @@
 import pytest
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import decisions, explain, queued_pods
+from berth_operator.scheduling import decisions, explain, queued_pods, wording
+from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
+from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import words
-from berth_operator.scheduling.explain.findings import Measure, Unit
 from berth_operator.scheduling.nodes import facts
 from scheduling.explain import scenes
 
@@ -39,6 +40,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 does not match the node selector or affinity",
         "2 do not match the node selector or affinity",
     ),
+    Reason.HOST_PORT_TAKEN: (
+        "80/TCP",
+        "1 has no free host port 80/TCP",
+        "2 have no free host port 80/TCP",
+    ),
     Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 lacks cpu", "2 lack cpu"),
     Reason.NOT_PUBLISHED: (
         "",
@@ -60,7 +66,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.UNHEALTHY: ("", "1 has too few healthy cards", "2 have too few healthy cards"),
     Reason.CORDONED: ("", "1 has cordoned cards", "2 have cordoned cards"),
-    Reason.OCCUPIED: ("", "1 has cards occupied by strangers", "2 have cards occupied by strangers"),
+    Reason.OCCUPIED: (
+        "",
+        "1 has cards used by processes that Berth did not place",
+        "2 have cards used by processes that Berth did not place",
+    ),
     Reason.DUPLICATE_UUID: (
         "",
         "1 has cards whose uuid is published twice",
@@ -104,11 +114,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has too few rdma devices with the labels asked for",
         "2 have too few rdma devices with the labels asked for",
     ),
-    Reason.IN_USE: ("", "1 has too few cards that nobody uses", "2 have too few cards that nobody uses"),
+    Reason.IN_USE: ("", "1 has too few unused cards", "2 have too few unused cards"),
     Reason.PARTLY_USED: (
         "",
-        "1 has too few cards that nobody shares",
-        "2 have too few cards that nobody shares",
+        "1 has too few cards that no other pod shares",
+        "2 have too few cards that no other pod shares",
     ),
     Reason.NO_INSTANCE: (
         "1g.10gb",
@@ -163,7 +173,10 @@ DETAILED = {
         Count(Reason.UNHEALTHY, "MIG 1g.10gb", 1),
         "1 has too few healthy MIG 1g.10gb instances",
     ),
-    "occupied devices": (Count(Reason.OCCUPIED, "rdma", 1), "1 has rdma devices occupied by strangers"),
+    "occupied devices": (
+        Count(Reason.OCCUPIED, "rdma", 1),
+        "1 has rdma devices used by processes that Berth did not place",
+    ),
     "too few replicas": (
         Count(Reason.TOO_FEW_CARDS, "replicas", 1),
         "1 has too few replicas of shared cards",
@@ -205,7 +218,7 @@ def test_conditions_on_models(pod: queued_pods.Candidate, text: str) -> None:
 
 def test_every_reason_has_words() -> None:
     """No reason is left without words, in a sentence or in a table."""
-    assert set(REASONS) | {Reason.NO_NODES} == set(Reason) == set(words.REASONS) == set(words.BRIEFLY)
+    assert set(REASONS) | {Reason.NO_NODES} == set(Reason) == set(registry.WORDS) == set(registry.BRIEF)
 
 
 def test_empty_cluster() -> None:
@@ -287,19 +300,19 @@ def test_no_explanation_passes_controls_on() -> None:
 # ---------------------------------------------------------------- amounts
 
 AMOUNTS = {
-    "bytes, even": (Measure("", Unit.BYTES, 8 * GIB, 6 * GIB), "6 GiB free, 8 GiB wanted"),
-    "bytes, free rounded down": (Measure("", Unit.BYTES, 8 * GIB, 8 * GIB - 1), "7.9 GiB free, 8 GiB wanted"),
-    "bytes, wanted rounded up": (Measure("", Unit.BYTES, 8 * GIB + 1, 6 * GIB), "6 GiB free, 8.1 GiB wanted"),
-    "few bytes": (Measure("", Unit.BYTES, 512 << 20, 0), "0 GiB free, 512 MiB wanted"),
-    "core": (Measure("core", Unit.PERCENT, 50, 20), "20 % core free, 50 % wanted"),
-    "a part of another device": (Measure("", Unit.PERCENT, 50, 20), "20 % free, 50 % wanted"),
-    "cpu": (Measure("cpu", Unit.THOUSANDTHS, 2500, 1999), "1.9 cpu free, 2.5 wanted"),
-    "less than nothing": (Measure("cpu", Unit.THOUSANDTHS, 2500, -500), "0 cpu free, 2.5 wanted"),
-    "memory": (Measure("memory", Unit.BYTES, 2 * GIB, GIB), "1 GiB memory free, 2 GiB wanted"),
-    "a card": (Measure("cards", Unit.PIECES, 1, 0), "0 cards free, 1 wanted"),
-    "cards": (Measure("cards", Unit.PIECES, 4, 3), "3 cards free, 4 wanted"),
-    "instances": (Measure("MIG 1g.10gb", Unit.PIECES, 2, 1), "1 MIG 1g.10gb instance free, 2 wanted"),
-    "devices": (Measure("rdma", Unit.PIECES, 2, 1), "1 rdma device free, 2 wanted"),
+    "bytes, even": (Deficit("", Unit.BYTES, 8 * GIB, 6 * GIB), "6 GiB free, 8 GiB wanted"),
+    "bytes, free rounded down": (Deficit("", Unit.BYTES, 8 * GIB, 8 * GIB - 1), "7.9 GiB free, 8 GiB wanted"),
+    "bytes, wanted rounded up": (Deficit("", Unit.BYTES, 8 * GIB + 1, 6 * GIB), "6 GiB free, 8.1 GiB wanted"),
+    "few bytes": (Deficit("", Unit.BYTES, 512 << 20, 0), "0 GiB free, 512 MiB wanted"),
+    "core": (Deficit("core", Unit.PERCENT, 50, 20), "20 % core free, 50 % wanted"),
+    "a part of another device": (Deficit("", Unit.PERCENT, 50, 20), "20 % free, 50 % wanted"),
+    "cpu": (Deficit("cpu", Unit.THOUSANDTHS, 2500, 1999), "1.9 cpu free, 2.5 wanted"),
+    "less than nothing": (Deficit("cpu", Unit.THOUSANDTHS, 2500, -500), "0 cpu free, 2.5 wanted"),
+    "memory": (Deficit("memory", Unit.BYTES, 2 * GIB, GIB), "1 GiB memory free, 2 GiB wanted"),
+    "a card": (Deficit("cards", Unit.PIECES, 1, 0), "0 cards free, 1 wanted"),
+    "cards": (Deficit("cards", Unit.PIECES, 4, 3), "3 cards free, 4 wanted"),
+    "instances": (Deficit("MIG 1g.10gb", Unit.PIECES, 2, 1), "1 MIG 1g.10gb instance free, 2 wanted"),
+    "devices": (Deficit("rdma", Unit.PIECES, 2, 1), "1 rdma device free, 2 wanted"),
 }
 
 
@@ -319,6 +332,6 @@ def test_a_resource_that_is_misspelt_is_told_as_it_is_spelt(name: str, said: str
 
 
 @pytest.mark.parametrize(("measure", "text"), AMOUNTS.values(), ids=AMOUNTS.keys())
-def test_amount(measure: Measure, text: str) -> None:
+def test_amount(measure: Deficit, text: str) -> None:
     """Amounts are written as people write them, never more free than there is."""
-    assert words.shortage([measure]) == text
+    assert wording.shortage([measure]) == text

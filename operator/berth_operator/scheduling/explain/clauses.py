@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from berth_crds import names
+from berth_operator.scheduling import wording
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.explain import diagnosis, findings, words
-from berth_operator.scheduling.explain.findings import Condition, Unit
+from berth_operator.scheduling.deficits import CARDS, CORE, REPLICAS, Deficit, Unit
+from berth_operator.scheduling.explain import diagnosis, findings
+from berth_operator.scheduling.explain.findings import Condition
 from berth_operator.scheduling.nodes import facts
 
 DROPPED: Final[Mapping[Condition, str]] = {
@@ -37,7 +39,7 @@ MENDED: Final[Mapping[Reason, str]] = {
 MINORS_LISTED: Final = 16
 # What a part of each card is a part of.
 PARTS: Final = {
-    (diagnosis.CORE, Unit.PERCENT): " of the core of each card",
+    (CORE, Unit.PERCENT): " of the core of each card",
     ("", Unit.BYTES): " of each card",
     ("ratio", Unit.PERCENT): " of the memory of each card",
 }
@@ -51,11 +53,11 @@ def clause(change: findings.Change) -> str:
         case findings.EndPods():
             return _ended(change)
         case findings.FreeResource(node, measure):
-            return _resource(measure, words.short(node))
+            return _resource(measure, wording.short(node))
         case findings.AskLess() | findings.AskReplicas() | findings.Drop():
             return _edited(change)
         case findings.Mend(node, reason, devices):
-            name = words.short(node)
+            name = wording.short(node)
             return MENDED[reason].format(node=name, devices=_named(devices, name))
         case findings.Pair(_, changes):
             return " and ".join(map(clause, changes))
@@ -69,7 +71,7 @@ def _edited(change: findings.AskLess | findings.AskReplicas | findings.Drop) -> 
         case findings.AskReplicas():
             return _in_replicas(change)
         case findings.Drop(condition, value):
-            return " ".join(DROPPED[condition].format(value=words.short(value)).split())
+            return " ".join(DROPPED[condition].format(value=wording.short(value)).split())
     assert_never(change)
 
 
@@ -86,18 +88,18 @@ def reach(change: findings.Change) -> str:
 
 def _named(devices: Sequence[findings.Room], node: str) -> str:
     """Name devices of a node: by uuid, or by minor where there are many."""
-    if len(devices) <= words.LISTED:
-        return f"{words.listed(one.device for one in devices)} of {node}"
-    minors = words.listed((str(one.minor) for one in devices), most=MINORS_LISTED)
+    if len(devices) <= wording.LISTED:
+        return f"{wording.listed(one.device for one in devices)} of {node}"
+    minors = wording.listed((str(one.minor) for one in devices), most=MINORS_LISTED)
     return f"{len(devices)} devices of {node} (minors {minors})"
 
 
 def _room(change: findings.MakeRoom) -> str:
-    node = words.short(change.node)
+    node = wording.short(change.node)
     if len(change.rooms) == 1:
         (room,) = change.rooms
-        return f"{_freed(room)} were freed on {words.short(room.device)} of {node}"
-    freed = words.listed(f"{_freed(room)} on {words.short(room.device)}" for room in change.rooms)
+        return f"{_freed(room)} were freed on {wording.short(room.device)} of {node}"
+    freed = wording.listed(f"{_freed(room)} on {wording.short(room.device)}" for room in change.rooms)
     return f"{freed} of {node} were freed"
 
 
@@ -106,37 +108,42 @@ def _freed(room: findings.Room) -> str:
     if room.core:
         parts.append(f"{room.core} % {diagnosis.core_of(room.type)}".strip())
     if room.memory:
-        parts.append(words.amount(Unit.BYTES, room.memory))
+        parts.append(wording.amount(Unit.BYTES, room.memory))
     return " and ".join(parts)
 
 
 def _ended(change: findings.EndPods) -> str:
-    node = words.short(change.node)
+    node = wording.short(change.node)
     if change.devices:
         return f"{_named(change.devices, node)} were freed"
-    return f"{words.listed(change.titles)} ended on {node}"
+    return f"{wording.listed(change.titles)} ended on {node}"
 
 
-def _resource(measure: findings.Measure, node: str) -> str:
+def _resource(measure: Deficit, node: str) -> str:
     if measure.name == facts.PODS:
         return f"{measure.missing} {'pod' if measure.missing == 1 else 'pods'} ended on {node}"
-    return f"{words.amount(measure.unit, measure.missing)} {words.short(measure.name)} were freed on {node}"
+    return (
+        f"{wording.amount(measure.unit, measure.missing)} {wording.short(measure.name)} were freed on {node}"
+    )
 
 
 def _less(change: findings.AskLess) -> str:
     measure = change.measure
-    now, was = words.amount(measure.unit, measure.free, up=False), words.amount(measure.unit, measure.wanted)
+    now, was = (
+        wording.amount(measure.unit, measure.free, up=False),
+        wording.amount(measure.unit, measure.wanted),
+    )
     if measure.unit is Unit.PIECES and measure.name:
-        of = f" {words.noun(measure.name, measure.wanted)}"
+        of = f" {wording.noun(measure.name, measure.wanted)}"
     else:
-        of = PARTS.get((measure.name, measure.unit), f" {words.short(measure.name)}")
+        of = PARTS.get((measure.name, measure.unit), f" {wording.short(measure.name)}")
     where = f" in container {change.container}" if len(change.edit.request.containers) > 1 else ""
     return f"it asked for {now} instead of {was}{of}{where if change.container else ''}"
 
 
 def _in_replicas(change: findings.AskReplicas) -> str:
-    now = f"{change.count} {words.noun(diagnosis.REPLICAS, change.count)} ({names.NVIDIA_GPU_SHARED})"
-    cards = words.noun(diagnosis.CARDS, change.count)
+    now = f"{change.count} {wording.noun(REPLICAS, change.count)} ({names.NVIDIA_GPU_SHARED})"
+    cards = wording.noun(CARDS, change.count)
     if change.whole:
         return f"it asked for {now} instead of {change.count} whole {cards}"
     was = "a part of a card" if change.count == 1 else f"parts of {change.count} cards"

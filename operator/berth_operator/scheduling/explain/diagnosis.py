@@ -10,24 +10,17 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, tally
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import CARDS, CORE, REPLICAS, Deficit, Unit, unit_of
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.explain import findings, node_survey
-from berth_operator.scheduling.explain.findings import Finding, Measure, Unit
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.explain.findings import Finding
 
 NEAREST_LOOKED_AT: Final = 8
 EXAMPLES: Final = 8
-CARDS: Final = "cards"
-REPLICAS: Final = "replicas"
-CORE: Final = "core"
-UNITS: Final = {
-    facts.CPU: Unit.THOUSANDTHS,
-    facts.MEMORY: Unit.BYTES,
-    "ephemeral-storage": Unit.BYTES,
-}
 
 
 def findings_of(survey: node_survey.NodeSurvey, *, whole: bool) -> tuple[Finding, ...]:
@@ -87,9 +80,9 @@ def _diagnosed(survey: node_survey.NodeSurvey, at: int, seen: Finding, effort: a
     )
 
 
-def _missing_devices(request: requests.Request, shortfall: allocator.Shortfall) -> Iterator[Measure]:
+def _missing_devices(request: requests.Request, shortfall: allocator.Shortfall) -> Iterator[Deficit]:
     if shortfall.found < shortfall.wanted:
-        yield Measure(_name(request, shortfall), Unit.PIECES, shortfall.wanted, shortfall.found)
+        yield Deficit(_name(request, shortfall), Unit.PIECES, shortfall.wanted, shortfall.found)
 
 
 def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
@@ -101,21 +94,16 @@ def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
     return f"MIG {shortfall.detail}" if shortfall.detail in profiles else shortfall.detail
 
 
-def lacking_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Measure]:
+def lacking_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Deficit]:
     """List the resources that a node has too little of; what it has may be less than nothing."""
     table, one = survey.inventory.table, np.array([at])
     for name, amount in (*survey.demand.amounts, *survey.demand.served):
-        given = int(tally.allocatable(table, one, name)[0])
+        given = int(resources.allocatable(table, one, name)[0])
         if given == node_table.ABSENT and (name, amount) in survey.demand.served:
             continue
         used = survey.row(at).amounts.get(name, 0)
         if max(given, 0) - used < amount:
-            yield Measure(name, unit(name), amount, max(given, 0) - used)
-
-
-def unit(name: str) -> Unit:
-    """Return what a resource is counted in."""
-    return Unit.BYTES if name.startswith("hugepages-") else UNITS.get(name, Unit.PIECES)
+            yield Deficit(name, unit_of(name), amount, max(given, 0) - used)
 
 
 # ---------------------------------------------------------------- the nearest
@@ -153,13 +141,13 @@ def _near_cards(found: Finding, shortfall: allocator.Shortfall) -> Iterator[find
             )
 
 
-def missing(verdict: allocator.Verdict) -> Iterator[Measure]:
+def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:
     """List what of a device is too little."""
     wanted, free = verdict.wanted, verdict.free
     if free.core < wanted.core:
-        yield Measure(core_of(verdict.type), Unit.PERCENT, wanted.core, free.core)
+        yield Deficit(core_of(verdict.type), Unit.PERCENT, wanted.core, free.core)
     if free.memory < wanted.memory:
-        yield Measure("", Unit.BYTES, wanted.memory, free.memory)
+        yield Deficit("", Unit.BYTES, wanted.memory, free.memory)
 
 
 def core_of(kind: str) -> str:

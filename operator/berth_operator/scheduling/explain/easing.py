@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from berth_crds import names
-from berth_operator.scheduling import node_table, resources
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import CARDS, CORE, REPLICAS, Deficit, Unit, unit_of
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, reach
+from berth_operator.scheduling.explain import findings, node_survey, obstacles, reach
 from berth_operator.scheduling.explain.findings import (
     AskLess,
     AskReplicas,
     Condition,
     Drop,
     Edit,
-    Measure,
-    Unit,
 )
 from berth_operator.scheduling.nodes import facts
 
@@ -150,8 +150,8 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
         among = survey.place & resources.room(survey.inventory, survey.inventory.everything, demand)
         edit = easing.edit(request, demand, among)
         if edit is not None:
-            measure = Measure(counted(ask), Unit.PIECES, ask.count, count)
-            yield AskLess(survey.request.containers[at].name, measure, edit, measure.lack)
+            measure = Deficit(counted(ask), Unit.PIECES, ask.count, count)
+            yield AskLess(survey.request.containers[at].name, measure, edit, measure.part)
 
 
 def _most(survey: node_survey.NodeSurvey, ask: requests.Ask) -> int:
@@ -182,10 +182,10 @@ def counted(ask: requests.Ask) -> str:
         case requests.Instances():
             return f"MIG {ask.profile}"
         case requests.Replicas():
-            return diagnosis.REPLICAS
+            return REPLICAS
         case requests.Parts():
             return ask.type
-    return diagnosis.CARDS
+    return CARDS
 
 
 def each_ask(request: requests.Request) -> Iterator[tuple[int, int, requests.Ask]]:
@@ -262,12 +262,12 @@ def _with_share(
     if edit is None:
         return None
     measures = (
-        Measure(diagnosis.CORE, Unit.PERCENT, ask.core, smaller.core),
-        Measure("", Unit.BYTES, ask.memory, smaller.memory),
-        Measure("ratio", Unit.PERCENT, ask.ratio, smaller.ratio),
+        Deficit(CORE, Unit.PERCENT, ask.core, smaller.core),
+        Deficit("", Unit.BYTES, ask.memory, smaller.memory),
+        Deficit("ratio", Unit.PERCENT, ask.ratio, smaller.ratio),
     )
     changed = next(one for one in measures if one.missing)
-    return AskLess(survey.request.containers[at].name, changed, edit, changed.lack)
+    return AskLess(survey.request.containers[at].name, changed, edit, changed.part)
 
 
 # ---------------------------------------------------------------- replicas in place of cards
@@ -318,5 +318,5 @@ def _with_amount(
     nodes = [at for at in able.nodes if left[at] == most]
     demand = dataclasses.replace(survey.demand, amounts=amounts)
     edit = Edit(survey.request, demand, len(nodes), able.exact, survey.row(nodes[0]).name)
-    measure = Measure(name, diagnosis.unit(name), amount, most)
-    return AskLess("", measure, edit, measure.lack)
+    measure = Deficit(name, unit_of(name), amount, most)
+    return AskLess("", measure, edit, measure.part)

@@ -12,40 +12,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from berth_operator.scheduling import decisions, known_models
+from berth_operator.scheduling.deficits import Deficit
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
 
 NOBODY: Final = -1  # The minor of what is no device.
-
-
-class Unit(enum.StrEnum):
-    """What an amount counts, so that it can be written as people write it."""
-
-    PERCENT = "percent"
-    BYTES = "bytes"
-    THOUSANDTHS = "thousandths"
-    PIECES = "pieces"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Measure:
-    """So much is wanted of something and so much is free; `name` is empty for the memory of a card."""
-
-    name: str
-    unit: Unit
-    wanted: int
-    free: int
-
-    @property
-    def missing(self) -> int:
-        """How much would have to be freed."""
-        return max(0, self.wanted - self.free)
-
-    @property
-    def lack(self) -> float:
-        """What part of the wanted is missing, from 0 to 1."""
-        return self.missing / self.wanted if self.wanted else 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +37,7 @@ class Finding:
     never: bool = False
     published: bool = True
     looked: bool = False
-    measures: tuple[Measure, ...] = ()
+    measures: tuple[Deficit, ...] = ()
     holders: tuple[str, ...] = ()
     shortfall: allocator.Shortfall | None = None
 
@@ -80,7 +52,7 @@ class Nearest:
     node: str
     reason: decisions.Reason
     detail: str
-    measures: tuple[Measure, ...]
+    measures: tuple[Deficit, ...]
     device: str = ""
     minor: int = NOBODY
     type: str = ""
@@ -89,7 +61,7 @@ class Nearest:
     @property
     def lack(self) -> float:
         """What part is missing of what is missing most."""
-        return max((one.lack for one in self.measures), default=1.0)
+        return max((one.part for one in self.measures), default=1.0)
 
 
 # ---------------------------------------------------------------- changes
@@ -170,7 +142,7 @@ class FreeResource:
     """Somebody gives up so much of a resource of a node."""
 
     node: str
-    measure: Measure
+    measure: Deficit
     size: float
 
 
@@ -179,7 +151,7 @@ class AskLess:
     """The pod asks for less: of the cards of one container, of each card, or of a resource of the node."""
 
     container: str
-    measure: Measure  # `wanted` is what it asks now, `free` what it could have.
+    measure: Deficit  # `wanted` is what it asks now, `free` what it could have.
     edit: Edit
     size: float
 

@@ -70,7 +70,7 @@ def _room_made(survey: node_survey.NodeSurvey, at: int, found: Finding) -> MakeR
     if shortfall is None or found.never:
         return None
     rooms = [
-        (max((one.lack for one in diagnosis.missing(verdict)), default=0.0), verdict.minor, room_on(verdict))
+        (max((one.part for one in diagnosis.missing(verdict)), default=0.0), verdict.minor, room_on(verdict))
         for verdict in shortfall.against
         if _gives_parts(verdict)
     ]
@@ -192,7 +192,7 @@ def _resource_freed(survey: node_survey.NodeSurvey, at: int, found: Finding) -> 
     holds = trials.with_resource(in_order(info), measure.name, measure.missing)
     if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
         return None
-    return FreeResource(info.name, measure, min(1.0, measure.lack))
+    return FreeResource(info.name, measure, min(1.0, measure.part))
 
 
 # ---------------------------------------------------------------- things put right

@@ -9,7 +9,7 @@ few are worth a closer look.
 
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
@@ -20,10 +20,11 @@ from berth_operator.scheduling import (
     node_table,
     questions,
     queued_pods,
-    resources,
     search,
-    tally,
 )
+from berth_operator.scheduling.constraints import host_ports, place, reasons, registry, resources
+from berth_operator.scheduling.constraints.constraint import Why
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
 from berth_operator.scheduling.explain import reach
@@ -38,7 +39,6 @@ STEPS_TO_LOOK: Final = 20
 PART_FOR_SURVEY: Final = 0.4
 
 PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
-NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
 STATES: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
 
 
@@ -54,7 +54,7 @@ class NodeSurvey:
     request: requests.Request
     demand: facts.Demand
     counts: tuple[Count, ...]
-    whys: tuple[tally.Why | None, ...]
+    whys: tuple[Why | None, ...]
     code: node_table.Numbers
     known: node_table.Mask
     place: node_table.Mask
@@ -74,7 +74,7 @@ class NodeSurvey:
         assert info is not None, "a node that spoke"  # noqa: S101
         return info
 
-    def why(self, at: int) -> tally.Why:
+    def why(self, at: int) -> Why:
         """Return the reason of a node that has one."""
         why = self.whys[int(self.code[at])]
         assert why is not None, "a node that refuses"  # noqa: S101
@@ -116,29 +116,29 @@ def take(
     """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.ask(request, demand)
-    reasons = tally.judge(inventory, question, search.learnt(question, policy))
+    table = reasons.evaluate(inventory, question, search.learnt(question, policy))
+    query = Query(inventory, inventory.everything, question)
     known = inventory.table.known[: inventory.size].copy()
-    _look_again(reasons, inventory, candidate, known & (reasons.code == 0), effort)
-    everything = inventory.everything
+    _look_again(table, inventory, candidate, known & (table.code == 0), effort)
     return NodeSurvey(
         inventory,
         policy,
         request,
         demand,
-        counts=reasons.counts(),
-        whys=(None, *reasons.whys),
-        code=reasons.code,
+        counts=table.counts(),
+        whys=(None, *table.whys),
+        code=table.code,
         known=known,
-        place=known & (inventory.places(demand.where).code == 0),
-        room=resources.room(inventory, everything, demand),
-        never=never(inventory, everything, question),
-        gap=gaps(inventory, everything, question),
+        place=known & place.able(query),
+        room=resources.able(query) & host_ports.able(query),
+        never=table.never,
+        gap=registry.gaps(query),
         effort=effort,
     )
 
 
 def _look_again(
-    reasons: tally.NodeReasons,
+    table: reasons.ReasonTable,
     inventory: Inventory,
     candidate: queued_pods.Candidate,
     quiet: node_table.Mask,
@@ -158,16 +158,16 @@ def _look_again(
     for at in sorted(left, key=lambda at: int(rank[at])):
         why = _asked(inventory, at, request, mine, alike)
         if why is not None:
-            reasons.note(at, why)
+            table.add(at, why)
     effort.use(most, mine)
 
 
-Alike = dict[Hashable, tally.Why | None]  # What nodes have said, by what that depends on.
+Alike = dict[Hashable, Why | None]  # What nodes have said, by what that depends on.
 
 
 def _asked(
     inventory: Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
-) -> tally.Why | None:
+) -> Why | None:
     """Ask one node for its reason, if it has one; where no effort is left it is not asked."""
     info = inventory.rows[at]
     if info is None or effort.left <= 0:
@@ -193,64 +193,3 @@ def look(
     found = allocator.place(view, request, effort=part)
     effort.use(search.STEPS_A_NODE, part)
     return found
-
-
-# ---------------------------------------------------------------- never, and how near
-
-
-def never(inventory: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Mask:
-    """Return which nodes could not take the pod with nothing used and nothing wrong, as far as sums tell."""
-    table, need = inventory.table, question.need
-    hopeless = np.zeros(table.height(at), dtype=np.bool_)
-    for _, short in tally.never_enough(table, at, question.demand):
-        hopeless |= short
-    for pile in tally.piles(table, at, need):
-        hopeless |= pile.in_all < pile.wanted
-    if need.asked:
-        hopeless |= np.isin(table.state[at], [node_table.STATES.index(one) for one in NOTHING_THERE])
-    if tally.counted_asks(need):
-        *_, (_, right) = tally.fitting_cards(inventory, at, question.conditions)
-        for _, undivided in (("", right), *tally.undivided_cards(table, at, right)):
-            hopeless |= node_table.count(undivided) < need.least
-        for short in tally.too_small(table, at, need, right):
-            hopeless |= short
-    return hopeless
-
-
-def gaps(inventory: Inventory, at: node_table.Rows, question: questions.Question) -> node_table.Scores:
-    """Return for each node what part is missing of what it lacks most: 0 to 1, as far as sums can tell."""
-    table = inventory.table
-    gap = np.zeros(table.height(at))
-    for name, amount in question.demand.amounts + question.demand.served:
-        left = resources.left(table, at, name)
-        gap = np.maximum(gap, np.where(left == node_table.ABSENT, 0, _lack(left, amount)))
-    for pile in tally.piles(table, at, question.need):
-        gap = np.maximum(gap, _lack(pile.left, pile.wanted))
-    if asks := tally.counted_asks(question.need):
-        for missing in _card_gaps(inventory, at, question, asks):
-            gap = np.maximum(gap, missing)
-    return gap
-
-
-def _card_gaps(
-    inventory: Inventory, at: node_table.Rows, question: questions.Question, asks: list[requests.Gpus]
-) -> Iterator[node_table.Scores]:
-    """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
-    table = inventory.table
-    *_, (_, right) = tally.fitting_cards(inventory, at, question.conditions)
-    # Only where there is a card: one node with many makes the table wide for all.
-    core, memory, total = (each[at][right] for each in (table.core, table.memory, table.total))
-    for ask in requests.uncontained(asks):
-        if ask.whole:
-            free = node_table.count(right & table.whole[at]) - table.withheld[at]
-            yield _lack(free, ask.count)
-        else:
-            wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
-            lack = np.ones(right.shape)
-            lack[right] = np.maximum(_lack(core, ask.core), _lack(memory, wanted))
-            yield np.sort(lack, axis=1)[:, : ask.count].mean(axis=1)
-
-
-def _lack(free: node_table.Numbers, wanted: node_table.Numbers | int) -> node_table.Scores:
-    lack: node_table.Scores = np.clip(1 - free / np.maximum(wanted, 1), 0, 1)
-    return np.where(np.asarray(wanted) > 0, lack, 0.0)

@@ -12,8 +12,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from berth_operator.scheduling import questions, tally
+from berth_operator.scheduling import questions
+from berth_operator.scheduling.constraints import reasons
+from berth_operator.scheduling.constraints.constraint import Why
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import allocator, facts, requests
 from berth_operator.scheduling.explain import (
     diagnosis,
@@ -65,7 +68,7 @@ class Fix:
 # ---------------------------------------------------------------- what is in the way
 
 
-def misses(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[tally.Why, ...]]]:
+def misses(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Why, ...]]]:
     """List the nodes that come nearest with all that stands in their way, the fewest things first."""
     there = dict.fromkeys(diagnosis.worth_telling(survey))
     found = []
@@ -76,13 +79,13 @@ def misses(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[tally.Why, .
     return sorted(found, key=lambda one: len(one[1]))
 
 
-def miss(survey: node_survey.NodeSurvey, at: int, whys: tuple[tally.Why, ...]) -> findings.Nearest:
+def miss(survey: node_survey.NodeSurvey, at: int, whys: tuple[Why, ...]) -> findings.Nearest:
     """Name a node and what stands in its way."""
     reason, detail = survey.why(at)
     return findings.Nearest(survey.row(at).name, reason, detail, (), whys=whys)
 
 
-def in_the_way(survey: node_survey.NodeSurvey, at: int) -> Iterator[tally.Why]:
+def in_the_way(survey: node_survey.NodeSurvey, at: int) -> Iterator[Why]:
     """Yield what is wrong with a node: its place, its agent, its devices, its resources."""
     info = survey.row(at)
     for one in sorted(obstacles.each(info.node, survey.demand.where), key=str) if info.node else ():
@@ -96,14 +99,14 @@ def in_the_way(survey: node_survey.NodeSurvey, at: int) -> Iterator[tally.Why]:
         yield Reason.INSUFFICIENT_RESOURCE, measure.name
 
 
-def _why_of(obstacle: obstacles.Obstacle) -> tally.Why:
+def _why_of(obstacle: obstacles.Obstacle) -> Why:
     if obstacle.condition is None:
         return Reason.UNSCHEDULABLE, ""
     taint = obstacle.condition is Condition.TAINT
     return (Reason.TAINTED, obstacle.key) if taint else (Reason.SELECTOR_MISMATCH, "")
 
 
-def _of_devices(survey: node_survey.NodeSurvey, at: int) -> tally.Why | None:
+def _of_devices(survey: node_survey.NodeSurvey, at: int) -> Why | None:
     """Return what is wrong with a node's devices, as if all else were well."""
     if not survey.request:
         return None
@@ -111,9 +114,9 @@ def _of_devices(survey: node_survey.NodeSurvey, at: int) -> tally.Why | None:
     device = dataclasses.replace(world.device, failed="") if world.device else None
     plain = nodes.Node(world.node.name)  # With nothing wrong about its place.
     copy = _built(survey, dataclasses.replace(world, node=plain, device=device, silent=False))
-    reasons = tally.judge(copy, questions.ask(survey.request, nodes.Demand()), {})
-    if reasons.code[0]:
-        return list(reasons.whys)[int(reasons.code[0]) - 1]
+    table = reasons.evaluate(copy, questions.ask(survey.request, nodes.Demand()), {})
+    if table.code[0]:
+        return list(table.whys)[int(table.code[0]) - 1]
     info = copy.rows[0]
     found = (
         node_survey.look(info.view(), survey.request, survey.effort) if info and not survey.exhausted else ()
@@ -317,9 +320,9 @@ def _of_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
     for measure in diagnosis.lacking_resources(survey, at):
         if sum(dict(hold.amounts).get(measure.name, 0) for hold in world.holds) < measure.missing:
             continue
-        freed = findings.FreeResource(world.node.name, measure, min(1.0, measure.lack))
+        freed = findings.FreeResource(world.node.name, measure, min(1.0, measure.part))
 
-        def apply(world: World, _: Parts, measure: findings.Measure = measure) -> World:
+        def apply(world: World, _: Parts, measure: Deficit = measure) -> World:
             less = {one.uid: one for one in trials.with_resource(world.holds, measure.name, measure.missing)}
             holds = tuple(less.get(hold.uid, hold) for hold in world.holds)
             return dataclasses.replace(world, holds=holds)
@@ -336,10 +339,8 @@ def _fewer(survey: node_survey.NodeSurvey) -> Iterator[Fix]:
 
 def _given_up(survey: node_survey.NodeSurvey, at: int, number: int, ask: requests.Ask) -> Fix:
     def change(parts: Parts) -> Single:
-        measure = findings.Measure(
-            easing.counted(ask), findings.Unit.PIECES, ask.count, ask.count - len(parts)
-        )
-        return findings.AskLess(survey.request.containers[at].name, measure, _edit(survey), measure.lack)
+        measure = Deficit(easing.counted(ask), Unit.PIECES, ask.count, ask.count - len(parts))
+        return findings.AskLess(survey.request.containers[at].name, measure, _edit(survey), measure.part)
 
     def apply(world: World, parts: Parts) -> World:
         count = ask.count - len(parts)

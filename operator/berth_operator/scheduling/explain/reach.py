@@ -13,7 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_info, node_table, questions, search
+from berth_operator.scheduling import node_info, node_table, questions
+from berth_operator.scheduling.constraints import cards, pools
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -96,10 +98,11 @@ class Inquiry:
 
 def enough(inventory: Inventory, at: node_table.Numbers, question: questions.Question) -> node_table.Mask:
     """Return which nodes have enough devices as far as sums can tell."""
-    need = question.need
-    matching = search.matching_cards(inventory, at, question.conditions) if need.cards else None
-    fit = search.share_fits(inventory, at, need, matching)
-    return search.enough_devices(inventory, at, need, matching, fit)
+    query = Query(inventory, at, question)
+    mask = inventory.table.known[at]
+    if cards.CONSTRAINT.asked(question):
+        mask = mask & cards.able(query)
+    return mask & pools.able(query)
 
 
 def odd(info: node_info.Row | None) -> bool:

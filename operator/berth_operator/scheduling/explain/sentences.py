@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from berth_crds import text
-from berth_operator.scheduling import decisions, known_models, node_table, queued_pods
+from berth_operator.scheduling import decisions, known_models, node_table, queued_pods, wording
+from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.explain import clauses, discretion, findings, words
 
@@ -102,9 +103,9 @@ def nearest(found: findings.Nearest) -> str:
     if found.whys:
         obstacles = "this obstacle" if len(found.whys) == 1 else "these obstacles"
         listed = ", ".join(words.briefly(*why) for why in found.whys)
-        return f"{words.short(found.node)}, with {obstacles}: {listed}"
+        return f"{wording.short(found.node)}, with {obstacles}: {listed}"
     of = f"{words.device(found.type, found.minor)} of " if found.device else ""
-    return f"{of}{words.short(found.node)} has {words.shortage(found.measures)}"
+    return f"{of}{wording.short(found.node)} has {wording.shortage(found.measures)}"
 
 
 def would_fit(change: findings.Change) -> str:
@@ -116,7 +117,7 @@ def would_fit(change: findings.Change) -> str:
 def refusals(told: findings.Explanation, candidate: queued_pods.Candidate) -> tuple[Refusal, ...]:
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
     if not told.total:
-        return (Refusal(Reason.NO_NODES, detail=words.REASONS[Reason.NO_NODES](0, candidate, "")),)
+        return (Refusal(Reason.NO_NODES, detail=registry.WORDS[Reason.NO_NODES](0, candidate, "")),)
     there = {one.reason: _there(one.reason, told.models, candidate) for one in told.counts}
     return tuple(refusal for finding in told.nodes for refusal in _refusals(finding, candidate, there))
 
@@ -126,11 +127,11 @@ def _refusals(
 ) -> list[Refusal]:
     against = finding.shortfall.against if finding.shortfall else ()
     if not against:
-        detail = finding.detail or words.listed(finding.holders)
-        message = words.REASONS[finding.reason](1, candidate, detail).removeprefix("1 ")
+        detail = finding.detail or wording.listed(finding.holders)
+        message = registry.WORDS[finding.reason](1, candidate, detail).removeprefix("1 ")
         if there.get(finding.reason):
             message = f"{message} ({there[finding.reason]})"
-        figures = words.shortage(finding.measures)
+        figures = wording.shortage(finding.measures)
         return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
         Refusal(verdict.reason, finding.node, verdict.device, words.against(verdict)) for verdict in against
@@ -144,7 +145,7 @@ def _counted(
     counts: Sequence[Count], candidate: queued_pods.Candidate, total: int, shown: int, extras: Extras
 ) -> str:
     if not total:
-        return words.REASONS[Reason.NO_NODES](0, candidate, "")
+        return registry.WORDS[Reason.NO_NODES](0, candidate, "")
     fits = total - sum(count.nodes for count in counts)
     unsure = any(count.reason is Reason.UNDECIDED for count in counts)
     head = (
@@ -153,7 +154,7 @@ def _counted(
         else f"{fits}/{total} nodes are available"
     )
     parts = [
-        words.REASONS[count.reason](count.nodes, candidate, count.detail)
+        registry.WORDS[count.reason](count.nodes, candidate, count.detail)
         + extras.get((count.reason, count.detail), "")
         for count in counts[:shown]
     ]
@@ -178,7 +179,7 @@ def _extras(
 ) -> Extras:
     """Name an example of what is in the way, the models that there are, and what is nearest."""
     extras = {
-        key: f"such as {_example(finding, namespace)} on {words.short(finding.node)}"
+        key: f"such as {_example(finding, namespace)} on {wording.short(finding.node)}"
         for key, finding in examples.items()
     }
     for key, there in _models_there(told.counts, told.models, candidate).items():
@@ -213,7 +214,7 @@ def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Ca
 def _example(finding: findings.Finding, namespace: str) -> str:
     """Name the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
     if finding.holders:
-        return words.listed(discretion.pods(finding.holders, namespace))
+        return wording.listed(discretion.pods(finding.holders, namespace))
     return _card(finding)
 
 
@@ -221,7 +222,7 @@ def _card(finding: findings.Finding) -> str:
     if finding.shortfall is None or finding.reason not in EXEMPLARY:
         return ""
     cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
-    return words.short(next(cards, ""))
+    return wording.short(next(cards, ""))
 
 
 CUT: Final = "What would help was not fully evaluated: search budget."

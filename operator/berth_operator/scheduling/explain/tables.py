@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_crds import text
+from berth_operator.scheduling import wording
+from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator, verdicts
 from berth_operator.scheduling.explain import diagnosis, findings, sentences, words
-from berth_operator.scheduling.explain.findings import EndPods, Finding, MakeRoom, Unit
+from berth_operator.scheduling.explain.findings import EndPods, Finding, MakeRoom
 
 HEAD: Final = ("NODE", "DEVICE", "UUID", "WHY NOT", "WANTED", "FREE")
 NONE: Final = "-"
@@ -39,7 +42,7 @@ def _aligned(lines: list[Line]) -> Iterator[str]:
 def _lines(finding: Finding) -> Iterator[Line]:
     wanted = [_count(one.unit, one.name, one.wanted) for one in finding.measures]
     free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.measures]
-    detail = finding.detail or words.listed(finding.holders)
+    detail = finding.detail or wording.listed(finding.holders)
     reason = finding.reason
     if finding.never and reason in diagnosis.USED and finding.shortfall is not None:
         # Sums call it full, and only the closer look saw what is in the way even of an empty node.
@@ -55,7 +58,7 @@ def _device_line(verdict: allocator.Verdict) -> Line:
         "",
         words.device(verdict.type, verdict.minor),
         verdict.device,
-        _why(words.BRIEFLY[verdict.reason], never=verdict.never),
+        _why(registry.BRIEF[verdict.reason], never=verdict.never),
         _amounts(verdict.wanted, verdict.wanted, up=True),
         _amounts(verdict.free, verdict.wanted, up=False),
     )
@@ -67,8 +70,8 @@ def _why(text: str, *, never: bool) -> str:
 
 def _count(unit: Unit, name: str, count: int) -> str:
     if unit is Unit.PIECES:
-        return f"{count} {words.noun(name, count)}"
-    return f"{words.amount(unit, count, up=False)} {name}".strip()
+        return f"{count} {wording.noun(name, count)}"
+    return f"{wording.amount(unit, count, up=False)} {name}".strip()
 
 
 def _amounts(given: verdicts.Amount, wanted: verdicts.Amount, *, up: bool) -> str:
@@ -76,9 +79,9 @@ def _amounts(given: verdicts.Amount, wanted: verdicts.Amount, *, up: bool) -> st
     up = up or given.memory >= wanted.memory
     parts = []
     if wanted.core:
-        parts.append(words.amount(Unit.PERCENT, given.core))
+        parts.append(wording.amount(Unit.PERCENT, given.core))
     if wanted.memory:
-        parts.append(words.amount(Unit.BYTES, given.memory, up=up))
+        parts.append(wording.amount(Unit.BYTES, given.memory, up=up))
     if wanted.pieces:
         parts.append(str(given.pieces))
     return ", ".join(parts) or NONE
@@ -88,12 +91,12 @@ def _amounts(given: verdicts.Amount, wanted: verdicts.Amount, *, up: bool) -> st
 
 
 def _below(told: findings.Explanation) -> Iterator[str]:
-    rest = collections.Counter(words.BRIEFLY[one.reason] for one in told.nodes if not one.looked)
+    rest = collections.Counter(registry.BRIEF[one.reason] for one in told.nodes if not one.looked)
     if rest:
         parts = ", ".join(f"{count} {reason}" for reason, count in sorted(rest.items()))
         yield f"and {rest.total()} more, not looked at closely: {parts}"
     if not told.total:
-        yield words.BRIEFLY[Reason.NO_NODES]
+        yield registry.BRIEF[Reason.NO_NODES]
     if told.fits:
         unsure = any(count.reason is Reason.UNDECIDED for count in told.counts)
         yield f"fits on {'at least ' if unsure else ''}{told.fits} of {told.total} nodes"
@@ -108,5 +111,5 @@ def _added(change: findings.Change) -> str:
     match change:
         case MakeRoom(holders=people) | EndPods(titles=people):
             held = "" if isinstance(change, EndPods) and not change.devices else "held by "
-            return f" ({held}{words.listed(people, most=PODS_NAMED)})"
+            return f" ({held}{wording.listed(people, most=PODS_NAMED)})"
     return ""

@@ -100,6 +100,11 @@ class HostPort:
     protocol: str = "TCP"
     address: str = ""
 
+    def __str__(self) -> str:
+        """Return it as people write it, such as `8080/TCP`."""
+        port = f"{self.number}/{self.protocol}"
+        return f"{self.address}:{port}" if self.address else port
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
@@ -114,11 +119,12 @@ class Demand:
     amounts: Amounts = ()
     served: Amounts = ()
     where: Where = ANYWHERE
+    host_ports: tuple[HostPort, ...] = ()
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        return len(self.amounts) + len(self.served) + self.where.size
+        return len(self.amounts) + len(self.served) + self.where.size + len(self.host_ports)
 
 
 NO_DEMAND: Final = Demand()

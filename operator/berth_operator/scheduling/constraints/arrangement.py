@@ -1,0 +1,43 @@
+"""How the devices belong together: scope, NVLink partitions, joint devices, labels.
+
+Only a search on the node itself tells whether a fitting set of devices is free.
+"""
+
+from berth_operator.scheduling import queued_pods
+from berth_operator.scheduling.constraints.constraint import Constraint
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.wording import have, listed, of_devices
+
+SCOPES = {"numa": "NUMA node", "pcie": "PCIe root", "nvlink": "NVLink group", "node": "node"}
+
+
+def within(pod: queued_pods.Candidate) -> str:
+    """Return within what the cards of a pod must be."""
+    return f"within one {SCOPES.get(pod.request.manner.scope or '', 'scope')}"
+
+
+def joint(pod: queued_pods.Candidate) -> str:
+    """Return which devices of a pod must share a PCIe root."""
+    return listed(pod.request.manner.joint) or "devices"
+
+
+CONSTRAINT = Constraint(
+    name="arrangement",
+    asked=lambda question: not question.need.simple,
+    words={
+        Reason.SCOPE_MISMATCH: lambda nodes, pod, _: f"{have(nodes)} too few free cards {within(pod)}",
+        Reason.NO_PARTITION: lambda nodes, pod, _: (
+            f"{have(nodes)} no free NVLink partition of {pod.request.need.whole} cards"
+        ),
+        Reason.NO_ROOT: lambda nodes, pod, _: (
+            f"{have(nodes)} too few free {joint(pod)} on the same PCIe root"
+        ),
+        Reason.LABEL_MISMATCH: of_devices("too few {} with the labels asked for"),
+    },
+    brief={
+        Reason.SCOPE_MISMATCH: "too few close together",
+        Reason.NO_PARTITION: "no free partition",
+        Reason.NO_ROOT: "not on the same PCIe root",
+        Reason.LABEL_MISMATCH: "other labels",
+    },
+)

@@ -1,0 +1,258 @@
+"""Whether the node has enough cards: of the right kind, large enough, and with room left.
+
+What a node lacks even with nothing used is said first, condition by condition in the order
+in which one card is judged, so that the first that leaves too few is the reason.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from berth_crds import names
+from berth_operator.scheduling import node_table, queued_pods
+from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.constraints.gaps import gap
+from berth_operator.scheduling.constraints.query import Query, matching_cards
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import REPLICAS, Unit
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.wording import amount, fewer, has, have, listed, noun, of_devices, short
+
+# Which cards are there, and which of them meet one condition after the other.
+Fitting = tuple[tuple[Reason, node_table.Mask], ...]
+CONDITIONS: Final = (
+    (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models", "avoid_pattern")),
+    (Reason.NOT_INCLUDED, ("uuids",)),
+    (Reason.EXCLUDED, ("avoid_uuids",)),
+    (Reason.TOO_SMALL, ("memory_at_least",)),
+)
+
+
+def asks(need: requests.Need) -> list[requests.Gpus]:
+    """Return what is asked of the cards that are given out whole or by shares."""
+    return [*([requests.cards(need.whole)] if need.whole else []), *need.largest]
+
+
+# ---------------------------------------------------------------- which cards would do
+
+
+def fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
+    """Yield which cards are there, and which of them meet one condition after the other."""
+    there = query.table.model[query.rows] != node_table.ABSENT
+    yield Reason.TOO_FEW_CARDS, there
+    kept: dict[str, object] = {}
+    for reason, fields in CONDITIONS:
+        wanted = {field: getattr(query.question.conditions, field) for field in fields}
+        if any(wanted.values()):
+            kept |= wanted
+            part = dataclasses.replace(requests.ANY_CARD, **kept)  # type: ignore[arg-type]  # its own fields
+            meets = matching_cards(query.inventory, query.rows, part, among=there)
+            yield reason, there if meets is None else meets
+
+
+def right(query: Query) -> node_table.Mask:
+    """Return the cards that meet all conditions, used or not."""
+    *_, (_, found) = fitting(query)
+    return found
+
+
+def large(query: Query, ask: requests.Gpus) -> node_table.Mask:
+    """Return which cards could take one unit of an ask if nobody used them; a whole card is always whole."""
+    total = query.table.total[query.rows]
+    if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
+        return np.zeros(total.shape, dtype=np.bool_)
+    found: node_table.Mask = total >= (0 if ask.whole else 1 if ask.ratio else ask.memory)
+    return found
+
+
+def standing(query: Query) -> Iterator[Objection]:
+    """Yield the nodes that have too few cards of the right kind and size, used or not."""
+    need = query.need
+    if not asks(need):
+        return
+    found = tuple(fitting(query))
+    cards = found[-1][1]
+    for reason, few in (*found, *_undivided(query, cards)):
+        yield Objection(node_table.count(few) < need.least, reason, never=True)
+    for ask in need.largest:
+        yield Objection(node_table.count(cards & large(query, ask)) < ask.count, Reason.TOO_SMALL, never=True)
+    if len(need.shares) > 1 and need.memory:
+        together = node_table.total(query.table.total[query.rows] * cards)
+        yield Objection(together < need.memory, Reason.TOO_SMALL, never=True)
+
+
+def _undivided(query: Query, cards: node_table.Mask) -> Iterator[tuple[Reason, node_table.Mask]]:
+    """Yield which of these cards are left without those of one mode after the other."""
+    trouble = query.table.trouble[query.rows]
+    if trouble.any():
+        for mode in node_table.MODES:
+            cards = cards & (trouble != node_table.TROUBLES.index(mode))
+            yield mode, cards
+
+
+# ---------------------------------------------------------------- what is left of them
+
+
+def able(query: Query) -> node_table.Mask:
+    """Return the nodes that have enough cards left, as far as sums can tell."""
+    table, rows, need, matching = query.table, query.rows, query.need, query.matching
+    mask = table.known[rows]  # Not written to: each of these gives a new mask.
+    if need.whole:
+        whole = table.whole[rows] if matching is None else table.whole[rows] & matching
+        mask = mask & (node_table.count(whole) - table.withheld[rows] >= need.whole)
+    for ask in need.largest:
+        room = query.share_room if need.simple else query.room_for(ask, matching)
+        assert room is not None, "a share is asked for"  # noqa: S101
+        mask = mask & (room.any(axis=1) if ask.count == 1 else node_table.count(room) >= ask.count)
+    if len(need.shares) > 1:
+        mask = mask & _room_together(query, table.open[rows] if matching is None else matching)
+    return mask
+
+
+def _room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
+    """Return which nodes have as much left of these cards as all shares and whole cards take together."""
+    table, rows, need = query.table, query.rows, query.need
+    mask: node_table.Mask = node_table.total(table.core[rows] * cards) >= need.core
+    if need.ratio:
+        # A share is content with a little less than its percentage, where rounding has taken that.
+        mask &= node_table.total((table.ratio[rows] + 1) * cards) >= need.ratio
+    if need.memory:
+        mask &= node_table.total(table.memory[rows] * cards) >= need.memory
+    return mask
+
+
+def passing(query: Query) -> Iterator[Objection]:
+    """Yield the nodes whose cards are held by others, or withheld."""
+    table, rows, need = query.table, query.rows, query.need
+    if not asks(need):
+        return
+    cards = right(query)
+    if need.whole:
+        free = node_table.count(cards & table.whole[rows])
+        yield Objection(free < need.whole, Reason.FULL)
+        yield Objection(free - table.withheld[rows] < need.whole, Reason.WITHHELD)
+    for ask in need.largest:
+        few = node_table.count(query.room_for(ask, cards)) < ask.count
+        if (few & (table.withheld[rows] > 0)).any():
+            room = node_table.count(query.without_withheld().room_for(ask, cards))
+            yield Objection(few & (room >= ask.count), Reason.WITHHELD)
+        yield Objection(few, Reason.FULL)
+    if len(need.shares) > 1:
+        yield Objection(~_room_together(query, cards & table.open[rows]), Reason.FULL)
+
+
+def gaps(query: Query) -> Iterator[node_table.Scores]:
+    """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
+    if not asks(query.need):
+        return
+    table, rows, cards = query.table, query.rows, right(query)
+    # Only where there is a card: one node with many makes the table wide for all.
+    core, memory, total = (each[rows][cards] for each in (table.core, table.memory, table.total))
+    for ask in requests.uncontained(asks(query.need)):
+        if ask.whole:
+            yield gap(node_table.count(cards & table.whole[rows]) - table.withheld[rows], ask.count)
+        else:
+            wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
+            missing = np.ones(cards.shape)
+            missing[cards] = np.maximum(gap(core, ask.core), gap(memory, wanted))
+            yield np.sort(missing, axis=1)[:, : ask.count].mean(axis=1)
+
+
+# ---------------------------------------------------------------- words
+
+
+def _too_few(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
+    if detail == REPLICAS:
+        wanted = pod.request.need.replicas
+        instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 else ""
+        return f"{have(nodes)} {fewer(wanted, 'replica')} of shared cards{instead}"
+    if detail:
+        return f"{have(nodes)} too few {noun(detail, 2)}"
+    return f"{have(nodes)} {fewer(max(pod.request.need.least, 1), 'card')}"
+
+
+def _taken(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
+    """Return what is all given out; without a detail it is the cards."""
+    if detail:
+        return f"{have(nodes)} too few free {noun(detail, 2)}"
+    need, narrowed = pod.request.need, pod.request.conditions != requests.ANY_CARD
+    if need.shares:
+        enough = f" with enough free{' among those asked for' if narrowed else ''}"
+        count = 0 if need.whole or len(need.shares) > 1 else need.least
+        return f"{have(nodes)} {fewer(count, 'card')}{enough}"
+    return f"{have(nodes)} {fewer(0 if narrowed else need.least, 'free card')}"
+
+
+def _wrong_model(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+    return f"{have(nodes)} {fewer(max(pod.request.need.least, 1), 'card')} {models(pod)}"
+
+
+def models(pod: queued_pods.Candidate) -> str:
+    """Return which models a pod accepts, as it wrote them."""
+    asked = pod.request.conditions
+    parts = []
+    if asked.models:
+        parts.append(f"of model {listed(asked.as_written(asked.models), 'or')}")
+    if asked.avoid_models:
+        parts.append(f"other than {listed(asked.as_written(asked.avoid_models), 'or')}")
+    if asked.pattern:
+        parts.append(f"whose model matches {short(asked.pattern)}")
+    if asked.avoid_pattern:
+        parts.append(f"whose model does not match {short(asked.avoid_pattern)}")
+    return " and ".join(parts) or "of the wanted model"
+
+
+def _too_small(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+    request = pod.request
+    least = max([request.conditions.memory_at_least, *(one.memory for one in request.need.shares)])
+    size = f"with at least {amount(Unit.BYTES, least)}" if least else "that are large enough"
+    return f"{have(nodes)} too few cards {size}"
+
+
+def _in_replicas(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+    need = pod.request.need
+    given = "given out only as time-sliced or MPS replicas"
+    return f"{have(nodes)} cards that are {given if need.whole or need.shares else 'shared in another way'}"
+
+
+def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+    cards = f"{have(nodes)} cards held by pods without a readable allocation"
+    return cards + (f" ({short(detail)})" if detail else "")
+
+
+CONSTRAINT = Constraint(
+    name="cards",
+    asked=lambda question: bool(question.need.whole or question.need.largest),
+    able=able,
+    standing=standing,
+    passing=passing,
+    gaps=gaps,
+    words={
+        Reason.TOO_FEW_CARDS: _too_few,
+        Reason.MODEL_MISMATCH: _wrong_model,
+        Reason.NOT_INCLUDED: has("too few of the listed cards"),
+        Reason.EXCLUDED: has("too few cards that are not excluded"),
+        Reason.TOO_SMALL: _too_small,
+        Reason.MIG_MODE: has("cards in MIG mode"),
+        Reason.SHARING_MODE: _in_replicas,
+        Reason.WITHHELD: _withheld,
+        Reason.FULL: _taken,
+        Reason.IN_USE: of_devices("too few unused {}"),
+        Reason.PARTLY_USED: of_devices("too few {} that no other pod shares"),
+    },
+    brief={
+        Reason.TOO_FEW_CARDS: "too few cards",
+        Reason.MODEL_MISMATCH: "other model",
+        Reason.NOT_INCLUDED: "not listed",
+        Reason.EXCLUDED: "excluded",
+        Reason.TOO_SMALL: "too small",
+        Reason.MIG_MODE: "in MIG mode",
+        Reason.SHARING_MODE: "shared in another way",
+        Reason.WITHHELD: "held without a readable allocation",
+        Reason.FULL: "not enough free",
+        Reason.IN_USE: "in use",
+        Reason.PARTLY_USED: "partly used",
+    },
+)

@@ -1,0 +1,33 @@
+"""What is said where no node objects: the search ended early, or there are no nodes."""
+
+from berth_operator.scheduling.constraints.constraint import Constraint
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.wording import Words, plain
+
+
+def _never(words: str) -> Words:
+    """Return words that are the same for one node and for many."""
+    return plain(words, words)
+
+
+CONSTRAINT = Constraint(
+    name="evaluation",
+    words={
+        Reason.UNDECIDED: plain(
+            "was not fully evaluated: search budget", "were not fully evaluated: search budget"
+        ),
+        Reason.NO_NODES: lambda *_: "there are no nodes",
+        Reason.INVALID_REQUEST: _never("cannot serve a request for nothing"),
+        Reason.UNSUPPORTED_REQUEST: _never("cannot serve this kind of request"),
+        Reason.UNSUPPORTED_CONSTRAINT: _never("cannot be judged by a constraint that is not supported"),
+        Reason.TOO_MUCH_TOGETHER: _never("cannot serve what was not kept"),
+    },
+    brief={
+        Reason.UNDECIDED: "not fully evaluated",
+        Reason.NO_NODES: "no nodes",
+        Reason.INVALID_REQUEST: "asked for nothing",
+        Reason.UNSUPPORTED_REQUEST: "request not supported",
+        Reason.UNSUPPORTED_CONSTRAINT: "constraint not supported",
+        Reason.TOO_MUCH_TOGETHER: "request not kept",
+    },
+)

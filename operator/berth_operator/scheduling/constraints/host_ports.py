@@ -1,0 +1,47 @@
+"""Whether the host ports that the pod asks for are free on the node.
+
+As in kube-scheduler: a port without an address is that port of all addresses.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.wording import with_detail
+
+
+def taken(query: Query, port: facts.HostPort) -> node_table.Mask:
+    """Return the nodes on which a pod has this port."""
+    inventory = query.inventory
+    mask = np.zeros(inventory.size, dtype=np.bool_)
+    mask[inventory.ports.rows_with(port)] = True
+    return mask[query.rows]
+
+
+def able(query: Query) -> node_table.Mask:
+    """Return the nodes on which all the ports are free."""
+    mask = np.ones(query.height, dtype=np.bool_)
+    for port in query.question.demand.host_ports:
+        mask &= ~taken(query, port)
+    return mask
+
+
+def passing(query: Query) -> Iterator[Objection]:
+    """Yield the nodes on which a port is taken, port by port."""
+    for port in query.question.demand.host_ports:
+        yield Objection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
+
+
+CONSTRAINT = Constraint(
+    name="host ports",
+    asked=lambda question: bool(question.demand.host_ports),
+    able=able,
+    passing=passing,
+    words={Reason.HOST_PORT_TAKEN: with_detail("has no free host port", "have no free host port")},
+    brief={Reason.HOST_PORT_TAKEN: "host port taken"},
+)

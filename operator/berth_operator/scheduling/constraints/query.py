@@ -1,0 +1,120 @@
+"""One question put to some nodes, with the masks that several constraints need of it.
+
+A mask is worked out when the first constraint asks for it, and once.
+"""
+
+import copy
+import functools
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.devices import conditions, requests
+from berth_operator.scheduling.inventory import Inventory
+
+NOT_ASKED: Final = object()
+
+
+class Query:
+    """A question and the nodes that it is put to, as rows of the inventory's table."""
+
+    __slots__ = ("_matching", "_share_room", "inventory", "need", "question", "rows", "table")
+
+    def __init__(self, inventory: Inventory, rows: node_table.Rows, question: questions.Question) -> None:
+        self.inventory = inventory
+        self.table = inventory.table
+        self.rows = rows
+        self.question = question
+        self.need = question.need
+        self._matching: object = NOT_ASKED
+        self._share_room: object = NOT_ASKED
+
+    @property
+    def height(self) -> int:
+        """How many nodes are asked."""
+        return self.table.height(self.rows)
+
+    @property
+    def matching(self) -> node_table.Mask | None:
+        """The open cards that meet the conditions; None where there are none."""
+        if self._matching is NOT_ASKED:
+            wanted = self.question.conditions if self.need.cards else requests.ANY_CARD
+            self._matching = matching_cards(self.inventory, self.rows, wanted)
+        return self._matching  # type: ignore[return-value]  # set just now
+
+    @property
+    def share_room(self) -> node_table.Mask | None:
+        """The cards that could take the only share of a simple request; None where none is asked."""
+        if self._share_room is NOT_ASKED:
+            single = self.need.simple and self.need.shares
+            self._share_room = self.room_for(self.need.shares[0], self.matching) if single else None
+        return self._share_room  # type: ignore[return-value]  # set just now
+
+    def room_for(self, ask: requests.Gpus, matching: node_table.Mask | None) -> node_table.Mask:
+        """Return which cards have room for a share now."""
+        return share_room(self.table, self.rows, ask, matching)
+
+    def without_withheld(self) -> "Query":
+        """Return the same query to nodes on which no card is withheld."""
+        query = Query(self.inventory, self.rows, self.question)
+        query.table = copy.copy(self.table)  # The same columns, but for the one that is replaced.
+        query.table.withheld = np.zeros_like(self.table.withheld)
+        return query
+
+
+def matching_cards(
+    inventory: Inventory,
+    rows: node_table.Rows,
+    asked: requests.Conditions,
+    *,
+    among: node_table.Mask | None = None,
+) -> node_table.Mask | None:
+    """Return which of the open cards (or `among` others) meet the conditions; None where there are none."""
+    if asked == requests.ANY_CARD:
+        return None
+    table = inventory.table
+    matching: node_table.Mask = table.open[rows] if among is None else among
+    kinds = asked.of_models
+    if kinds != requests.ANY_MODEL:
+        good = _good_models(table.models.listed, kinds)
+        matching = matching & node_table.gather(good, table.model[rows])
+    if asked.memory_at_least:
+        matching = matching & (table.total[rows] >= asked.memory_at_least)
+    if asked.uuids or asked.avoid_uuids:
+        matching = matching & _listed_cards(inventory, rows, asked)
+    return matching
+
+
+@functools.lru_cache(maxsize=256)
+def _good_models(names: tuple[str, ...], asked: requests.OfModels) -> node_table.Mask:
+    """Return which models will do; the last entry is for what is no card."""
+    return np.array([*(conditions.model_meets(name, asked) for name in names), False], dtype=np.bool_)
+
+
+def _listed_cards(inventory: Inventory, rows: node_table.Rows, asked: requests.Conditions) -> node_table.Mask:
+    there: node_table.Mask = inventory.table.model[rows] != node_table.ABSENT
+    if asked.uuids:
+        there &= inventory.named(asked.uuids)[rows]
+    return there & ~inventory.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
+
+
+def share_room(
+    table: node_table.Columns, rows: node_table.Rows, ask: requests.Gpus, matching: node_table.Mask | None
+) -> node_table.Mask:
+    """Return which cards have room for a share now."""
+    fit = table.open[rows]
+    if ask.core:
+        fit = fit & (table.core[rows] >= ask.core)
+    if ask.ratio:
+        fit = fit & (table.ratio[rows] >= ask.ratio)
+    elif ask.memory:
+        fit = fit & (table.memory[rows] >= ask.memory)
+    if matching is not None:
+        fit = fit & matching
+    withheld = table.withheld[rows]
+    if withheld.any():
+        # Where every unused card is withheld, a share may only come from a started one.
+        whole = table.whole[rows]
+        fit = fit & (~whole | (node_table.count(whole) > withheld)[:, None])
+    return fit

@@ -1,0 +1,81 @@
+"""Why not, counted over all nodes at once: cheap enough for every decision that finds no place.
+
+Each node gives its first reason: the standing objections of all constraints in their order,
+then the passing ones, and last what only a search on the node showed. So what no patience
+can cure is said before what it can, and a node that could never take the pod never says
+that it is full.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from berth_operator.scheduling import questions
+from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.constraints.constraint import Objection, Why
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.inventory import Inventory
+
+
+class ReasonTable:
+    """One reason for each node, written once; 0 where there is none, and which could never take the pod."""
+
+    def __init__(self, size: int) -> None:
+        self.code = np.zeros(size, dtype=np.int64)
+        self.never = np.zeros(size, dtype=np.bool_)
+        self.whys: dict[Why, int] = {}
+
+    def object(self, objection: Objection) -> None:
+        """Add a reason for those nodes that have none yet."""
+        if objection.never:
+            self.never |= objection.nodes
+        fresh = objection.nodes & (self.code == 0)
+        if fresh.any():
+            self.code[fresh] = self._number((objection.reason, objection.detail))
+
+    def add(self, row: int, why: Why) -> None:
+        """Add a reason for one node, if it has none yet."""
+        if not self.code[row]:
+            self.code[row] = self._number(why)
+
+    def counts(self) -> tuple[Count, ...]:
+        """Count the nodes of each reason, the most frequent first, and last those that may have no cards."""
+        found = np.bincount(self.code, minlength=len(self.whys) + 1)[1:].tolist()
+        counts = (Count(*why, nodes) for why, nodes in zip(self.whys, found, strict=True) if nodes)
+        return tuple(sorted(counts, key=_importance))
+
+    def _number(self, why: Why) -> int:
+        return self.whys.setdefault(why, len(self.whys) + 1)
+
+
+def _importance(count: Count) -> tuple[bool, int, str, str]:
+    return count.reason is Reason.NOT_PUBLISHED, -count.nodes, count.reason, count.detail
+
+
+def count(
+    inventory: Inventory, question: questions.Question, searched: Mapping[int, Why]
+) -> tuple[Count, ...]:
+    """Count why each known node refuses; `searched` has what a search on the node showed, by row.
+
+    No place was found, so a node that gives no reason was not evaluated for want of time.
+    """
+    table = evaluate(inventory, question, searched)
+    table.object(Objection(inventory.table.known[: inventory.size], Reason.UNDECIDED))
+    return table.counts() or (Count(Reason.NO_NODES, "", 0),)
+
+
+def evaluate(inventory: Inventory, question: questions.Question, searched: Mapping[int, Why]) -> ReasonTable:
+    """Return the first reason of each known node."""
+    query, table = Query(inventory, inventory.everything, question), ReasonTable(inventory.size)
+    constraints = [one for one in registry.CONSTRAINTS if one.asked(question)]
+    for constraint in constraints:
+        for objection in constraint.standing(query):
+            table.object(objection)
+    for constraint in constraints:
+        for objection in constraint.passing(query):
+            table.object(objection)
+    for row, why in searched.items():
+        table.add(row, why)
+    table.code[~inventory.table.known[: inventory.size]] = 0
+    return table

@@ -1,0 +1,60 @@
+"""All constraints, in the order in which nodes are asked for their reasons."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.constraints import (
+    agent_state,
+    arrangement,
+    cards,
+    device_state,
+    evaluation,
+    host_ports,
+    place,
+    pools,
+    resources,
+)
+from berth_operator.scheduling.constraints.constraint import Constraint
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.wording import Words
+
+CONSTRAINTS: Final[tuple[Constraint, ...]] = (
+    place.CONSTRAINT,
+    agent_state.CONSTRAINT,
+    device_state.CONSTRAINT,
+    cards.CONSTRAINT,
+    pools.CONSTRAINT,
+    resources.CONSTRAINT,
+    host_ports.CONSTRAINT,
+    arrangement.CONSTRAINT,
+    evaluation.CONSTRAINT,
+)
+WORDS: Final[Mapping[Reason, Words]] = {
+    reason: words for one in CONSTRAINTS for reason, words in one.words.items()
+}
+BRIEF: Final[Mapping[Reason, str]] = {
+    reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
+}
+_ABLE: Final = tuple((one.asked, one.able) for one in CONSTRAINTS if one.able is not None)
+
+
+def able(query: Query) -> node_table.Mask:
+    """Return the nodes that could take the pod, as far as sums can tell."""
+    question, mask = query.question, query.table.known[query.rows]
+    for asked, meets in _ABLE:
+        if asked(question):
+            mask = mask & meets(query)
+    return mask
+
+
+def gaps(query: Query) -> node_table.Scores:
+    """Return for each node what part is missing of what it lacks most, from 0 to 1."""
+    found = np.zeros(query.height)
+    for constraint in CONSTRAINTS:
+        for gap in constraint.gaps(query):
+            found = np.maximum(found, gap)
+    return found

@@ -1,0 +1,118 @@
+"""Host ports: two pods on one node never have the same port of the same address."""
+
+import itertools
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import cycle, explain, port_usage
+from berth_operator.scheduling.decisions import Bind, Help, Wait
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.nodes.facts import HostPort
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
+from support import builders, clock
+
+WEB = HostPort(80)
+PORTS = st.builds(
+    HostPort,
+    st.sampled_from([80, 81]),
+    st.sampled_from(["TCP", "UDP"]),
+    st.sampled_from(["", "10.0.0.1", "10.0.0.2"]),
+)
+
+
+def hold(name: str, node: str, *ports: HostPort) -> Hold:
+    """Return a pod on a node that has these ports."""
+    return Hold(f"uid-{name}", f"ml/{name}", node, ((facts.PODS, 1),), host_ports=ports)
+
+
+def place(inventory: Inventory, *ports: HostPort) -> str | None:
+    """Return the node on which a pod that asks for these ports is placed."""
+    pod = builders.candidate(demand=builders.demand(host_ports=ports))
+    found = Search(inventory).place(pod.request, pod.demand, policy=Policy())
+    return found.node if found is not None else None
+
+
+def may_share(one: HostPort, other: HostPort) -> bool:
+    """Whether two pods of one node may have these, by Kubernetes' rules."""
+    if (one.number, one.protocol) != (other.number, other.protocol):
+        return True
+    return bool(one.address and other.address) and one.address != other.address
+
+
+@hypothesis.given(st.lists(st.lists(PORTS, max_size=3), max_size=4), st.lists(PORTS, min_size=1, max_size=2))
+def test_a_node_takes_a_pod_exactly_if_its_ports_are_free(
+    there: list[list[HostPort]], asked: list[HostPort]
+) -> None:
+    """Whatever ports pods have there, and after some of these pods have gone."""
+    inventory = builders.picture(*builders.nodes(1), hold("gone", "n1", WEB, WEB))
+    for number, ports in enumerate(there):
+        inventory.charge(hold(str(number), "n1", *ports))
+    inventory.release("uid-gone")
+
+    free = all(may_share(one, other) for one in asked for other in itertools.chain.from_iterable(there))
+    assert (place(inventory, *asked) is not None) == free
+
+
+def test_another_node_is_taken_and_named() -> None:
+    """The pod goes where the port is free; where it is nowhere, each node says which port it is."""
+    inventory = builders.picture(*builders.nodes(2), hold("a", "n1", WEB))
+    assert place(inventory, WEB) == "n2"
+
+    inventory.charge(hold("b", "n2", HostPort(80, address="10.0.0.1")))
+    pod = builders.candidate(demand=builders.demand(host_ports=(WEB,)))
+    found = explain.explain(Search(inventory), pod, policy=Policy())
+
+    assert explain.sentence(found, pod).startswith(
+        "0/2 nodes are available: 2 have no free host port 80/TCP."
+    )
+
+
+def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
+    """A port is no resource: its end alone wakes those that wait for it, and the placed pod has it."""
+    ledger = Ledger(clock.Clock())
+    ledger.node_seen(builders.node())
+    ledger.device_seen(builders.device())
+    ledger.agent_silent("n1", silent=False)
+    ledger.pod_bound(hold("a", "n1", WEB))
+    pod = builders.candidate(demand=builders.demand(host_ports=(WEB,)))
+    ledger.pod_waiting(pod, gated=False)
+    (wait,) = cycle.decide(ledger.search, ledger.backlog, 0.0, ledger.policy)
+    assert isinstance(wait, Wait)
+    assert wait.wants is not None
+    assert Help.CAPACITY_FREED in wait.wants
+    ledger.backlog.put_off(pod.uid, now=0.0, wants=wait.wants)
+
+    ledger.pod_over("uid-a")
+
+    (bind,) = cycle.decide(ledger.search, ledger.backlog, 1.0, ledger.policy)
+    assert isinstance(bind, Bind)
+    ledger.assume(bind)
+    assert place(ledger.inventory, WEB) is None
+
+
+@pytest.mark.parametrize(
+    ("port", "text"),
+    [
+        pytest.param(WEB, "80/TCP", id="of all addresses"),
+        pytest.param(HostPort(53, "UDP", "10.0.0.1"), "10.0.0.1:53/UDP", id="of one address"),
+    ],
+)
+def test_a_port_is_written_as_people_write_it(port: HostPort, text: str) -> None:
+    """With its protocol, and its address where it has one."""
+    assert str(port) == text
+
+
+def test_nothing_is_kept_of_ports_that_are_free_again() -> None:
+    """Pods that come and go leave nothing behind."""
+    usage = port_usage.PortUsage()
+    usage.change(3, (WEB, WEB), 1)
+    usage.change(3, (WEB, WEB), -1)
+
+    assert not usage._used
+    assert usage.rows_with(WEB) == []
