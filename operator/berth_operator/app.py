@@ -92,12 +92,9 @@ class Operator:
         self._ledger = Ledger(clock, day=time.time)
         self._watchdog = Watchdog(self._ledger, clock=clock)
         aside = rate_limiter.lower_while_busy(self._binding, **ASIDE)
+        limiter = rate_limiter.RateLimiter(clock, aside)
         self._events = events.Events(
-            session,
-            rate_limiter.RateLimiter(clock, aside),
-            wall=wall,
-            instance=identity,
-            on_drop=measured.event_dropped,
+            session, limiter, wall=wall, instance=identity, on_drop=measured.event_dropped
         )
         self._bind_log = bind_log.BindLog(clock)
         writer = self._status_writer = self._pod_status_writer(session)
