@@ -3,7 +3,7 @@
 from typing import Any
 
 from berth_crds import wire
-from berth_operator.engine import ports
+from berth_operator.engine import change_log, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, cycle, decisions, queued_pods
 from berth_operator.translate import gpupods, pods, raw
@@ -43,6 +43,13 @@ def named(ledger: Ledger, thing: wire.GpuPod) -> None:
     found = gpupods.named(thing)
     assert isinstance(found, allocation_recovery.Named), found
     ledger.gpupod_seen(found)
+
+
+def reader(ledger: Ledger) -> change_log.ChangeReader:
+    """Return a reader of the nodes that change from now on."""
+    found = ledger.changes.reader()
+    found.read()
+    return found
 
 
 def of(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None) -> Ledger:

@@ -25,9 +25,8 @@ def falls_silent_and_speaks(ledger: Ledger) -> None:
 
 
 def comes_and_ends(ledger: Ledger) -> None:
-    """Have a pod be there, and then be gone; only its end counts."""
+    """Have a pod come and be gone."""
     ledger.pod_bound(HELD)
-    ledger.touched.clear()
     ledger.pod_over("uid-p")
 
 
@@ -169,13 +168,14 @@ def test_cards_that_stay_with_their_node_wake_nobody() -> None:
     ledger.agent_silent("n3", silent=True)
     books.wait(ledger)
     books.asleep(ledger, "p", *Help)
+    reader = books.reader(ledger)
     named = [builders.card(0, at=name) for name in ("n3", "n1", "n2")]
 
     for cards in (named, named[:1], named):
         ledger.device_seen(builders.device("n3", cards))
 
     assert books.awake(ledger) == []
-    assert ledger.touched >= {"n1", "n2", "n3"}, "others claim their cards, which is to be shown"
+    assert reader.read() == {"n1", "n2", "n3"}, "others claim their cards, which is to be shown"
 
 
 def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,21 +207,21 @@ TOUCHING: dict[str, Callable[[Ledger], object]] = {
 def test_nodes_to_sum_up_are_remembered(happen: Callable[[Ledger], object]) -> None:
     """A node whose summary may have changed is noted, and no other."""
     ledger = books.of(2)
-    ledger.touched.clear()
+    reader = books.reader(ledger)
 
     happen(ledger)
 
-    assert ledger.touched == {"n1"}
+    assert reader.read() == {"n1"}
 
 
 def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
     """Both are summed up anew, and who waits looks again once the card is surely the other's."""
     ledger = books.of(2, cards=1)
     ledger.all_devices_read()
-    ledger.touched.clear()
+    reader = books.reader(ledger)
 
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
-    quarrel = set(ledger.touched)
+    quarrel = reader.read()
     books.wait(ledger)
     books.asleep(ledger, "p", Help.DEVICE_CHANGED)
     ledger.device_gone("n1")
@@ -246,12 +246,12 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
     told = node_summaries.summary(info, ledger.inventory.claims)
     books.wait(ledger)
     books.asleep(ledger, "p", Help.DEVICE_CHANGED)
-    ledger.touched.clear()
+    reader = books.reader(ledger)
     ledger.pod_over("uid-holder")
 
     assert told is not None
     assert (told.free, "1 uuid held by pods on n1" in told.reason) == (0, True)
-    assert ledger.touched == {"n1", "n2"}
+    assert reader.read() == {"n1", "n2"}
     assert books.awake(ledger) == ["p"]
 
 
@@ -274,34 +274,35 @@ def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
 def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
     """The operator's own write comes back to it: that must not have the node summed up again."""
     ledger = books.of(1)
-    ledger.touched.clear()
+    reader = books.reader(ledger)
 
     ledger.device_seen(builders.device("n1"), uuid_records.Record([builders.uuid("n1", 0)]))
 
-    assert ledger.touched == set()
+    assert reader.read() == set()
     assert ledger.inventory.claims.keeper(builders.uuid("n1", 0)) == "n1"
 
 
 def test_a_node_that_is_cordoned_or_no_more_is_summed_up_again() -> None:
     """Its Device tells that, and no Device of another node is written."""
     ledger = books.of(2)
-    for unschedulable in (True, False):
-        ledger.touched.clear()
+    reader, found = books.reader(ledger), []
+    for unschedulable in (True, False, False):
         ledger.node_seen(builders.node("n1", unschedulable=unschedulable))
-        assert ledger.touched == {"n1"}
+        found.append(reader.read())
 
-    ledger.touched.clear()
-    ledger.node_seen(builders.node("n1"))
-    assert ledger.touched == set()
+    assert found == [{"n1"}, {"n1"}, set()]
 
 
 def test_device_that_is_gone_needs_no_summary() -> None:
     """There is nothing left to sum up of cards that are gone."""
     ledger = books.of()
+    reader = books.reader(ledger)
 
     ledger.device_gone("n1")
+    changed = reader.read()
 
-    assert ledger.touched == set()
+    assert changed == {"n1"}
+    assert node_summaries.summarize(ledger.inventory, changed) == []
 
 
 def test_ledger_tells_its_state() -> None:

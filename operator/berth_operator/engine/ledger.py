@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from berth_operator.engine import (
     assumed_pods,
+    change_log,
     hold_states,
     pod_revisions,
     ports,
@@ -49,7 +50,7 @@ class Ledger:
         self.backlog = Backlog()
         self.policy = Policy()
         self.wake = asyncio.Event()
-        self.touched: set[str] = set()  # Nodes whose summary may have changed.
+        self.changes = change_log.ChangeLog()
         self._clock = clock
         self._states: dict[str, State] = {}
         self.assumed_pods = assumed_pods.AssumedPods(clock)
@@ -110,7 +111,7 @@ class Ledger:
 
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
         """Record that a node is not as it was when something was decided for it or told of it."""
-        self.touched.add(node)
+        self.changes.record(node)
         info = self.inventory.row(node)
         if info is not None:
             self.assumed_pods.mark_stale(info.holds, devices_alone=devices_alone)
@@ -124,7 +125,7 @@ class Ledger:
 
     def _charge(self, hold: holds.Hold) -> None:
         self.inventory.charge(hold)
-        self.touched.add(hold.node)
+        self.changes.record(hold.node)
         self._devices_changed(self.inventory.take_affected())
 
     def _release(self, uid: str) -> holds.Hold:
@@ -133,7 +134,7 @@ class Ledger:
             node_offers.left(self.inventory, held.node) if held is not None and not held.devices else None
         )
         hold = self.inventory.release(uid)
-        self.touched.add(hold.node)
+        self.changes.record(hold.node)
         self._devices_changed(self.inventory.take_affected())
         if hold.devices or hold.amounts:
             self._offer(hold.node, Help.CAPACITY_FREED, before)
@@ -335,11 +336,10 @@ class Ledger:
         affected = self.inventory.drop_device(node)
         self._devices_changed(affected)
         self._recharge_node(node)
-        self.touched.discard(node)
 
     def _devices_changed(self, affected: Collection[str]) -> None:
         """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
-        self.touched.update(affected)
+        self.changes.record_all(affected)
         for name, before in self.inventory.take_changed().items():
             self._node_changed(name, devices_alone=True)
             info = self.inventory.row(name)

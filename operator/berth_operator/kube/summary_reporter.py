@@ -1,7 +1,7 @@
 """Summaries of nodes on their way from the ledger to those who show them.
 
-All nodes are summed up once, for nobody has been told anything yet, and from then on those
-that were touched. A thousand nodes take a while, so others have their turn in between.
+All nodes are summed up once, and from then on those that have changed. A thousand nodes take a
+while, so other tasks run in between.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ class SummaryReporter:
         self._show = show
         self._news = news
         self._clock = clock
+        self._changes = ledger.changes.reader()
 
     async def run(self) -> None:
         """Report how all nodes stand, and for ever what becomes of them."""
-        self._ledger.touched.update(info.name for info in self._ledger.inventory.each())
         self._news.begin([summary async for portion in self._portions() for summary in portion])
         while True:
             await asyncio.sleep(PERIOD_SECONDS)
@@ -41,9 +41,10 @@ class SummaryReporter:
                 self._news.hear(portion)
 
     async def _portions(self) -> AsyncIterator[list[node_summaries.NodeSummary]]:
-        """Sum up what was touched until now, and have it shown; after each portion others have their turn."""
-        touched, self._ledger.touched = self._ledger.touched, set()
-        for portion in node_summaries.portions(self._ledger.inventory, touched, self._clock):
+        """Sum up and show what has changed until now; other tasks run after each portion."""
+        changed, inventory = self._changes.read(), self._ledger.inventory
+        nodes = set(inventory.index) if changed is None else changed
+        for portion in node_summaries.portions(inventory, nodes, self._clock):
             self._show(portion)
             yield portion
             await asyncio.sleep(0)

@@ -86,6 +86,7 @@ class Replay:
         self.notes: list[str] = []
         self._given = given
         self._paper = paper
+        self._changes = paper.ledger.changes.reader()
         self._adopt = adopt
         self._explainer = whys.Explainer(paper, whole=whole)
         self._pods: dict[scenario.Key, _Pod] = {}
@@ -116,9 +117,8 @@ class Replay:
         return min(event, end, NEVER if due is None else due)
 
     def _pass_time(self, moment: float) -> None:
-        meter, ledger = self.tally.meter, self._paper.ledger
-        meter.look(self._paper.inventory, ledger.touched)
-        ledger.touched = set()
+        meter = self.tally.meter
+        meter.look(self._paper.inventory, self._changes.read())
         meter.pass_time(moment)
         self._paper.now = self.tally.end = moment
 
@@ -229,7 +229,6 @@ class Replay:
                 self._lost.add(device)
             self._paper.remove(*device)
         self._paper.remove(kind, namespace, name)
-        self._paper.ledger.touched.add(name)
 
     def _finish(self, key: scenario.Key) -> Iterator[Told]:
         pod = self._pods.get(key)

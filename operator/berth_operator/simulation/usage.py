@@ -75,9 +75,9 @@ class Meter:
         self.given_seconds += self.total.given * (now - self._since)
         self._since = now
 
-    def look(self, inventory: Inventory, nodes: set[str]) -> None:
-        """Count the nodes that changed anew."""
-        for name in sorted(nodes):
+    def look(self, inventory: Inventory, changed: set[str] | None) -> None:
+        """Count the nodes that changed anew, or all."""
+        for name in sorted(self._nodes.keys() | inventory.index.keys() if changed is None else changed):
             found = of_node(inventory.row(name))
             self.total = self.total + found - self._nodes.get(name, NOTHING)
             self._nodes[name] = found
