@@ -195,7 +195,7 @@ class Operator:
 
     def _said(self, candidate: queued_pods.Candidate) -> str:
         """Repeat why a pod waits; who does not lead has told nobody anything."""
-        return self._rounds.reasons.last_message(candidate) if self._rounds is not None else ""
+        return self._rounds.reporter.reasons.last_message(candidate) if self._rounds is not None else ""
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
         await self._lead.start()
@@ -253,7 +253,7 @@ class Operator:
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                await rounds.drain()
+                await rounds.binder.drain()
                 self._settled = True
 
     # ------------------------------------------------------------ what the writer asks
@@ -306,7 +306,7 @@ class Operator:
             await asyncio.sleep(KOPF_LOOK_SECONDS)
 
     def _binding(self) -> bool:
-        return self._rounds is not None and self._rounds.busy
+        return self._rounds is not None and self._rounds.binder.busy
 
     async def _step_down(self) -> None:
         self._leading = False

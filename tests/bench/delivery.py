@@ -210,7 +210,7 @@ class Arena:
 
     def _measure(self) -> None:
         """Take the time of decisions and of sentences, pod by pod."""
-        self._decide, say = cycle.answer_for, self.loop.reasons.message
+        self._decide, say = cycle.answer_for, self.loop.reporter.reasons.message
 
         def said(candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
@@ -219,7 +219,7 @@ class Arena:
             return sentence
 
         cycle.answer_for = self._decided
-        self.loop.reasons.message = said  # type: ignore[method-assign]
+        self.loop.reporter.reasons.message = said  # type: ignore[method-assign]
 
     def _decided(
         self,
@@ -280,7 +280,7 @@ class Arena:
         started = time.thread_time()
         self.loop.round()
         seconds = time.thread_time() - started
-        while self.loop.busy:  # noqa: ASYNC110  it is nobody's event
+        while self.loop.binder.busy:  # noqa: ASYNC110  it is nobody's event
             await asyncio.sleep(0)
         for uid, placement in self.writer.bound:
             self._confirm(uid, placement)

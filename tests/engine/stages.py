@@ -53,7 +53,7 @@ class Stage:
         """Run until something holds and no bind is under way."""
         async with timeless.beside(self.loop.run()):
             await timeless.until(until)
-            await self.loop.drain()
+            await self.loop.binder.drain()
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -284,9 +284,9 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
         candidate = stage.ledger.assumed_pods["uid-p"].candidate
 
         assert set(stage.status_writer.of("p")) == {"failed: no clear answer yet: no route"}
-        assert stage.loop.reasons.last_message(candidate) == "no clear answer yet: no route"
+        assert stage.loop.reporter.reasons.last_message(candidate) == "no clear answer yet: no route"
         stage.writer.when_looked_at("p", Reply())
-        await stage.loop.drain()
+        await stage.loop.binder.drain()
 
 
 @timeless.scenario
@@ -353,7 +353,7 @@ async def test_what_the_watch_shows_needs_no_look(shown: Callable[[Stage], None]
         await timeless.at(3.5)
         shown(stage)
         await timeless.at(30.0)
-        assert not stage.loop.busy
+        assert not stage.loop.binder.busy
 
     assert stage.status_writer.of("p") == told
 

@@ -361,7 +361,7 @@ class History(stateful.RuleBasedStateMachine):
         self.ending = self.running.cancel()
         for stray in self.wire.strays:
             self.server.bind(*stray)
-        while self.loop.busy:
+        while self.loop.binder.busy:
             self.binds_are_taken()
             self.time.run(timeless.passing(1.0))
         self.all_news_arrive()

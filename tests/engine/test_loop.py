@@ -34,7 +34,7 @@ async def test_burst_is_one_round() -> None:
             await timeless.at(0.0005)
             stage.wait("vip", priority=5)
             await timeless.until(lambda: rounds.called)
-            await stage.loop.drain()
+            await stage.loop.binder.drain()
 
     assert [call.name for call in stage.writer.binds] == ["vip"]
 
@@ -206,11 +206,11 @@ async def test_what_is_not_sent_when_we_are_told_to_end_is_dropped() -> None:
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
-    await stage.loop.drain()
+    await stage.loop.binder.drain()
 
     assert stage.now() < 1.2
     assert len(stage.writer.binds) == len(stage.status_writer.told) == 4
-    assert not stage.loop.busy
+    assert not stage.loop.binder.busy
 
 
 @timeless.scenario
@@ -262,7 +262,7 @@ async def test_binds_under_way_are_finished() -> None:
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
     stage.wait("late")
-    await stage.loop.drain()
+    await stage.loop.binder.drain()
 
     assert stage.status_writer.told == [("p", "placed on n1")]
     assert stage.now() >= 2.0
@@ -275,7 +275,7 @@ def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
     rounds = loop.Loop(ledger, hands.Writer(lambda: 0.0), status_writer, clock=lambda: 0.0)
     answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
 
-    rounds._say(answer)
+    rounds.reporter.report_round([answer], until=1.0)
 
     assert status_writer.told == []
     assert len(ledger.backlog) == 0

@@ -45,7 +45,7 @@ class Counted:
         """Decide for a while."""
         async with timeless.beside(self.loop.run()):
             await timeless.at(timeless.clock()() + seconds)
-            await self.loop.drain()
+            await self.loop.binder.drain()
 
     def value(self, name: str, **labels: str) -> float | None:
         """Read a sample."""

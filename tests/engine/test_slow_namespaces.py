@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from berth_operator.engine import bind_sender, bind_slots, loop, ports, slow_namespaces
+from berth_operator.engine import bind_sender, bind_slots, binder, ports, slow_namespaces
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import queued_pods
 from engine.stages import Stage
@@ -101,7 +101,7 @@ async def test_slow_namespaces_together_keep_few_cards() -> None:
         assumed = len(stage.ledger.assumed_pods)
         placed = len(stage.status_writer.told)
 
-    assert assumed - placed == stage.writer.now_open == loop.DEFAULT_LIMITS.binds_at_once // 2
+    assert assumed - placed == stage.writer.now_open == binder.DEFAULT_LIMITS.binds_at_once // 2
 
 
 @timeless.scenario
@@ -184,7 +184,7 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
         await timeless.until(lambda: len(stage.status_writer.told) == CROWD)
 
     assert first == bind_slots.FIRST_WIDTH
-    assert stage.writer.most_open == loop.DEFAULT_LIMITS.binds_at_once
+    assert stage.writer.most_open == binder.DEFAULT_LIMITS.binds_at_once
     assert stage.now() < 0.2
 
 

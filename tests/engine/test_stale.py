@@ -38,7 +38,7 @@ OF_BOTH: dict[str, Change] = OF_THE_NODE | OF_ITS_CARDS
 async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) -> None:
     """While a server rests, what was decided may become wrong: it is not sent then (I6), nor does it cost."""
     stage = Stage(nodes=2, cards=1)
-    stage.loop._bind_sender._rate_limiter.back_off(5.0)
+    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
@@ -47,7 +47,7 @@ async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) 
         await timeless.at(1.0)
         change(stage)
         await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.drain()
+        await stage.loop.binder.drain()
 
     assert stage.status_writer.of("p") == ["placed on n2"]
     assert [round(one.moment, 1) for one in stage.writer.binds] == [5.0], "tried anew at once"
@@ -57,7 +57,7 @@ async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) 
 async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_anew() -> None:
     """Nothing is bound to what it asked for before."""
     stage = Stage()
-    stage.loop._bind_sender._rate_limiter.back_off(5.0)
+    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
     stage.wait(cards=1)
 
     async with timeless.beside(stage.loop.run()):
@@ -65,7 +65,7 @@ async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_ane
         await timeless.at(1.0)
         stage.wait(cards=3)
         await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.drain()
+        await stage.loop.binder.drain()
 
     assert len(stage.writer.placements["p"].grants[0].shares) == 3
     assert pictures.free_cards(stage.ledger.inventory) == 1
@@ -76,7 +76,7 @@ async def test_a_bind_stands_when_another_node_names_its_card() -> None:
     """The card stays with the node that was first, so what was decided is sent as it is."""
     stage = Stage(nodes=2, cards=1)
     stage.ledger.all_devices_read()
-    stage.loop._bind_sender._rate_limiter.back_off(5.0)
+    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
@@ -85,7 +85,7 @@ async def test_a_bind_stands_when_another_node_names_its_card() -> None:
         stage.ledger.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
         stood = stage.ledger.assumed_pods.is_current("uid-p")
         await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.drain()
+        await stage.loop.binder.drain()
 
     assert stood
     assert stage.status_writer.of("p") == ["placed on n1"]
@@ -96,7 +96,7 @@ async def test_a_bind_stands_when_another_node_names_its_card() -> None:
 async def test_what_befalls_cards_is_nothing_to_a_pod_without(change: Change) -> None:
     """It has its place whatever the agent says; only other pods on its node may take that from it."""
     stage = Stage(cards=1)
-    stage.loop._bind_sender._rate_limiter.back_off(5.0)
+    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
     stage.wait(cards=0)
 
     async with timeless.beside(stage.loop.run()):
@@ -104,7 +104,7 @@ async def test_what_befalls_cards_is_nothing_to_a_pod_without(change: Change) ->
         await timeless.at(1.0)
         change(stage)
         await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.drain()
+        await stage.loop.binder.drain()
 
     assert stage.status_writer.of("p") == ["placed on n1"]
 
@@ -137,7 +137,7 @@ async def test_what_is_sent_already_is_not_taken_back() -> None:
         await timeless.at(0.5)
         stage.ledger.agent_silent("n1", silent=True)
         await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.drain()
+        await stage.loop.binder.drain()
 
     assert (len(stage.writer.binds), stage.writer.placements["p"].node) == (2, "n1")
     assert stage.state() is State.ASSUMED
@@ -147,7 +147,7 @@ async def test_what_is_sent_already_is_not_taken_back() -> None:
 async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
     """Nothing is sent for a pod whose end was seen while its bind stood in line."""
     stage = Stage()
-    stage.loop._bind_sender._rate_limiter.back_off(5.0)
+    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):
@@ -171,7 +171,7 @@ async def test_what_is_not_sent_costs_no_turn() -> None:
         for count in range(10):
             await timeless.at(count * 0.8)
             stage.ledger.pod_bound(builders.hold(f"other-{count}", "n1"))
-        await stage.loop.drain()
+        await stage.loop.binder.drain()
 
     assert [round(one.moment, 1) for one in stage.writer.binds] == [0.0, 2.0, 4.0, 6.0]
 
@@ -180,7 +180,7 @@ async def test_what_is_not_sent_costs_no_turn() -> None:
 async def test_who_was_bound_by_somebody_else_before_its_turn_is_not_called_stale() -> None:
     """Nothing is sent for it, and it keeps what it has."""
     stage = Stage(nodes=2)
-    stage.loop._bind_sender._rate_limiter.back_off(5.0)
+    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
     stage.wait()
 
     async with timeless.beside(stage.loop.run()):

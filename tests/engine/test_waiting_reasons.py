@@ -214,12 +214,12 @@ async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
         await timeless.at(1.0)
         candidate = stage.ledger.backlog.get("uid-p")
         assert candidate is not None
-        assert stage.loop.reasons.last_message(candidate).startswith("0/1 nodes are available: ")
+        assert stage.loop.reporter.reasons.last_message(candidate).startswith("0/1 nodes are available: ")
         stage.ledger.pod_over("uid-held")
         await timeless.until(lambda: stage.writer.binds)
 
-        assert stage.loop.reasons.last_message(candidate) == ""
-        await stage.loop.drain()
+        assert stage.loop.reporter.reasons.last_message(candidate) == ""
+        await stage.loop.binder.drain()
 
 
 def test_a_new_leader_keeps_what_is_right() -> None:

@@ -65,7 +65,7 @@ class Desk:
             records=self.records,
             clock=self.now,
             ready=lambda: self.ready,
-            said=self.loop.reasons.last_message,
+            said=self.loop.reporter.reasons.last_message,
             snapshot=self.snapshot,
         )
         shown = server.metrics_route(self.measured, guard if self.metrics_guarded else None)

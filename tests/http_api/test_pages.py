@@ -75,7 +75,7 @@ async def test_a_bind_without_an_answer_is_in_the_backlog() -> None:
     desk = desks.desk(cards=2)
     books.wait(desk.ledger, "open", 1)
     books.assume(desk.ledger, "open")
-    desk.loop.reasons.bind_failed("uid-open", "no clear answer yet: no route")
+    desk.loop.reporter.reasons.bind_failed("uid-open", "no clear answer yet: no route")
 
     (found,) = await read(desk, "/debug/backlog")
     status, sentence = await desk.ask("/debug/explain?pod=ml/open")
@@ -97,7 +97,7 @@ async def test_why_it_waited_is_not_why_it_is_being_bound() -> None:
     desk.now.advance(10.0)
     for name in ("b", "a"):
         bind = books.assume(desk.ledger, name)
-        desk.loop.reasons.pod_placed(bind.uid)
+        desk.loop.reporter.reasons.pod_placed(bind.uid)
 
     found = await read(desk, "/debug/backlog")
 

@@ -1,0 +1,154 @@
+"""The binder: it carries out decisions to bind, and acts on what becomes of them.
+
+Each bind is assumed in the ledger before it is sent, and an assumed hold is never forgotten until it is
+certain that the bind did not and will not happen. `bind_sender` sends and follows binds; `dry_runs` asks
+first where the server is likely to refuse; `slow_namespaces` holds pods back whose binds take long.
+"""
+
+from typing import Final, Protocol, assert_never
+
+from berth_operator.engine import bind_sender, decision_records, dry_runs, ports, slow_namespaces
+from berth_operator.engine.hold_states import State
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, queued_pods
+
+DEFAULT_LIMITS: Final = bind_sender.Limits()
+EDITED: Final = "what the pod asks for was changed while it was being bound; it is tried again"
+
+Candidate = queued_pods.Candidate
+Placement = decisions.Placement
+
+
+class BindObserver(Protocol):
+    """Is told what becomes of binds."""
+
+    def bound(self, candidate: Candidate, placement: Placement) -> None:
+        """Record that a pod was bound."""
+
+    def bind_failed(self, candidate: Candidate, message: str) -> None:
+        """Record why the bind of a pod failed, or has no answer yet."""
+
+    def bind_held_up(self, candidate: Candidate, message: str) -> None:
+        """Record why a pod that may fit waits before its bind is decided."""
+
+
+class Binder:
+    """Binds pods, a limited number at once."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        writer: ports.Writer,
+        observer: BindObserver,
+        *,
+        clock: ports.Clock,
+        limits: bind_sender.Limits = DEFAULT_LIMITS,
+        records: decision_records.DecisionRecords | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._writer = writer
+        self._observer = observer
+        records = records or decision_records.unread_records()
+        self._bind_sender = bind_sender.BindSender(ledger, writer, clock, limits, records)
+        self._bind_sender.on_outcome, self._bind_sender.on_delay = self._conclude, observer.bind_failed
+        self._dry_runs = dry_runs.DryRuns(
+            ledger, writer, records, self._bind_sender, clock=clock, failed=observer.bind_failed
+        )
+        self._slow_namespaces = slow_namespaces.SlowNamespaces(
+            ledger, self._bind_sender, observer.bind_held_up
+        )
+
+    # ------------------------------------------------------------ what may be decided
+
+    @property
+    def busy(self) -> bool:
+        """Whether binds are under way."""
+        return self._bind_sender.busy
+
+    @property
+    def full(self) -> bool:
+        """Whether so many binds have no answer yet that no more should be decided."""
+        return self._bind_sender.full
+
+    def held_up(self, namespace: str) -> bool:
+        """Whether the pods of a namespace must wait for binds of it that take long."""
+        return self._slow_namespaces.held_up(namespace)
+
+    async def wait_ready(self) -> None:
+        """Wait until more binds may be decided."""
+        await self._bind_sender.wait_for_room()
+        await self._writer.sure()
+
+    def resume(self, now: float) -> None:
+        """Repeat the dry runs that are due, and let namespaces go on that were held up."""
+        self._dry_runs.retry()
+        self._slow_namespaces.resume(now)
+
+    def next_due(self) -> float | None:
+        """Return when `resume` has something to do; None if only an event can bring that about."""
+        moments = self._dry_runs.next_retry(), self._slow_namespaces.next_due()
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    # ------------------------------------------------------------ from a decision to its end
+
+    def bind(self, decision: decisions.Bind) -> None:
+        """Start to bind a pod, with a dry run first where the server is likely to refuse."""
+        candidate = self._ledger.backlog.get(decision.uid)
+        if candidate is not None and self._dry_runs.is_needed(candidate):
+            self._dry_runs.start(candidate, decision.placement)
+        else:
+            candidate = self._ledger.assume(decision)
+            self._bind_sender.start(candidate, decision.placement)
+
+    async def drain(self) -> None:
+        """Drop what is not sent, and wait for the binds under way; `bind` must not be called any more."""
+        await self._dry_runs.stop()
+        await self._bind_sender.drain()
+
+    def back_off(self, throttled: ports.Throttled) -> None:
+        """Send nothing for as long as the server asks."""
+        self._bind_sender.back_off(throttled)
+
+    def _conclude(self, candidate: Candidate, placement: Placement, outcome: ports.Outcome) -> None:
+        match outcome:
+            case ports.Bound():
+                self._dry_runs.bound(candidate.uid)
+                self._observer.bound(candidate, placement)
+            case ports.Gone():
+                self._dry_runs.pod_deleted(candidate)
+                self._ledger.pod_over(candidate.uid)
+            case ports.Refused() | ports.Throttled() | ports.Unsent():
+                self._take_back(candidate, placement, outcome)
+            case ports.Unknown():
+                raise AssertionError("a bind is followed until its outcome is clear")
+            case _:
+                assert_never(outcome)
+
+    def _take_back(
+        self,
+        candidate: Candidate,
+        placement: Placement,
+        outcome: ports.Refused | ports.Throttled | ports.Unsent,
+    ) -> None:
+        if isinstance(outcome, ports.Throttled):
+            self.back_off(outcome)
+        # The watch may have been faster than the answer, and then it is right.
+        if self._ledger.state(candidate.uid) is State.ASSUMED:
+            message = self._fault(candidate, outcome)
+            self._ledger.forget(candidate.uid, refused=bool(message))
+            if message:
+                self._dry_runs.bind_refused(candidate, placement)
+                self._observer.bind_failed(candidate, message)
+
+    def _fault(self, candidate: Candidate, outcome: ports.Outcome) -> str:
+        """Return why a bind failed if the pod itself is the cause, so that it must not keep its cards.
+
+        A pod may be edited while it is bound; one that is edited all the time would keep a card from all
+        others.
+        """
+        match outcome:
+            case ports.Refused(message):
+                return message
+            case ports.Unsent(edited=True) if self._dry_runs.pod_edited(candidate):
+                return EDITED
+        return ""

@@ -1,0 +1,79 @@
+"""Reports to pods what was decided for them, and what became of their binds.
+
+The reasons are worked out by `waiting_reasons` and written by the pod status writer, both as far as
+time allows.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from berth_operator.engine import ports, waiting_reasons
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, queued_pods
+
+Candidate = queued_pods.Candidate
+
+
+class DecisionReporter:
+    """Gives decisions and the outcomes of binds to the status writer; observes a binder."""
+
+    def __init__(self, ledger: Ledger, status_writer: ports.PodStatusWriter, *, clock: ports.Clock) -> None:
+        self._ledger = ledger
+        self._status_writer = status_writer
+        self._clock = clock
+        self.reasons = waiting_reasons.WaitingReasons(ledger, status_writer.shown_message, clock=clock)
+
+    def next_due(self) -> float | None:
+        """Return when some reasons are to be renewed, if any pod waits."""
+        return self.reasons.next_due(self._clock())
+
+    def report_round(self, made: Iterable[decisions.Decision], *, until: float) -> None:
+        """Report the decisions of a round, and renew some older reasons, in the time until this moment."""
+        made = tuple(made)
+        self.reasons.new_round(until=until)
+        # Before the new ones, which else would take all diagnoses where there are some in each round.
+        diagnoses = 1 if made else waiting_reasons.DIAGNOSES_PER_ROUND
+        for candidate, message in self.reasons.renewed(self._clock(), diagnoses=diagnoses):
+            self._status_writer.unschedulable(candidate, message)
+        for decision in made:
+            self._report(decision)
+
+    def _report(self, decision: decisions.Decision) -> None:
+        match decision:
+            case decisions.Bind() if decision.uid in self._ledger.backlog:
+                # A dry run of its bind is under way, and what the pod shows stays until that is answered.
+                self._ledger.backlog.skip(decision.uid, now=self._clock())
+            case decisions.Bind():
+                self.reasons.pod_placed(decision.uid)  # Reported once it is bound.
+            case decisions.Wait() | decisions.Reject():
+                self._put_off(decision)
+            case _:
+                assert_never(decision)
+
+    def _put_off(self, decision: decisions.Wait | decisions.Reject) -> None:
+        candidate = self._ledger.backlog.get(decision.uid)
+        if candidate is not None:
+            demoted = isinstance(decision, decisions.Wait) and decision.cut_short
+            self._ledger.backlog.put_off(
+                decision.uid, now=self._clock(), wants=decision.wants, demoted=demoted
+            )
+            fault = decision.refusals[0].reason if isinstance(decision, decisions.Reject) else None
+            self._status_writer.unschedulable(
+                candidate, self.reasons.message(candidate, decision), fault=fault
+            )
+
+    # ------------------------------------------------------------ what became of binds
+
+    def bound(self, candidate: Candidate, placement: decisions.Placement) -> None:
+        """Report that a pod was bound."""
+        self._status_writer.bound(candidate, placement)
+
+    def bind_failed(self, candidate: Candidate, message: str) -> None:
+        """Report why the bind of a pod failed, or has no answer yet."""
+        self.reasons.bind_failed(candidate.uid, message)
+        self._status_writer.bind_failed(candidate, message)
+
+    def bind_held_up(self, candidate: Candidate, message: str) -> None:
+        """Report why a pod waits before its bind is decided, unless it already shows a reason."""
+        if not self._status_writer.shown_message(candidate.uid):
+            self.bind_failed(candidate, message)
