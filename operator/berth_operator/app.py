@@ -26,7 +26,6 @@ from berth_operator import metrics
 from berth_operator import settings as settings_
 from berth_operator.engine import (
     bind_declaration,
-    bind_declarer,
     bind_sender,
     decision_records,
     device_audit,
@@ -35,6 +34,7 @@ from berth_operator.engine import (
     loop,
     rate_limiter,
 )
+from berth_operator.engine.bind_declarer import BindDeclarer
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.http_api import auth, pages, server
@@ -101,9 +101,7 @@ class Operator:
         options = feeds.Options(schedulers=chosen.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, self._status_writer, options)
         self._lead = make_lead(session, identity, chosen, measured)
-        self._declarer = bind_declarer.BindDeclarer(
-            self._ledger, self._lead.declare, writer.size, clock=clock
-        )
+        self._declarer = BindDeclarer(self._ledger, self._lead.declare, writer.size, clock=clock)
         self._touches = self._pod_touches(writer)
         self._reconciler = reconciler.Reconciler(
             session.link,

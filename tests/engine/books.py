@@ -1,5 +1,6 @@
 """What a ledger says, as plain values, and what an informer would make of a pod."""
 
+from collections.abc import Callable
 from typing import Any
 
 from berth_crds import wire
@@ -50,6 +51,12 @@ def reader(ledger: Ledger) -> change_log.ChangeReader:
     found = ledger.changes.reader()
     found.read()
     return found
+
+
+def in_turn(*steps: Callable[[], object], late: bool) -> None:
+    """Do some things one after another, the last one first if `late`."""
+    for step in reversed(steps) if late else steps:
+        step()
 
 
 def of(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None) -> Ledger:

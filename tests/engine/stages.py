@@ -1,30 +1,45 @@
 """A stage for the loop: a ledger, hands in memory, and time that does not wait."""
 
-from collections.abc import Callable
+import datetime as dt
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import pytest
 
-from berth_operator.engine import bind_sender, loop
+from berth_operator import metrics
+from berth_operator.engine import bind_sender, decision_records, loop, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import cycle
 from engine import books
 from support import builders, hands, timeless
 
+NOON: Final = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
+
 
 class Stage:
     """A ledger, a loop over it, and hands in memory."""
 
-    def __init__(self, *, nodes: int = 1, cards: int = 4, limits: bind_sender.Limits | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        nodes: int = 1,
+        cards: int = 4,
+        limits: bind_sender.Limits | None = None,
+        clock: ports.Clock | None = None,
+    ) -> None:
         self.now = timeless.clock()
         self.ledger = books.of(nodes, cards, now=self.now)
         self.writer = hands.Writer(self.now)
         self.status_writer = hands.PodStatusWriter()
+        self.metrics = metrics.Metrics()
+        self.records = decision_records.DecisionRecords(self.metrics.scheduling, wall=lambda: NOON)
         self.loop = loop.Loop(
             self.ledger,
             self.writer,
             self.status_writer,
-            clock=self.now,
+            clock=clock or self.now,
             limits=limits or bind_sender.Limits(),
+            records=self.records,
         )
 
     def state(self, name: str = "p") -> State:
@@ -34,6 +49,12 @@ class Stage:
     def wait(self, name: str = "p", cards: int = 1, priority: int = 0) -> None:
         """Have a pod wait."""
         books.wait(self.ledger, name, cards, priority=priority)
+
+    def crowd(self, names: Iterable[str], *replies: hands.Reply, priority: int = 0) -> None:
+        """Have pods wait whose binds are answered like this."""
+        for name in names:
+            self.writer.when_bound(name, *(replies or [hands.Reply()]))
+            self.wait(name, priority=priority)
 
     def confirm(self, name: str = "p") -> None:
         """Have the watch show what the writer bound."""
@@ -48,6 +69,21 @@ class Stage:
             for calls in (self.writer.binds, self.writer.looks)
         )
         return binds, looks
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Read a sample of the metrics."""
+        return self.metrics.registry.get_sample_value(f"berth_{name}", labels)
+
+    def placed(self, name: str = "p") -> bool:
+        """Whether a pod was told that it has a place."""
+        return any(message.startswith("placed on") for message in self.status_writer.of(name))
+
+    async def place_later(self, name: str, moment: float) -> None:
+        """Run, have one more pod wait from a moment on, and run until it is placed."""
+        async with timeless.beside(self.loop.run()):
+            await timeless.at(moment)
+            self.wait(name)
+            await timeless.until(lambda: self.placed(name))
 
     async def run(self, *, until: Callable[[], object]) -> None:
         """Run until something holds and no bind is under way."""

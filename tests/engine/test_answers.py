@@ -1,7 +1,9 @@
 """Whatever the server answers, and whenever: no card is given away twice, and every pod is taken further."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,72 +18,50 @@ CLOSED = ports.Unknown("conflict", open=False)
 NO = ports.Refused("no")
 
 
-@timeless.scenario
-async def test_bound() -> None:
-    """An accepted bind is told, and its hold is assumed until the watch shows it."""
-    stage = Stage()
-    stage.wait()
-
-    await stage.run(until=lambda: stage.status_writer.told)
-    before = stage.state()
-    stage.confirm()
-
-    assert stage.status_writer.of("p") == ["placed on n1"]
-    assert (before, stage.state()) == (State.ASSUMED, State.CONFIRMED)
-
-
-@timeless.scenario
-async def test_refused() -> None:
-    """A refused bind is told and taken back, and tried again after a pause."""
-    stage = Stage()
-    stage.writer.when_bound("p", Reply(NO), Reply())
-    stage.wait()
-
-    await stage.run(until=lambda: len(stage.status_writer.told) == 2)
-
-    (first, second), _ = stage.moments()
-    assert stage.status_writer.of("p") == ["failed: no", "placed on n1"]
-    assert second - first >= 0.1
-    assert stage.state() is State.ASSUMED
-
-
-@timeless.scenario
-async def test_gone() -> None:
-    """A pod that does not exist any more holds nothing and waits for nothing."""
-    stage = Stage()
-    stage.writer.when_bound("p", Reply(ports.Gone()))
-    stage.wait()
-
-    await stage.run(until=lambda: stage.writer.binds)
-
-    assert stage.state() is State.FREE
-    assert "uid-p" not in stage.ledger.backlog
-    assert stage.status_writer.told == []
+# What the server answers and what a read finds then; the state of the hold, whether the pod waits again,
+# what it is told, and as what it is counted.
+OUTCOMES: dict[str, tuple[Any, ...]] = {
+    "bound": (ports.Bound(), None, State.ASSUMED, False, ["placed on n1"], "bound"),
+    "refused": (NO, None, State.FREE, True, ["failed: no"], "error"),
+    "throttled": (ports.Throttled("slow down", 9.0), None, State.FREE, True, [], "error"),
+    "gone": (ports.Gone(), None, State.FREE, False, [], "gone"),
+    "a bug of ours": (ValueError("a bug"), ports.Gone(), State.FREE, False, [], "error"),
+    **{
+        f"{unclear.message}, then {what}": (unclear, found, *outcome)
+        for unclear in (OPEN, CLOSED)
+        for what, found, *outcome in (
+            ("bound", ports.Bound(), State.ASSUMED, False, ["placed on n1"], "bound"),
+            ("bound by another", NO, State.FREE, True, ["failed: no"], "error"),
+            ("gone", ports.Gone(), State.FREE, False, [], "gone"),
+        )
+    },
+}
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "told"),
-    [
-        pytest.param(ports.Bound(), State.ASSUMED, ["placed on n1"], id="it is bound"),
-        pytest.param(NO, State.FREE, ["failed: no"], id="somebody else bound it"),
-        pytest.param(ports.Gone(), State.FREE, [], id="it is gone"),
-    ],
+    ("answer", "found", "state", "waits", "told", "result"), OUTCOMES.values(), ids=OUTCOMES.keys()
 )
-@pytest.mark.parametrize("unknown", [pytest.param(OPEN, id="open"), pytest.param(CLOSED, id="closed")])
 @timeless.scenario
-async def test_unclear_answer(
-    unknown: ports.Unknown, found: ports.Answer, state: State, told: list[str]
+async def test_what_becomes_of_a_bind(
+    answer: ports.Answer | Exception,
+    found: ports.Answer | None,
+    state: State,
+    waits: bool,  # noqa: FBT001  a column of the table
+    told: list[str],
+    result: str,
 ) -> None:
-    """When only the pod can tell, it is read, and what it says is done."""
+    """Each outcome settles the hold, and is told to the pod and counted; an unclear answer is read up."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(unknown))
-    stage.writer.when_looked_at("p", Reply(found))
-    stage.wait()
+    stage.writer.when_looked_at("p", Reply(found or RuntimeError("nobody asked for this")))
+    stage.crowd(["p"], Reply(answer))
 
-    await stage.run(until=lambda: stage.writer.looks)
+    await stage.run(until=lambda: stage.writer.binds)
 
-    assert stage.state() is state
+    assert (stage.state(), "uid-p" in stage.ledger.backlog) == (state, waits)
     assert stage.status_writer.of("p") == told
+    assert len(stage.writer.looks) == (found is not None)
+    assert stage.value("scheduling_attempts_total", result=result) == 1
+    assert stage.value("scheduling_attempts_total", result="bound") == (result == "bound")
 
 
 @pytest.mark.parametrize(
@@ -96,8 +76,7 @@ async def test_unclear_answer(
 async def test_look_waits_for_the_servers_deadline(unknown: ports.Unknown, takes: float, look: float) -> None:
     """A bind that may yet happen is not looked for before it cannot happen any more (I1)."""
     stage = Stage(limits=bind_sender.Limits(bind_deadline=3.0))
-    stage.writer.when_bound("p", Reply(unknown, takes=takes))
-    stage.wait()
+    stage.crowd(["p"], Reply(unknown, takes=takes))
 
     await stage.run(until=lambda: stage.writer.looks)
 
@@ -109,12 +88,11 @@ async def test_look_waits_for_the_servers_deadline(unknown: ports.Unknown, takes
 async def test_unknown_is_never_forgotten() -> None:
     """As long as nobody knows whether a pod is bound, its cards go to nobody else (I1)."""
     stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(OPEN, takes=4.0))
     stage.writer.when_looked_at("p", *[Reply(OPEN)] * 9, Reply(NO))
-    stage.wait("p", priority=1)
+    stage.crowd(["p"], Reply(OPEN, takes=4.0), priority=1)
     stage.wait("rival")
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("rival"))
+    await stage.run(until=lambda: stage.placed("rival"))
 
     _, looks = stage.moments()
     (rival,), _ = stage.moments("rival")
@@ -123,82 +101,81 @@ async def test_unknown_is_never_forgotten() -> None:
     assert rival > looks[-1]
 
 
+def closed(message: str, version: str = "") -> ports.Unknown:
+    """Return the answer to a bind that the server refused, perhaps for the pod's revision alone."""
+    return ports.Unknown(message, open=False, version=version)
+
+
+LOST = ports.Unknown("lost", version="7")
+YES = ports.Bound()
+
+
+@dataclasses.dataclass(frozen=True)
+class Followed:
+    """A bind that is followed: the answers to it, and what reads of the pod find.
+
+    What the pod is told in the end, how often the bind is sent, the last time within so many seconds, and
+    how often the pod is changed.
+    """
+
+    answers: list[Any]
+    found: list[Any]
+    told: str = "placed on n1"
+    binds: int = 2
+    within: float = 0.1
+    voided: int = 0
+
+
+SEVENTH = ports.Unbound(version="7")
+EDITED = ports.Unbound(same=False, version="8")
+FOLLOWED: dict[str, Followed] = {
+    "in another revision": Followed([CLOSED, YES], [ports.Unbound()]),
+    "refused as it was": Followed([closed("too large", "7"), NO], [SEVENTH], "failed: too large", 1),
+    "refused otherwise": Followed([closed("too large", "6"), NO], [SEVENTH], "failed: no"),
+    "it named no revision": Followed([closed("too large"), NO], [SEVENTH], "failed: no"),
+    "lost": Followed([LOST, YES], [SEVENTH], within=4.0),
+    "edited": Followed([closed("modified", "7"), YES], [EDITED]),
+    "lost and edited": Followed([LOST, YES], [EDITED], within=4.0, voided=1),
+    "reading breaks": Followed([CLOSED], [RuntimeError("broken"), YES], binds=1),
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED.values(), ids=FOLLOWED.keys())
 @timeless.scenario
-async def test_a_bind_refused_for_its_revision_is_sent_again_at_once() -> None:
-    """That somebody labelled the pod meanwhile is no refusal: nobody hears of it, and the place stays."""
-    stage = Stage()
-    stage.writer.when_bound("p", Reply(CLOSED), Reply())
-    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.wait()
+async def test_a_bind_without_a_clear_answer_is_followed(
+    case: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is sent again, at once where it was refused for its revision alone, or decided anew.
 
-    await stage.run(until=lambda: stage.status_writer.told)
-
-    (first, second), _ = stage.moments()
-    assert second - first < 0.05
-    assert stage.status_writer.of("p") == ["placed on n1"]
-
-
-@pytest.mark.parametrize(
-    ("named", "found", "binds"),
-    [
-        pytest.param("7", "7", 1, id="of the revision that it named"),
-        pytest.param("7", "8", 2, id="of another one"),
-        pytest.param("", "7", 2, id="it named none"),
-    ],
-)
-@timeless.scenario
-async def test_a_bind_refused_in_the_same_revision_keeps_no_card(named: str, found: str, binds: int) -> None:
-    """What was refused and is as it was would be refused again: its cards are free at once."""
-    stage = Stage()
-    stage.writer.when_bound("p", Reply(ports.Unknown("too large", open=False, version=named)), Reply(NO))
-    stage.writer.when_looked_at("p", Reply(ports.Unbound(version=found)))
-    stage.wait()
-
-    await stage.run(until=lambda: stage.status_writer.told)
-
-    assert len(stage.writer.binds) == binds
-    assert stage.state() is State.FREE
-    assert stage.status_writer.of("p") == ["failed: too large" if binds == 1 else "failed: no"]
-
-
-@timeless.scenario
-async def test_a_lost_bind_is_followed_though_the_revision_is_the_same() -> None:
-    """What is still on its way is good for just that revision."""
-    stage = Stage()
-    stage.writer.when_bound("p", Reply(ports.Unknown("lost", version="7")), Reply())
-    stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
-    stage.wait()
-
-    await stage.run(until=lambda: stage.status_writer.told)
-
-    assert stage.status_writer.of("p") == ["placed on n1"]
-
-
-@timeless.scenario
-async def test_a_pod_that_asks_for_something_else_is_decided_anew() -> None:
-    """The bind is not sent again, and the cards are free for whoever comes first."""
+    What was refused and is as it was would be refused again: its cards are free at once. A pod that asks
+    for something else is changed first if a copy may still arrive.
+    """
     stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(CLOSED), Reply())
-    stage.writer.when_looked_at("p", Reply(ports.Unbound(same=False)))
-    stage.wait("p")
-    stage.wait("rival", priority=-1)
+    stage.writer.when_looked_at("p", *map(Reply, case.found))
+    stage.crowd(["p"], *map(Reply, case.answers))
 
-    await stage.run(until=lambda: stage.status_writer.of("p"))
+    await stage.run(until=lambda: stage.status_writer.told)
 
-    assert stage.status_writer.of("p") == ["placed on n1"]
-    assert len(stage.writer.binds) == 2
+    sent, changed = stage.writer.binds, stage.writer.voided
+    assert stage.status_writer.of("p") == [case.told]
+    assert stage.state() is (State.ASSUMED if stage.placed() else State.FREE)
+    assert (len(sent), len(changed)) == (case.binds, case.voided)
+    assert sent[-1].moment < case.within
+    assert all(sent[0].moment < call.moment < sent[-1].moment for call in changed)
+    assert errors(caplog) == ["ml/p cannot be looked at"] * any(
+        isinstance(one, Exception) for one in case.found
+    )
 
 
 @timeless.scenario
 async def test_a_pod_that_is_changed_all_the_time_does_not_keep_its_cards() -> None:
     """After a few tries within seconds its bind counts as refused, and others have their turn."""
     stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(CLOSED))
     stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.wait("p", priority=1)
+    stage.crowd(["p"], Reply(CLOSED), priority=1)
     stage.wait("rival")
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("rival"))
+    await stage.run(until=lambda: stage.placed("rival"))
 
     assert stage.status_writer.of("p")[0] == "failed: conflict"
     assert stage.writer.binds[-1].moment < 5
@@ -220,12 +197,11 @@ async def test_a_bind_that_may_still_arrive_is_sent_again_and_never_given_up(
 ) -> None:
     """While a lost bind may arrive its cards stay with its pod, whatever copies of it are told (I1)."""
     stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(OPEN, takes=4.0), *[Reply(again)] * 5, Reply())
     stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.wait("p", priority=1)
+    stage.crowd(["p"], Reply(OPEN, takes=4.0), *[Reply(again)] * 5, Reply(), priority=1)
     stage.wait("rival")
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
+    await stage.run(until=stage.placed)
 
     assert stage.moments("rival") == ([], [])
     assert len(stage.writer.binds) == 7
@@ -238,9 +214,8 @@ async def test_a_break_on_our_side_is_followed_up_like_a_lost_answer(
 ) -> None:
     """If we break ourselves, nothing is given out twice, and the pod is bound in the end."""
     stage = Stage(cards=2)
-    stage.writer.when_bound("p", Reply(RuntimeError("broken")), Reply())
     stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.wait("p", priority=1)
+    stage.crowd(["p"], Reply(RuntimeError("broken")), Reply(), priority=1)
     stage.wait("q")
 
     await stage.run(until=lambda: stage.status_writer.of("p"))
@@ -250,25 +225,11 @@ async def test_a_break_on_our_side_is_followed_up_like_a_lost_answer(
     assert "the bind of ml/p failed" in caplog.text
 
 
-@timeless.scenario
-async def test_a_look_that_breaks_is_followed_up_too(caplog: pytest.LogCaptureFixture) -> None:
-    """A fault of our own in looking leaves nothing assumed for ever."""
-    stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(CLOSED))
-    stage.writer.when_looked_at("p", Reply(RuntimeError("broken")), Reply())
-    stage.wait()
-
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
-
-    assert "ml/p cannot be looked at" in caplog.text
-
-
 def out_of_reach(nodes: int) -> Stage:
     """Return a stage on which the answer to a pod's bind is lost, and nobody can be asked about the pod."""
     stage = Stage(nodes=nodes, cards=1)
-    stage.writer.when_bound("p", Reply(OPEN))
     stage.writer.when_looked_at("p", Reply(ports.Unknown("no route")))
-    stage.wait()
+    stage.crowd(["p"], Reply(OPEN))
     return stage
 
 
@@ -324,8 +285,7 @@ async def test_confirmed_before_the_answer(
 ) -> None:
     """What the watch has shown stays, whatever the answer says."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(answer, meanwhile=stage.confirm))
-    stage.wait()
+    stage.crowd(["p"], Reply(answer, meanwhile=stage.confirm))
 
     await stage.run(until=lambda: stage.state() is State.CONFIRMED)
 
@@ -373,9 +333,8 @@ async def test_deleted_while_the_bind_is_under_way(
 ) -> None:
     """A pod whose end was seen is not brought back by any answer to its bind."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(answer, meanwhile=lambda: stage.ledger.pod_over("uid-p")))
     stage.writer.when_looked_at("p", Reply(ports.Gone()))
-    stage.wait()
+    stage.crowd(["p"], Reply(answer, meanwhile=lambda: stage.ledger.pod_over("uid-p")))
 
     await stage.run(until=lambda: stage.writer.binds)
 
@@ -391,9 +350,8 @@ async def test_edited_while_the_bind_is_under_way() -> None:
     stage = Stage()
     edited = builders.candidate("p", cards=3)
     edit = Reply(NO, meanwhile=lambda: stage.ledger.pod_waiting(edited, gated=False))
-    stage.writer.when_bound("p", edit, Reply())
-    stage.wait()
+    stage.crowd(["p"], edit, Reply())
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
+    await stage.run(until=stage.placed)
 
     assert len(worlds.given(stage.writer.placements["p"])) == 3

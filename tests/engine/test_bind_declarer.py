@@ -180,21 +180,28 @@ async def test_of_a_crowd_that_fits_nowhere_only_the_first_are_named() -> None:
     assert on.lease.written[-1] == BindDeclaration(1199, frozenset({"uid-p0", "uid-last", *first}))
 
 
+A_FEW: Final = bind_declarer.MOST_IDLE
+QUARTER: Final = bind_declarer.MOST_BYTES // 4
+
+
 @timeless.scenario
 @pytest.mark.parametrize(
-    ("count", "fields", "writes"),
+    ("count", "size", "fields", "writes"),
     [
-        pytest.param(bind_declarer.MOST_IDLE, {}, 1, id="few"),
-        pytest.param(bind_declarer.MOST_IDLE + 1, {}, 2, id="many"),
-        pytest.param(bind_declarer.MOST_IDLE + 1, {"faults": (FAULT,)}, 1, id="many that are never bound"),
+        pytest.param(A_FEW, 0, {}, 1, id="few"),
+        pytest.param(A_FEW + 1, 0, {}, 2, id="many"),
+        pytest.param(A_FEW + 1, 0, {"faults": (FAULT,)}, 1, id="many that are never bound"),
+        pytest.param(4, QUARTER, {}, 1, id="few large ones"),
+        pytest.param(5, QUARTER, {}, 2, id="more large ones"),
     ],
 )
 async def test_pods_that_came_and_fit_nowhere_are_soon_covered_no_more(
-    count: int, fields: dict[str, Any], writes: int
+    count: int, size: int, fields: dict[str, Any], writes: int
 ) -> None:
-    """Many of them are worth a write; a few, and those that a new leader leaves alone, are not."""
+    """Many or large ones are worth a write; a few, and those that a new leader leaves alone, are not."""
     on = await scene("5")
     crowd(on.ledger, count, **fields)
+    on.sizes |= {f"uid-big{at}": size for at in range(count)}
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
@@ -214,20 +221,6 @@ async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
     await asyncio.gather(on.declarer.permit(bind.uid), on.declarer.permit("uid-large0"))
 
     assert on.lease.written[1:] == [BindDeclaration(100, frozenset({"uid-p0", bind.uid, "uid-large0"}))]
-
-
-@timeless.scenario
-@pytest.mark.parametrize(("count", "writes"), [(4, 1), (5, 2)])
-async def test_large_pods_that_came_are_soon_covered_no_more(count: int, writes: int) -> None:
-    """As long as they fit nowhere, or other pods come first; once is enough, they need not go."""
-    on = await scene("5")
-    crowd(on.ledger, count)
-    on.sizes |= {f"uid-big{at}": bind_declarer.MOST_BYTES // 4 for at in range(count)}
-
-    async with timeless.beside(on.declarer.run()):
-        await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
-
-    assert len(on.lease.written) == writes
 
 
 @timeless.scenario

@@ -20,10 +20,7 @@ async def test_a_pod_that_is_edited_all_the_time_keeps_no_card_from_others() -> 
         stage.writer.when_looked_at(name, Reply(EDITED))
         stage.wait(name, priority=5)
 
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(0.01)
-        stage.wait("good")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+    await stage.place_later("good", 0.01)
 
     sent = [call for call in stage.writer.binds if call.name != "good"]
     assert timeless.clock()() < 1.0
@@ -31,32 +28,14 @@ async def test_a_pod_that_is_edited_all_the_time_keeps_no_card_from_others() -> 
 
 
 @timeless.scenario
-async def test_one_edit_costs_nothing() -> None:
-    """The pod is decided for anew at once, and nothing is said of it."""
-    stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(ports.Unknown("modified", open=False, version="1")), Reply())
-    stage.writer.when_looked_at("p", Reply(EDITED))
-    stage.wait("p")
-
-    await stage.run(until=lambda: stage.status_writer.of("p"))
-
-    assert stage.status_writer.of("p") == ["placed on n1"]
-    assert timeless.clock()() < 0.2
-
-
-@timeless.scenario
 async def test_a_pod_whose_revision_moves_on_keeps_its_card_for_moments_only() -> None:
     """Labels that change all the time make the server refuse each bind; others have the card soon."""
     stage = Stage(cards=1)
     versions = (Reply(ports.Unknown("modified", open=False, version=str(at))) for at in range(100))
-    stage.writer.when_bound("p", *versions)
     stage.writer.when_looked_at("p", *(Reply(ports.Unbound(version=str(at + 1))) for at in range(100)))
-    stage.wait("p", priority=5)
+    stage.crowd(["p"], *versions, priority=5)
 
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(0.01)
-        stage.wait("good")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+    await stage.place_later("good", 0.01)
 
     assert timeless.clock()() < 0.5
 
@@ -81,9 +60,6 @@ async def test_pods_that_are_gone_before_they_are_bound_keep_no_card_from_others
         stage.writer.when_looked_at(name, Reply(ports.Gone()))
         stage.wait(name, priority=5)
 
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(0.01)
-        stage.wait("good")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+    await stage.place_later("good", 0.01)
 
     assert timeless.clock()() < 2.0

@@ -1,6 +1,5 @@
 """A pod that another scheduler bound holds what a device plugin of its node may have given it (I8, I9)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -51,10 +50,7 @@ def test_a_pod_that_others_bound_has_what_its_node_offers(
 ) -> None:
     """Berth gave it nothing, and a device plugin gives only what the node says it has."""
     ledger = books.of()
-    steps: list[Callable[[], None]] = [lambda: ledger.node_seen(node), lambda: books.saw(ledger, pod)]
-
-    for step in reversed(steps) if late else steps:
-        step()
+    books.in_turn(lambda: ledger.node_seen(node), lambda: books.saw(ledger, pod), late=late)
 
     assert books.held(ledger) == ([], expected)
     assert pictures.free_cards(ledger.inventory) == 4 - expected
@@ -94,15 +90,13 @@ def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
 ) -> None:
     """Where the agent asks the kubelet, it says soon which; until then one of them must not be given out."""
     ledger = books.of()
-    steps: list[Callable[[], object]] = [
+    books.in_turn(
         lambda: ledger.node_seen(node),
         lambda: ledger.device_seen(builders.device("n1", heard=True)),
         lambda: books.named(ledger, said) if said else None,
         lambda: books.saw(ledger, pod),
-    ]
-
-    for step in steps[::order]:
-        step()
+        late=order < 0,
+    )
 
     assert books.held(ledger) == expected
     assert pictures.free_cards(ledger.inventory) == max(0, 4 - len(expected[0]) - expected[1])
@@ -117,13 +111,11 @@ def test_a_gpupod_that_names_more_than_its_pod_asks_for_is_ignored(
     ledger = books.of()
     ledger.node_seen(WITH_PLUGIN)
     ledger.device_seen(builders.device("n1", heard=True))
-    steps: list[Callable[[], object]] = [
+    books.in_turn(
         lambda: books.saw(ledger, pod),
         lambda: books.named(ledger, builders.gpupod(main=[0, 1, 2])),
-    ]
-
-    for step in steps[::order]:
-        step()
+        late=order < 0,
+    )
     ignored = books.held(ledger)
     books.named(ledger, builders.gpupod("true", uid="uid-p", main=[2, 3]))
 
@@ -183,9 +175,6 @@ def test_a_pod_to_which_the_kubelet_gave_nothing_withholds_nothing(
     """That counts for that very pod, where it runs, and where Berth gave it nothing either."""
     ledger = books.of()
     ledger.node_seen(WITH_PLUGIN)
-    steps: list[Callable[[], None]] = [lambda: books.named(ledger, said), lambda: books.saw(ledger, pod)]
-
-    for step in reversed(steps) if late else steps:
-        step()
+    books.in_turn(lambda: books.named(ledger, said), lambda: books.saw(ledger, pod), late=late)
 
     assert books.held(ledger) == ([], expected)

@@ -204,14 +204,12 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
 def test_nothing_is_kept_of_what_is_said_of_a_pod_with_a_readable_record(*, late: bool) -> None:
     """It takes nothing from there, so a large GpuPod of it, of whatever node, takes no memory."""
     ledger = books.of(2)
-    steps: list[Callable[[], object]] = [
+    books.in_turn(
         lambda: books.named(ledger, builders.gpupod(main=[0, 1])),
         lambda: books.named(ledger, builders.gpupod("other", "n2", uid="uid-p", main=[0, 1])),
         lambda: books.saw(ledger, READABLE),
-    ]
-
-    for step in reversed(steps) if late else steps:
-        step()
+        late=late,
+    )
 
     assert (ledger.unreadable_pods._gpupods, ledger.unreadable_pods._titles) == ({}, {})
 
@@ -253,13 +251,11 @@ def test_a_gpupod_speaks_for_its_pod_whatever_its_name_is(*, late: bool) -> None
     """The name may be another node's; only the agent of the pod's node can have written this one."""
     ledger = books.of(2)
     books.saw(ledger, NAMELESS)
-    steps: list[Callable[[], object]] = [
+    books.in_turn(
         lambda: books.named(ledger, builders.gpupod("p", "n2", main=[2, 3])),
         lambda: books.named(ledger, builders.gpupod("of-n1", uid="uid-p", main=[0, 1])),
-    ]
-
-    for step in reversed(steps) if late else steps:
-        step()
+        late=late,
+    )
     found = books.held(ledger)
     ledger.gpupod_gone("ml/p")
     still = books.held(ledger)

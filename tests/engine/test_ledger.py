@@ -211,17 +211,6 @@ def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
     assert ledger.backlog.get("uid-p") == edited
 
 
-def test_gated_pod_is_known_until_it_is_over() -> None:
-    """A pod behind gates does not wait, is remembered as gated, and is forgotten with its end."""
-    ledger = books.of()
-    ledger.pod_waiting(builders.candidate(), gated=True)
-    during = list(ledger.gated), len(ledger.backlog), ledger.waiting_since("uid-p")
-    ledger.pod_over("uid-p")
-
-    assert during == (["uid-p"], 0, None)
-    assert ledger.gated == {}
-
-
 def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
     """Since when a pod asks is told until it is placed; an edit asks anew."""
     now = clock.Clock()
@@ -281,19 +270,6 @@ def test_record_that_becomes_readable_names_its_cards() -> None:
     assert free(ledger) == 2
 
 
-def test_deleted_while_assumed() -> None:
-    """A pod that is gone holds nothing, even while its bind is under way; nobody can forget it then."""
-    ledger = books.of()
-    books.wait(ledger)
-    books.assume(ledger)
-
-    ledger.pod_over("uid-p")
-
-    assert free(ledger) == 4
-    with pytest.raises(IllegalStep):
-        ledger.forget("uid-p")
-
-
 @pytest.mark.parametrize(
     "end",
     [
@@ -319,16 +295,20 @@ def test_end_of_a_pod_frees_its_cards_at_once(end: object) -> None:
 
 
 def test_gate_keeps_a_pod_from_being_tried() -> None:
-    """A gated pod does not wait; it does from the moment its gate is lifted."""
+    """A gated pod is known and does not wait; it does from the moment its gate is lifted."""
     ledger = books.of()
     gated = builders.pod("p", schedulingGates=[{"name": "g"}])
 
     books.saw(ledger, gated)
-    before = books.awake(ledger)
+    before = books.awake(ledger), list(ledger.gated), ledger.waiting_since("uid-p")
     books.saw(ledger, builders.pod("p"))
 
-    assert before == []
-    assert books.awake(ledger) == ["p"]
+    lifted = books.awake(ledger), list(ledger.gated)
+    books.saw(ledger, gated)
+    books.saw(ledger, None, "uid-p")
+
+    assert (before, lifted) == (([], ["uid-p"], None), (["p"], []))
+    assert ledger.gated == {}
 
 
 def test_an_edited_record_gives_no_card_away() -> None:

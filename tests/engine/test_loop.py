@@ -74,10 +74,9 @@ async def test_nothing_is_decided_without_news() -> None:
 async def test_pause_ends_by_time_alone() -> None:
     """A pod that waits out a pause is tried when it is over, though nothing has happened."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(NO), Reply(NO), Reply(NO), Reply())
-    stage.wait()
+    stage.crowd(["p"], Reply(NO), Reply(NO), Reply(NO), Reply())
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
+    await stage.run(until=stage.placed)
 
     requests_ = [stage.writer.binds[0], *stage.writer.dry_runs]
     pauses = [later.moment - earlier.moment for earlier, later in itertools.pairwise(requests_)]
@@ -96,7 +95,7 @@ async def test_freed_cards_go_to_who_waits() -> None:
         stage.confirm("first")
         await timeless.at(5.0)
         stage.ledger.pod_over("uid-first")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("second"), most=0.1)
+        await timeless.until(lambda: stage.placed("second"), most=0.1)
 
     waited, placed = stage.status_writer.of("second")
     assert waited == "0/1 nodes are available: 1 has no free card. Would fit if GPU-n1-0 of n1 were freed."
@@ -111,9 +110,7 @@ async def test_binds_under_way_are_bounded() -> None:
     """Many binds go out at once, but never more than the limit; all are done in the end."""
     stage = Stage(cards=8, limits=bind_sender.Limits(binds_at_once=3))
     names = [f"p{number}" for number in range(8)]
-    for name in names:
-        stage.writer.when_bound(name, Reply(takes=0.3))
-        stage.wait(name)
+    stage.crowd(names, Reply(takes=0.3))
 
     await stage.run(until=lambda: len(stage.status_writer.told) == len(names))
 
@@ -131,9 +128,7 @@ async def test_decisions_run_only_a_little_ahead_of_the_binds() -> None:
     limits = bind_sender.Limits(binds_at_once=4)
     count = limits.most_unanswered + 40
     stage = Stage(nodes=30, cards=8, limits=limits)
-    for number in range(count):
-        stage.writer.when_bound(f"p{number}", Reply(takes=0.1))
-        stage.wait(f"p{number}")
+    stage.crowd((f"p{number}" for number in range(count)), Reply(takes=0.1))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
@@ -184,8 +179,7 @@ async def test_a_server_that_asks_for_a_rest_gets_it() -> None:
 async def test_nothing_is_decided_during_a_rest() -> None:
     """What could not be sent anyway is decided when it can be, so that who comes meanwhile has its turn."""
     stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(ports.Throttled("slow down", 5.0)), Reply())
-    stage.wait("p")
+    stage.crowd(["p"], Reply(ports.Throttled("slow down", 5.0)), Reply())
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
@@ -200,9 +194,7 @@ async def test_nothing_is_decided_during_a_rest() -> None:
 async def test_what_is_not_sent_when_we_are_told_to_end_is_dropped() -> None:
     """Only binds that the server may have are waited for: the next leader decides the others anew."""
     stage = Stage(nodes=30, cards=8, limits=bind_sender.Limits(binds_at_once=4))
-    for number in range(40):
-        stage.writer.when_bound(f"p{number}", Reply(takes=1.0))
-        stage.wait(f"p{number}")
+    stage.crowd((f"p{number}" for number in range(40)), Reply(takes=1.0))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
@@ -256,8 +248,7 @@ async def test_rejected_pod_waits_for_an_edit() -> None:
 async def test_binds_under_way_are_finished() -> None:
     """When deciding has ended, what was sent is followed to its end, and nothing new is begun."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(takes=2.0))
-    stage.wait()
+    stage.crowd(["p"], Reply(takes=2.0))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
@@ -293,10 +284,7 @@ def hard(name: str, **fields: Any) -> queued_pods.Candidate:
 @timeless.scenario
 async def test_round_that_is_out_of_time_goes_on_in_the_next_one() -> None:
     """Others have their turn between the rounds, and in the end every pod has had its own."""
-    stage = Stage(nodes=4, cards=8)
-    stage.loop = loop.Loop(
-        stage.ledger, stage.writer, stage.status_writer, clock=clock.Ticking(0.004, stage.now)
-    )
+    stage = Stage(nodes=4, cards=8, clock=clock.Ticking(0.004, timeless.clock()))
     for at in range(20):
         stage.wait(f"p{at:02}")
 
@@ -309,10 +297,7 @@ async def test_round_that_is_out_of_time_goes_on_in_the_next_one() -> None:
 @timeless.scenario
 async def test_hard_pod_is_demoted() -> None:
     """A pod that has used up its time comes after all others from then on, and says why it waits."""
-    stage = Stage(nodes=4, cards=8)
-    stage.loop = loop.Loop(
-        stage.ledger, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
-    )
+    stage = Stage(nodes=4, cards=8, clock=clock.Ticking(0.002, timeless.clock()))
     stage.ledger.pod_waiting(hard("hard", priority=10), gated=False)
 
     async with timeless.beside(stage.loop.run()):
@@ -329,10 +314,7 @@ async def test_hard_pod_is_demoted() -> None:
 @timeless.scenario
 async def test_crowd_of_demoted_pods_keeps_nobody_waiting() -> None:
     """However many of them are due, a pod that comes anew has its place after one round."""
-    stage = Stage(nodes=4, cards=8)
-    stage.loop = loop.Loop(
-        stage.ledger, stage.writer, stage.status_writer, clock=clock.Ticking(0.002, stage.now)
-    )
+    stage = Stage(nodes=4, cards=8, clock=clock.Ticking(0.002, timeless.clock()))
     for at in range(300):
         candidate = hard(f"hard-{at}", priority=10)
         stage.ledger.pod_waiting(candidate, gated=False)

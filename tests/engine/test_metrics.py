@@ -1,7 +1,5 @@
 """The metrics: counted by the loop, bounded in number, and read from a registry of their own."""
 
-import datetime as dt
-
 import pytest
 from prometheus_client import parser
 
@@ -11,117 +9,68 @@ from berth_operator.engine import (
     decision_records,
     drift,
     inventory_metrics,
-    loop,
-    ports,
 )
-from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from engine import books
-from support import builders, clock, hands, timeless
+from engine import books, stages
+from engine.stages import Stage
+from support import builders, clock, timeless
 from support.hands import Reply
 
-NOON = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
 
-
-class Counted:
-    """A ledger, a loop that counts, and what it counted."""
-
-    def __init__(self, *, cards: int = 1) -> None:
-        clock = timeless.clock()
-        self.measured = metrics.Metrics()
-        self.ledger = Ledger(clock)
-        self.ledger.node_seen(builders.node("n1"))
-        self.ledger.device_seen(builders.device("n1", cards))
-        self.ledger.agent_silent("n1", silent=False)
-        self.writer = hands.Writer(clock)
-        self.records = decision_records.DecisionRecords(self.measured.scheduling, wall=lambda: NOON)
-        self.loop = loop.Loop(
-            self.ledger, self.writer, hands.PodStatusWriter(), clock=clock, records=self.records
-        )
-
-    async def run(self, seconds: float = 0.1) -> None:
-        """Decide for a while."""
-        async with timeless.beside(self.loop.run()):
-            await timeless.at(timeless.clock()() + seconds)
-            await self.loop.binder.drain()
-
-    def value(self, name: str, **labels: str) -> float | None:
-        """Read a sample."""
-        return self.measured.registry.get_sample_value(f"berth_{name}", labels)
+async def decide(stage: Stage, seconds: float = 0.1) -> None:
+    """Decide for a while."""
+    async with timeless.beside(stage.loop.run()):
+        await timeless.at(stage.now() + seconds)
+        await stage.loop.binder.drain()
 
 
 @timeless.scenario
 async def test_a_bound_and_a_refused_pod_are_counted() -> None:
     """Each attempt counts by its result, and a refusal by its reason."""
-    case = Counted(cards=1)
-    books.wait(case.ledger, "fits")
-    books.wait(case.ledger, "large", 2)
+    stage = Stage(cards=1)
+    books.wait(stage.ledger, "fits")
+    books.wait(stage.ledger, "large", 2)
 
-    await case.run()
+    await decide(stage)
 
-    assert case.value("scheduling_attempts_total", result="bound") == 1
-    assert case.value("scheduling_attempts_total", result="unschedulable") == 1
-    assert case.value("refusals_total", reason=Reason.TOO_FEW_CARDS) == 1
-    assert case.value("refusals_total", reason=Reason.FULL) == 0
-    assert case.value("decision_duration_seconds_count") == 2
-    assert case.value("decision_round_duration_seconds_count") == 1
+    assert stage.value("scheduling_attempts_total", result="bound") == 1
+    assert stage.value("scheduling_attempts_total", result="unschedulable") == 1
+    assert stage.value("refusals_total", reason=Reason.TOO_FEW_CARDS) == 1
+    assert stage.value("refusals_total", reason=Reason.FULL) == 0
+    assert stage.value("decision_duration_seconds_count") == 2
+    assert stage.value("decision_round_duration_seconds_count") == 1
 
 
 @timeless.scenario
 async def test_times_are_measured_from_first_sight() -> None:
     """A pod's whole way counts from when it was first seen, its bind from when it was sent."""
-    case = Counted()
-    case.writer.when_bound("p", Reply(takes=0.5))
-    books.wait(case.ledger)
+    stage = Stage(cards=1)
+    stage.writer.when_bound("p", Reply(takes=0.5))
+    books.wait(stage.ledger)
     await timeless.at(2.0)
 
-    await case.run(1.0)
+    await decide(stage, 1.0)
 
-    assert case.value("queue_wait_seconds_sum") == pytest.approx(2.0, abs=0.02)
-    assert case.value("bind_duration_seconds_sum") == pytest.approx(0.5)
-    assert case.value("placement_duration_seconds_sum") == pytest.approx(2.5, abs=0.02)
+    assert stage.value("queue_wait_seconds_sum") == pytest.approx(2.0, abs=0.02)
+    assert stage.value("bind_duration_seconds_sum") == pytest.approx(0.5)
+    assert stage.value("placement_duration_seconds_sum") == pytest.approx(2.5, abs=0.02)
 
 
 @timeless.scenario
 async def test_a_wait_behind_a_gate_is_not_ours() -> None:
     """The clock of a gated pod starts when its gates are gone."""
-    case = Counted()
+    stage = Stage(cards=1)
     candidate = builders.candidate()
-    case.ledger.pod_waiting(candidate, gated=True)
+    stage.ledger.pod_waiting(candidate, gated=True)
     await timeless.at(100.0)
-    case.ledger.pod_waiting(candidate, gated=False)
+    stage.ledger.pod_waiting(candidate, gated=False)
 
-    await case.run()
+    await decide(stage)
 
-    wait = case.value("queue_wait_seconds_sum")
+    wait = stage.value("queue_wait_seconds_sum")
     assert wait is not None and wait < 1.0
-
-
-@pytest.mark.parametrize(
-    ("reply", "result"),
-    [
-        (Reply(ports.Refused("no")), "error"),
-        (Reply(ports.Gone()), "gone"),
-        (Reply(ValueError("a bug")), "error"),
-    ],
-    ids=["refused by the server", "deleted meanwhile", "a bug"],
-)
-def test_binds_that_come_to_nothing_are_counted(reply: Reply, result: str) -> None:
-    """A bind that fails counts as what it was, and not as bound."""
-
-    @timeless.scenario
-    async def scenario() -> None:
-        case = Counted()
-        case.writer.when_bound("p", reply)
-        case.writer.when_looked_at("p", Reply(ports.Gone()))
-        books.wait(case.ledger)
-        await case.run(0.05)
-        assert case.value("scheduling_attempts_total", result=result) == 1
-        assert case.value("scheduling_attempts_total", result="bound") == 0
-
-    scenario()
 
 
 def test_a_request_at_fault_counts_as_rejected() -> None:
@@ -186,13 +135,9 @@ def test_cards_of_a_cordoned_node_are_not_free() -> None:
     ledger = books.of(2, 4)
     ledger.node_seen(builders.node("n2", unschedulable=True))
 
-    assert (
-        inventory_metrics.count_stock(ledger, 1000.0).cards,
-        inventory_metrics.count_stock(ledger, 1000.0).free,
-    ) == (
-        8,
-        4,
-    )
+    stock = inventory_metrics.count_stock(ledger, 1000.0)
+
+    assert (stock.cards, stock.free) == (8, 4)
 
 
 def test_the_stock_is_told_in_words() -> None:
@@ -288,42 +233,42 @@ def test_a_bind_that_nobody_concludes_is_drift() -> None:
 @timeless.scenario
 async def test_decisions_are_kept_with_what_they_were_made_on() -> None:
     """Equal requests on an equal picture have equal digests; another request has another."""
-    case = Counted(cards=0)
+    stage = Stage(cards=0)
     for name, cards in (("one", 1), ("other", 1), ("large", 2)):
-        books.wait(case.ledger, name, cards)
+        books.wait(stage.ledger, name, cards)
 
-    await case.run(0.05)
+    await decide(stage, 0.05)
 
-    kept = {one.candidate.name: one for one in case.records.decisions}
+    kept = {one.candidate.name: one for one in stage.records.decisions}
     assert kept["one"].inputs == kept["other"].inputs
     assert kept["one"].inputs["request"] != kept["large"].inputs["request"]
-    assert {one.moment for one in kept.values()} == {NOON}
+    assert {one.moment for one in kept.values()} == {stages.NOON}
 
 
 @timeless.scenario
 async def test_only_the_last_decisions_are_kept() -> None:
     """However many are made, memory is bounded."""
-    case = Counted(cards=0)
+    stage = Stage(cards=0)
     for number in range(decision_records.MOST_KEPT + 50):
-        books.wait(case.ledger, f"p{number:04}")
+        books.wait(stage.ledger, f"p{number:04}")
 
-    await case.run(0.05)
+    await decide(stage, 0.05)
 
-    assert len(case.records.decisions) == decision_records.MOST_KEPT
-    assert case.records.decisions[-1].candidate.name == f"p{decision_records.MOST_KEPT + 49}"
+    assert len(stage.records.decisions) == decision_records.MOST_KEPT
+    assert stage.records.decisions[-1].candidate.name == f"p{decision_records.MOST_KEPT + 49}"
 
 
 @timeless.scenario
 async def test_of_long_requests_fewer_decisions_are_kept() -> None:
     """What pods name is kept alive by the decisions about them, so it is counted."""
-    case = Counted(cards=0)
+    stage = Stage(cards=0)
     long = requests.Conditions(uuids=frozenset(f"GPU-{at}" for at in range(500)))
     for number in range(300):
-        books.wait(case.ledger, f"p{number:04}", request=builders.request(1, conditions=long))
+        books.wait(stage.ledger, f"p{number:04}", request=builders.request(1, conditions=long))
 
-    await case.run(0.05)
+    await decide(stage, 0.05)
 
-    kept = case.records.decisions
+    kept = stage.records.decisions
     assert len(kept) < 150
     assert sum(one.candidate.request.size for one in kept) <= decision_records.MOST_TERMS
     assert kept[-1].candidate.name == "p0299"

@@ -31,9 +31,8 @@ async def test_cards_are_not_kept_for_pods_of_which_only_dry_runs_are_accepted()
 async def test_an_edit_makes_no_trial_earlier() -> None:
     """Who edits such a pod all the time has no card kept for it more often."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(NO))
     stage.writer.when_dry_run("p", Reply())
-    stage.wait()
+    stage.crowd(["p"], Reply(NO))
 
     async with timeless.beside(stage.loop.run()):
         for number in range(600):
@@ -48,11 +47,10 @@ async def test_an_edit_makes_no_trial_earlier() -> None:
 async def test_who_is_on_trial_is_bound_when_the_trouble_is_over() -> None:
     """Within the longest pause, for nothing else can tell."""
     stage = Stage()
-    stage.writer.when_bound("p", *[Reply(NO)] * 5, Reply())
     stage.writer.when_dry_run("p", Reply())
-    stage.wait()
+    stage.crowd(["p"], *[Reply(NO)] * 5, Reply())
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
+    await stage.run(until=stage.placed)
 
     assert len(stage.writer.binds) == 6
 

@@ -21,7 +21,7 @@ SOMEWHERE = decisions.Placement("n1")
 
 def bound_at(stage: Stage, name: str) -> float:
     """Return when the bind was sent by which a pod got its place."""
-    assert any(one.startswith("placed") for one in stage.status_writer.of(name))
+    assert stage.placed(name)
     return stage.moments(name)[0][-1]
 
 
@@ -32,8 +32,7 @@ def bound_at(stage: Stage, name: str) -> float:
 async def test_a_refused_pod_keeps_its_card_from_nobody() -> None:
     """While the server is asked about it again, the card goes to the next that fits."""
     stage = Stage(cards=1)
-    stage.writer.when_bound("bad", Reply(NO, takes=SLOW))
-    stage.wait("bad", priority=5)
+    stage.crowd(["bad"], Reply(NO, takes=SLOW), priority=5)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(20.0)
@@ -41,7 +40,7 @@ async def test_a_refused_pod_keeps_its_card_from_nobody() -> None:
             await timeless.at(timeless.clock()() + 0.01)
         asked = timeless.clock()()
         stage.wait("good")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+        await timeless.until(lambda: stage.placed("good"))
 
     assert len(stage.writer.binds) == 2
     assert bound_at(stage, "good") - asked < 0.1
@@ -53,15 +52,13 @@ async def a_card_is_freed(*, takes: float, important: int) -> Stage:
     stage.wait("holder")
     await stage.run(until=lambda: stage.status_writer.of("holder"))
     stage.confirm("holder")
-    for number in range(CROWD):
-        stage.writer.when_bound(f"bad{number}", Reply(NO, takes=takes))
-        stage.wait(f"bad{number}", priority=important)
+    stage.crowd((f"bad{number}" for number in range(CROWD)), Reply(NO, takes=takes), priority=important)
     stage.wait("good")
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(5.0)
         stage.ledger.pod_over("uid-holder")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+        await timeless.until(lambda: stage.placed("good"))
     return stage
 
 
@@ -88,9 +85,7 @@ async def test_a_slow_server_is_asked_early_about_the_one_that_it_accepts(import
 async def test_other_namespaces_are_bound_as_ever() -> None:
     """Refusals in one namespace cost nobody else a dry run."""
     stage = Stage()
-    for number in range(4):
-        stage.writer.when_bound(f"bad{number}", Reply(NO))
-        stage.wait(f"bad{number}")
+    stage.crowd((f"bad{number}" for number in range(4)), Reply(NO))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(2.0)
@@ -110,9 +105,7 @@ async def test_all_are_bound_within_moments_when_the_refusals_end() -> None:
     """However long their pauses have become, one of them is tried each second, and then all."""
     stage = Stage(nodes=5)
     names = [f"p{number}" for number in range(20)]
-    for name in names:
-        stage.writer.when_bound(name, Reply(NO))
-        stage.wait(name)
+    stage.crowd(names, Reply(NO))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(60.3)
@@ -127,8 +120,7 @@ async def test_all_are_bound_within_moments_when_the_refusals_end() -> None:
 async def test_a_pod_without_a_card_hears_of_it_too() -> None:
     """Whether the server would bind it is asked while all cards are taken; then it has its turn again."""
     stage = Stage(cards=1)
-    stage.writer.when_bound("vip", Reply(NO))
-    stage.wait("vip", priority=5)
+    stage.crowd(["vip"], Reply(NO), priority=5)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.status_writer.of("vip"))
@@ -140,7 +132,7 @@ async def test_a_pod_without_a_card_hears_of_it_too() -> None:
         stage.writer.when_bound("vip", Reply())
         await timeless.at(22.0)
         stage.ledger.pod_over("uid-holder")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("vip"))
+        await timeless.until(lambda: stage.placed("vip"))
 
     assert bound_at(stage, "vip") < 22.1
     assert "placed on n1" not in stage.status_writer.of("other")
@@ -150,9 +142,7 @@ async def test_a_pod_without_a_card_hears_of_it_too() -> None:
 async def test_each_of_many_has_its_turn() -> None:
     """One pod that is refused for ever does not keep those behind it from being tried."""
     stage = Stage(nodes=2)
-    for name in ("bad", "late"):
-        stage.writer.when_bound(name, Reply(NO))
-        stage.wait(name)
+    stage.crowd(("bad", "late"), Reply(NO))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(100.0)
@@ -179,10 +169,9 @@ async def test_each_of_many_has_its_turn() -> None:
 async def test_an_unclear_dry_run_is_made_again(unclear: ports.Answer | Exception) -> None:
     """Nothing was written, so nothing has to be followed: the pod comes again after its pause."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(NO), Reply(unclear), Reply())
-    stage.wait()
+    stage.crowd(["p"], Reply(NO), Reply(unclear), Reply())
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
+    await stage.run(until=stage.placed)
 
     assert stage.moments()[1] == []
     assert bound_at(stage, "p") < 3.0
@@ -192,16 +181,15 @@ async def test_an_unclear_dry_run_is_made_again(unclear: ports.Answer | Exceptio
 async def test_a_server_that_wants_a_rest_from_dry_runs_has_it() -> None:
     """Neither binds nor further dry runs are sent until it wants more."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(NO))
     stage.writer.when_dry_run("p", Reply(ports.Throttled("not so fast", 5.0)), Reply(NO))
-    stage.wait()
+    stage.crowd(["p"], Reply(NO))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.dry_runs)
         asked = stage.now()
         await timeless.at(asked + 0.1)
         stage.wait("other")
-        await timeless.until(lambda: "placed" in str(stage.status_writer.of("other")))
+        await timeless.until(lambda: stage.placed("other"))
         await timeless.until(lambda: len(stage.writer.dry_runs) > 1)
 
     assert bound_at(stage, "other") >= asked + 5.0
@@ -212,9 +200,8 @@ async def test_a_server_that_wants_a_rest_from_dry_runs_has_it() -> None:
 async def test_a_server_that_accepts_dry_runs_alone_is_not_hammered() -> None:
     """A webhook may treat the two differently, etcd hears of binds alone; then the pauses grow as ever."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(NO))
     stage.writer.when_dry_run("p", Reply())
-    stage.wait()
+    stage.crowd(["p"], Reply(NO))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(120.0)
@@ -229,10 +216,9 @@ async def test_a_server_that_accepts_dry_runs_alone_is_not_hammered() -> None:
 async def test_what_a_refused_pod_shows_stays() -> None:
     """Neither a dry run nor its acceptance says anything else than the refusal before the pod is bound."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(NO), Reply(NO), Reply())
-    stage.wait()
+    stage.crowd(["p"], Reply(NO), Reply(NO), Reply())
 
-    await stage.run(until=lambda: "placed on n1" in stage.status_writer.of("p"))
+    await stage.run(until=stage.placed)
 
     assert stage.status_writer.of("p") == ["failed: no", "failed: no", "placed on n1"]
 
@@ -241,8 +227,7 @@ async def test_what_a_refused_pod_shows_stays() -> None:
 async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
     """Nothing is told of it, and nothing is kept."""
     stage = Stage()
-    stage.writer.when_bound("p", Reply(NO, takes=SLOW))
-    stage.wait()
+    stage.crowd(["p"], Reply(NO, takes=SLOW))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.dry_runs)
@@ -323,20 +308,18 @@ async def test_a_freed_card_is_no_reason_to_ask_about_refused_pods_again() -> No
     """A crowd of them would keep the server from answering for the one pod that it has not refused."""
     stage = Stage(cards=1)
     names = [f"bad{number}" for number in range(CROWD)]
-    for name in names:
-        stage.writer.when_bound(name, Reply(NO, takes=0.02))
-        stage.wait(name, priority=5)
+    stage.crowd(names, Reply(NO, takes=0.02), priority=5)
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: all(stage.status_writer.of(name) for name in names))
         stage.wait("holder")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("holder"))
+        await timeless.until(lambda: stage.placed("holder"))
         stage.confirm("holder")
         await timeless.at(20.3)
         asked = len(stage.writer.dry_runs)
         stage.wait("good")
         stage.ledger.pod_over("uid-holder")
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("good"))
+        await timeless.until(lambda: stage.placed("good"))
 
     assert bound_at(stage, "good") < 20.4
     assert len(stage.writer.dry_runs) - asked < CROWD / bind_refusals.ALL_ASKED_SECONDS + 2

@@ -44,10 +44,7 @@ async def test_a_namespace_whose_binds_hang_has_nobody_wait(after: float) -> Non
     stage = Stage(nodes=100, cards=8)
     slow(stage)
 
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(after)
-        stage.wait("quick")
-        await timeless.until(lambda: "placed" in str(stage.status_writer.of("quick")))
+    await stage.place_later("quick", after)
 
     assert bound_at(stage, "quick") - after <= bind_slots.SLOW_SECONDS + 0.05
 
@@ -57,14 +54,9 @@ async def test_dry_runs_that_hang_have_nobody_wait() -> None:
     """Nor do the pods of another namespace with refusals wait behind the crowd's dry runs."""
     stage = Stage(nodes=100, cards=8)
     slow(stage)
-    for number in range(4):
-        stage.writer.when_bound(f"other{number}", Reply(ports.Refused("over quota")), Reply())
-        stage.wait(f"other{number}")
+    stage.crowd((f"other{number}" for number in range(4)), Reply(ports.Refused("over quota")), Reply())
 
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(20.0)
-        stage.wait("new")
-        await timeless.until(lambda: "placed" in str(stage.status_writer.of("new")))
+    await stage.place_later("new", 20.0)
 
     assert bound_at(stage, "new") - 20.0 <= 0.1
 
@@ -192,13 +184,12 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
 async def test_a_lost_bind_that_stays_without_answer_keeps_its_card_from_nobody() -> None:
     """The pod is changed, so that no copy of its bind can arrive, and the card is given to the next."""
     stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(LOST, takes=4.0))
     stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
-    stage.wait("p", priority=1)
+    stage.crowd(["p"], Reply(LOST, takes=4.0), priority=1)
     stage.wait("rival")
 
     async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: "placed on n1" in stage.status_writer.of("rival"))
+        await timeless.until(lambda: stage.placed("rival"))
 
     assert [call.name for call in stage.writer.voided] == ["p"]
     assert stage.status_writer.of("p") == ["failed: timed out"]

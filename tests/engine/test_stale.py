@@ -33,21 +33,32 @@ OF_ITS_CARDS: dict[str, Change] = {
 OF_BOTH: dict[str, Change] = OF_THE_NODE | OF_ITS_CARDS
 
 
-@pytest.mark.parametrize("change", OF_BOTH.values(), ids=OF_BOTH.keys())
-@timeless.scenario
-async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) -> None:
-    """While a server rests, what was decided may become wrong: it is not sent then (I6), nor does it cost."""
-    stage = Stage(nodes=2, cards=1)
+async def changed_before_its_turn(change: Change, *, nodes: int = 1, cards: int = 4, asks: int = 1) -> Stage:
+    """Have the bind of a pod wait because the server asks for that, and something change meanwhile."""
+    stage = Stage(nodes=nodes, cards=cards)
+    stage.ledger.all_devices_read()
     stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
-    stage.wait()
-
+    stage.wait(cards=asks)
     async with timeless.beside(stage.loop.run()):
         stage.loop.round()
         assert stage.ledger.assumed_pods["uid-p"].placement.node == "n1"
         await timeless.at(1.0)
         change(stage)
-        await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.binder.drain()
+        await timeless.at(10.0)
+    return stage
+
+
+def named_by_another(stage: Stage) -> None:
+    """Have another node name the card that the pod is to get."""
+    stage.ledger.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
+    assert stage.ledger.assumed_pods.is_current("uid-p")
+
+
+@pytest.mark.parametrize("change", OF_BOTH.values(), ids=OF_BOTH.keys())
+@timeless.scenario
+async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) -> None:
+    """While a server rests, what was decided may become wrong: it is not sent then (I6), nor does it cost."""
+    stage = await changed_before_its_turn(change, nodes=2, cards=1)
 
     assert stage.status_writer.of("p") == ["placed on n2"]
     assert [round(one.moment, 1) for one in stage.writer.binds] == [5.0], "tried anew at once"
@@ -56,16 +67,7 @@ async def test_a_bind_whose_turn_comes_too_late_is_decided_anew(change: Change) 
 @timeless.scenario
 async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_anew() -> None:
     """Nothing is bound to what it asked for before."""
-    stage = Stage()
-    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
-    stage.wait(cards=1)
-
-    async with timeless.beside(stage.loop.run()):
-        stage.loop.round()
-        await timeless.at(1.0)
-        stage.wait(cards=3)
-        await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.binder.drain()
+    stage = await changed_before_its_turn(lambda stage: stage.wait(cards=3))
 
     assert len(stage.writer.placements["p"].grants[0].shares) == 3
     assert pictures.free_cards(stage.ledger.inventory) == 1
@@ -74,20 +76,8 @@ async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_ane
 @timeless.scenario
 async def test_a_bind_stands_when_another_node_names_its_card() -> None:
     """The card stays with the node that was first, so what was decided is sent as it is."""
-    stage = Stage(nodes=2, cards=1)
-    stage.ledger.all_devices_read()
-    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
-    stage.wait()
+    stage = await changed_before_its_turn(named_by_another, nodes=2, cards=1)
 
-    async with timeless.beside(stage.loop.run()):
-        stage.loop.round()
-        await timeless.at(1.0)
-        stage.ledger.device_seen(builders.device("n2", cards=[builders.card(0, at="n1")]))
-        stood = stage.ledger.assumed_pods.is_current("uid-p")
-        await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.binder.drain()
-
-    assert stood
     assert stage.status_writer.of("p") == ["placed on n1"]
 
 
@@ -95,16 +85,7 @@ async def test_a_bind_stands_when_another_node_names_its_card() -> None:
 @timeless.scenario
 async def test_what_befalls_cards_is_nothing_to_a_pod_without(change: Change) -> None:
     """It has its place whatever the agent says; only other pods on its node may take that from it."""
-    stage = Stage(cards=1)
-    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
-    stage.wait(cards=0)
-
-    async with timeless.beside(stage.loop.run()):
-        stage.loop.round()
-        await timeless.at(1.0)
-        change(stage)
-        await timeless.until(lambda: stage.status_writer.of("p"))
-        await stage.loop.binder.drain()
+    stage = await changed_before_its_turn(change, cards=1, asks=0)
 
     assert stage.status_writer.of("p") == ["placed on n1"]
 
@@ -129,9 +110,8 @@ async def test_a_pod_that_asks_for_no_device_needs_no_agent(*, bare: bool) -> No
 async def test_what_is_sent_already_is_not_taken_back() -> None:
     """A bind under way may arrive whatever changes: its cards stay with its pod, and it is sent again."""
     stage = Stage(nodes=2, cards=1)
-    stage.writer.when_bound("p", Reply(ports.Unknown("lost"), takes=1.0), Reply())
     stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.wait()
+    stage.crowd(["p"], Reply(ports.Unknown("lost"), takes=1.0), Reply())
 
     async with timeless.beside(stage.loop.run()):
         await timeless.at(0.5)
@@ -146,15 +126,7 @@ async def test_what_is_sent_already_is_not_taken_back() -> None:
 @timeless.scenario
 async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
     """Nothing is sent for a pod whose end was seen while its bind stood in line."""
-    stage = Stage()
-    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
-    stage.wait()
-
-    async with timeless.beside(stage.loop.run()):
-        stage.loop.round()
-        await timeless.at(1.0)
-        stage.ledger.pod_over("uid-p")
-        await timeless.at(10.0)
+    stage = await changed_before_its_turn(lambda stage: stage.ledger.pod_over("uid-p"))
 
     assert stage.writer.binds == []
     assert pictures.free_cards(stage.ledger.inventory) == 4
@@ -179,34 +151,12 @@ async def test_what_is_not_sent_costs_no_turn() -> None:
 @timeless.scenario
 async def test_who_was_bound_by_somebody_else_before_its_turn_is_not_called_stale() -> None:
     """Nothing is sent for it, and it keeps what it has."""
-    stage = Stage(nodes=2)
-    stage.loop.binder.back_off(ports.Throttled("busy", 5.0))
-    stage.wait()
-
-    async with timeless.beside(stage.loop.run()):
-        stage.loop.round()
-        await timeless.at(1.0)
-        stage.ledger.pod_bound(builders.hold("p", "n2", [0]))
-        await timeless.at(10.0)
+    stage = await changed_before_its_turn(
+        lambda stage: stage.ledger.pod_bound(builders.hold("p", "n2", [0])), nodes=2
+    )
 
     assert (stage.writer.binds, stage.status_writer.of("p")) == ([], [])
     assert stage.state() is State.CONFIRMED
-
-
-@timeless.scenario
-async def test_a_lost_bind_of_a_pod_that_asks_for_something_else_is_not_sent_again() -> None:
-    """The pod is changed, so that no copy arrives, and is decided on anew."""
-    stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(ports.Unknown("lost", version="7"), takes=4.0), Reply())
-    stage.writer.when_looked_at("p", Reply(ports.Unbound(same=False, version="8")))
-    stage.wait("p")
-
-    await stage.run(until=lambda: stage.status_writer.of("p"))
-
-    assert stage.status_writer.of("p") == ["placed on n1"]
-    assert len(stage.writer.voided) == 1
-    voided, (_, again) = stage.writer.voided[0].moment, stage.moments("p")[0]
-    assert voided < again
 
 
 @timeless.scenario
@@ -216,9 +166,8 @@ async def test_a_lost_bind_to_cards_that_are_given_out_no_more_is_not_sent_again
     ledger = stage.ledger
     sick = builders.device("n1", [builders.card(trouble=Reason.UNHEALTHY)])
     lost = Reply(ports.Unknown("lost", version="7"), 4.0, lambda: ledger.device_seen(sick))
-    stage.writer.when_bound("p", lost, Reply())
     stage.writer.when_looked_at("p", Reply(ports.Unbound(version="7")))
-    stage.wait("p")
+    stage.crowd(["p"], lost, Reply())
 
     await stage.run(until=lambda: stage.status_writer.of("p"))
 

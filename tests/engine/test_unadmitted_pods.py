@@ -193,36 +193,6 @@ def test_a_port_that_is_taken_keeps_it_out(pod: raw.Pod, *, stays: bool) -> None
     assert (before, beside, counts(ledger, "p")) == (["p"], ["p"] if stays else [], ["p"])
 
 
-def test_a_port_of_every_address_takes_that_of_each() -> None:
-    """Who has the port of all addresses leaves none of it."""
-    ledger = shop()
-    books.saw(ledger, builders.admitted(porting("rival")))
-
-    books.saw(ledger, porting("p", address="10.0.0.1", cards=2))
-
-    assert counts(ledger, "p") == []
-
-
-def test_who_may_be_refused_itself_takes_no_port() -> None:
-    """Either of two that ask for one port may be the one that is admitted."""
-    ledger = shop()
-
-    books.saw(ledger, porting("a", cards=1))
-    books.saw(ledger, porting("b", cards=1))
-
-    assert counts(ledger, "a", "b") == ["a", "b"]
-
-
-@pytest.mark.parametrize(("system", "stays"), [("linux", ["p"]), ("windows", [])], ids=["its own", "another"])
-def test_a_kubelet_admits_no_pod_of_another_operating_system(system: str, stays: list[str]) -> None:
-    """Schedulers do not look at `spec.os`, kubelets do."""
-    ledger = shop(plugged(labels={"kubernetes.io/os": "linux"}))
-
-    books.saw(ledger, foreign(cards=2, os={"name": system}))
-
-    assert counts(ledger, "p") == stays
-
-
 # ---------------------------------------------------------------- what is left
 
 
@@ -258,41 +228,38 @@ def test_it_is_charged_as_soon_as_there_is_room(last: Step) -> None:
     assert charged(ledger) == (((facts.CPU, 4000), (names.NVIDIA_GPU, 2), (facts.PODS, 1)), 2)
 
 
-def test_it_is_charged_no_more_once_there_is_no_room() -> None:
-    """Who was admitted has what it asked for; what others may still get is told by what is left."""
-    ledger = shop()
-    books.saw(ledger, foreign(cards=2))
-    before = counts(ledger, "p")
-
-    books.saw(ledger, RIVAL)
-
-    assert (before, counts(ledger, "p")) == (["p"], [])
-    assert charged(ledger, "rival")[1] == 3
-    assert pictures.free_cards(ledger.inventory) == 1
-
-
-def test_any_of_several_may_be_admitted_first() -> None:
-    """Until the kubelet has chosen, what each of them asks for is kept; then the others find no room."""
-    ledger = shop()
-    books.saw(ledger, foreign("a", cards=2))
-    books.saw(ledger, foreign("b", cards=3))
-    both = counts(ledger, "a", "b")
-
-    books.saw(ledger, builders.admitted(foreign("b", cards=3)))
-
-    assert both == ["a", "b"]
-    assert counts(ledger, "a", "b") == ["b"]
+LINUX: Final = {"kubernetes.io/os": "linux"}
+ADMITTED_B: Final = builders.admitted(foreign("b", cards=3))
+# Pods as they are seen, and which of them are charged in the end.
+SEEN: dict[str, tuple[list[raw.Pod], list[str]]] = {
+    "the port of all addresses is taken": (
+        [builders.admitted(porting("rival")), porting("p", address="10.0.0.1", cards=2)],
+        ["rival"],
+    ),
+    "either of two may have the port": ([porting("a", cards=1), porting("b", cards=1)], ["a", "b"]),
+    "of the node's operating system": ([foreign(cards=2, os={"name": "linux"})], ["p"]),
+    "of another operating system": ([foreign(cards=2, os={"name": "windows"})], []),
+    "there is no room any more": ([foreign(cards=2), RIVAL], ["rival"]),
+    "any of several may be admitted first": ([foreign("a", cards=2), foreign("b", cards=3)], ["a", "b"]),
+    "one of them was admitted": ([foreign("a", cards=2), foreign("b", cards=3), ADMITTED_B], ["b"]),
+    "all were admitted, whatever is left": (
+        [RIVAL, foreign(cpu="4", cards=2), builders.admitted(foreign(cpu="4", cards=2))],
+        ["p", "rival"],
+    ),
+}
 
 
-def test_who_was_admitted_is_charged_whatever_is_left() -> None:
-    """The kubelet knows better than we what was left."""
-    ledger = shop()
-    books.saw(ledger, RIVAL)
-    books.saw(ledger, foreign(cpu="4", cards=2))
+@pytest.mark.parametrize(("seen", "expected"), SEEN.values(), ids=SEEN.keys())
+def test_pods_are_charged_that_were_or_may_be_admitted(seen: list[raw.Pod], expected: list[str]) -> None:
+    """Until the kubelet has chosen, what each pod asks for is kept; it knows better than we what is left."""
+    ledger = shop(plugged(labels=LINUX))
 
-    books.saw(ledger, builders.admitted(foreign(cpu="4", cards=2)))
+    for pod in seen:
+        books.saw(ledger, pod)
 
-    assert charged(ledger)[1] == 2
+    assert counts(ledger, *sorted({pod.metadata.name for pod in seen})) == expected
+    withheld = sum(charged(ledger, name)[1] for name in expected)
+    assert pictures.free_cards(ledger.inventory) == max(0, 4 - withheld)
 
 
 # ---------------------------------------------------------------- beside binds under way

@@ -3,9 +3,9 @@
 import dataclasses
 from unittest import mock
 
-from berth_operator.engine import waiting_reasons
+from berth_operator.engine import ports, waiting_reasons
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import cycle, decisions, explain, queued_pods
+from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
@@ -37,10 +37,35 @@ def waits(ledger: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Can
     return books.wait(ledger, name, request=asks)
 
 
+def begun(
+    now: ports.Clock | None = None,
+) -> tuple[Ledger, queued_pods.Candidate, waiting_reasons.WaitingReasons]:
+    """Return a crowded ledger, a pod that waits there, and what finds the reasons."""
+    ledger = crowded(books.of(2, 1))
+    return ledger, waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
+
+
 def fill(ledger: Ledger) -> None:
     """Leave 5 GiB on n1: the counts stay what they are."""
     ledger.pod_over("uid-a")
     ledger.pod_bound(use("n1", 75, "c"))
+
+
+def waiting(ledger: Ledger) -> decisions.Wait:
+    """Decide for the only pod, which does not fit."""
+    (answer,) = books.decide(ledger, 1e6)
+    assert isinstance(answer, decisions.Wait)
+    return answer
+
+
+def puzzle(count: int) -> tuple[Ledger, queued_pods.Candidate]:
+    """Return nodes of which no two are alike, and a pod that fits on none though sums let it in."""
+    ledger = books.of(count, 4)
+    for at in range(1, count + 1):
+        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
+        ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
+    ask = requests.Gpus(1, core=40, memory=builders.GIB)
+    return ledger, books.wait(ledger, request=builders.request(*(ask,) * 5))
 
 
 def said(found: waiting_reasons.WaitingReasons, ledger: Ledger) -> dict[str, str]:
@@ -72,8 +97,7 @@ def closely(ledger: Ledger, candidate: queued_pods.Candidate) -> str:
 
 def test_what_has_become_false_is_not_said_again() -> None:
     """Though the counts are the same, the figures and the nearest node are others."""
-    ledger = crowded(books.of(2, 1))
-    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger)
+    ledger, pod, found = begun()
     before = said(found, ledger)["p"]
     fill(ledger)
 
@@ -86,8 +110,7 @@ def test_what_has_become_false_is_not_said_again() -> None:
 
 def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
     """Nobody decides for the pod again, and it learns all the same; once, and then all is quiet."""
-    ledger = crowded(books.of(2, 1))
-    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger)
+    ledger, pod, found = begun()
     said(found, ledger)
     assert later(found, 10.0) == {}
     fill(ledger)
@@ -149,9 +172,7 @@ def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None
 
 def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
     """Room was made: its turn comes, and no sentence about full nodes is written before that."""
-    ledger = crowded(books.of(2, 1))
-    waits(ledger)
-    found = waiting_reasons.WaitingReasons(ledger)
+    ledger, _, found = begun()
     said(found, ledger)
     ledger.pod_over("uid-a")
 
@@ -254,33 +275,21 @@ def test_a_new_leader_does_not_keep_what_the_counts_contradict() -> None:
 # ---------------------------------------------------------------- how long it takes
 
 
-def test_a_look_has_an_end() -> None:
-    """Sums let the pod in on many nodes and it fits on none: where nobody has looked it does not fit."""
-    count = 400
-    ledger = books.of(count, 4)
-    for at in range(1, count + 1):  # No two of them are alike.
-        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
-        ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
-    ask = requests.Gpus(1, core=40, memory=builders.GIB)
-    pod = builders.candidate("p", 1)
-    ledger.pod_waiting(dataclasses.replace(pod, request=builders.request(*(ask,) * 5)), gated=False)
-    (answer,) = cycle.decide(ledger.search, ledger.backlog, 1e6, ledger.policy)
-    assert isinstance(answer, decisions.Wait)
-    found = waiting_reasons.WaitingReasons(ledger)
+def test_a_diagnosis_has_an_end() -> None:
+    """Sums let the pod in on many nodes and it fits on none: what was not tried does not fit."""
+    ledger, pod = puzzle(400)
 
-    (candidate,) = ledger.backlog.ready(1e6)
-    message = found.message(candidate, answer)
+    message = waiting_reasons.WaitingReasons(ledger).message(pod, waiting(ledger))
 
-    assert message.startswith(f"0/{count} nodes are available: ")
+    assert message.startswith("0/400 nodes are available: ")
     assert "were not fully evaluated: search budget" in message
 
 
 def test_no_look_is_begun_that_has_no_time() -> None:
     """What is left of a round after deciding is all that looks have; the counts are said without one."""
-    ledger, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
-    (answer,) = books.decide(ledger, 1e6)
-    assert isinstance(answer, decisions.Wait)
+    now = clock.Clock()
+    ledger, pod, found = begun(now)
+    answer = waiting(ledger)
 
     found.new_round(until=now() + waiting_reasons.LEAST_SECONDS / 2)
     in_haste = found.message(pod, answer)
@@ -293,10 +302,9 @@ def test_no_look_is_begun_that_has_no_time() -> None:
 
 def test_looks_that_are_made_up_for_have_no_more_time() -> None:
     """In a quiet round, too, a look is begun only where it can be ended."""
-    ledger, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
-    (answer,) = books.decide(ledger, 1e6)
-    assert isinstance(answer, decisions.Wait)
+    now = clock.Clock()
+    ledger, pod, found = begun(now)
+    answer = waiting(ledger)
     found.new_round(until=now())
     found.message(pod, answer)
 
@@ -309,14 +317,9 @@ def test_looks_that_are_made_up_for_have_no_more_time() -> None:
     assert [message for _, message in at_leisure] == [closely(ledger, pod)]
 
 
-def test_a_look_ends_with_its_time() -> None:
-    """The clock of the loop ends a look, and the sentence says what was not looked at."""
-    ledger = books.of(40, 4)
-    for at in range(1, 41):
-        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
-        ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
-    ask = requests.Gpus(1, core=40, memory=builders.GIB)
-    pod = books.wait(ledger, request=builders.request(*(ask,) * 5))
+def test_a_diagnosis_ends_with_its_time() -> None:
+    """The clock of the loop ends it, and the sentence names what was not evaluated."""
+    ledger, pod = puzzle(40)
     found = waiting_reasons.WaitingReasons(ledger, clock=clock.Ticking(0.001))
     found.new_round(until=0.03)
 
@@ -328,10 +331,9 @@ def test_a_look_ends_with_its_time() -> None:
 
 def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
     """It says that it was cut short, and after a pause the pod learns what would help."""
-    ledger, now = crowded(books.of(2, 1)), clock.Clock()
-    pod, found = waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
-    (answer,) = books.decide(ledger, 1e6)
-    assert isinstance(answer, decisions.Wait)
+    now = clock.Clock()
+    ledger, pod, found = begun(now)
+    answer = waiting(ledger)
     found.new_round()
     with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
         in_haste = found.message(pod, answer)

@@ -161,13 +161,11 @@ def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool
     ledger = Ledger(clock.Clock())
     ledger.all_devices_read()
     ledger.device_seen(claiming(*MINORS))
-    steps: list[Callable[[], object]] = [
+    books.in_turn(
         lambda: books.saw(ledger, BOUND),
         lambda: ledger.device_seen(claiming(*MINORS, large=True)),
-    ]
-
-    for step in reversed(steps) if late else steps:
-        step()
+        late=late,
+    )
     ledger.device_seen(builders.device("n2"))
     ledger.agent_silent("n1", silent=False)
     ledger.agent_silent("n2", silent=False)

@@ -7,7 +7,7 @@ from typing import Final
 from berth_operator.engine import ports
 from berth_operator.scheduling import decisions, holds, queued_pods
 
-# A bind that is lost is followed until its end is certain, which a server that works tells soon.
+# A bind that is lost is followed until its outcome is certain, which takes seconds if the server works.
 OVERDUE_SECONDS: Final = 60.0
 
 
@@ -15,7 +15,8 @@ OVERDUE_SECONDS: Final = 60.0
 class AssumedPod:
     """A pod whose Binding is under way: what was decided for it and when, and how often it had been tried.
 
-    It is stale once something has changed that was decided on: if it is not sent yet, it must not be.
+    It is stale once something has changed that the decision depends on: a stale bind that has not been
+    sent must not be sent.
     """
 
     candidate: queued_pods.Candidate
@@ -26,7 +27,7 @@ class AssumedPod:
 
 
 class AssumedPods(dict[str, AssumedPod]):
-    """All such pods, by uid."""
+    """All pods whose Binding is under way, by uid."""
 
     def __init__(self, clock: ports.Clock) -> None:
         super().__init__()
@@ -37,22 +38,22 @@ class AssumedPods(dict[str, AssumedPod]):
         self[candidate.uid] = AssumedPod(candidate, attempts, placement, self._clock())
 
     def is_current(self, uid: str) -> bool:
-        """Return whether a bind is under way and nothing has changed that was decided on."""
+        """Whether a bind is under way and nothing has changed that its decision depends on."""
         assumed = self.get(uid)
         return assumed is not None and not assumed.stale
 
     def update_request(self, candidate: queued_pods.Candidate) -> None:
-        """A pod was read again; it may ask for something else now."""
+        """Record what a pod asks for now; its bind is stale if that has changed."""
         known = self[candidate.uid]
         stale = known.stale or known.candidate != candidate
         self[candidate.uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
 
     def mark_stale(self, held: Mapping[str, holds.Hold], *, devices_alone: bool) -> None:
-        """Record that a node, on which this is held, is not as it was when something was decided for it."""
+        """Mark the binds to a node stale that hold something there; with `devices_alone` those with devices."""
         for uid in self.keys() & held.keys():
             if self[uid].placement.grants or not devices_alone:
                 self[uid] = dataclasses.replace(self[uid], stale=True)
 
     def overdue(self) -> tuple[str, ...]:
-        """Name the pods whose Binding has been under way for so long that somebody should look."""
+        """Return the pods whose Binding has been under way for so long that it must be a bug."""
         return tuple(uid for uid, one in self.items() if self._clock() - one.since > OVERDUE_SECONDS)

@@ -1,11 +1,11 @@
 """For which pods binds may be under way, as the leader declares it ahead in its Lease.
 
-A bind may arrive long after its leader is gone, at an API server that does not know that
-yet. It carries the revision of the pod that it was decided on, so that a new leader can
-make it void by changing the pod. Which pods it has to change it learns from here: those
-that are newer than a revision, and some older ones by uid. Both are coarse on purpose. A
-new pod is covered from the start and costs no further write, and an old one is declared
-together with many others that are likely to be next.
+A bind may arrive long after its leader is gone, at an API server that does not know that yet. It
+names the revision of the pod that it was decided for, so that a new leader can make it void by
+changing the pod. The declaration says which pods must be changed: those that are newer than a
+revision, and some older ones by uid. Both are coarse on purpose. A new pod is covered from the start
+and costs no further write, and an old one is declared together with many others that are likely to
+be next.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ EVERYTHING: Final = BindDeclaration(after=-1)
 
 
 def encode(declared: BindDeclaration) -> str:
-    """Write a declaration down, the same text for equal ones."""
+    """Return a declaration as text, the same for equal ones."""
     record = {"v": FORMAT, "after": declared.after, "pods": sorted(declared.uids)}
     return json.dumps(record, separators=(",", ":"))
 
 
 def decode(text: str | None) -> BindDeclaration:
-    """Read a declaration; what is absent or cannot be read excludes nothing."""
+    """Return the declaration of a text; one that is absent or cannot be read covers every pod."""
     try:
         record = json.loads(text or "")
         after, uids = record["after"], record["pods"]

@@ -1,13 +1,12 @@
 """Keeps the leader's declaration ahead of its binds.
 
-A bind waits until the Lease surely covers its pod. What is being written may be in force
-already or not yet, so that a pod must be covered by the declaration before and by the one
-that is under way. Each new one names the pods whose binds are under way, those that wait
-to be covered, and those that come first in the backlog, so that one write serves many. Of
-the pods that wait for a change, or pause, only a few are among them. It is renewed when it
-has come to cover many pods without need, because a new leader has to change each of them
-before it decides: a crowd that fits nowhere must not keep the others from their cards then.
-A large pod takes the server as long as a hundred others, so it is named only for its own bind.
+A bind waits until the Lease surely covers its pod. A declaration that is being written may or may not
+be in force already, so a pod must be covered by it and by the one before. Each new declaration names
+the pods whose binds are under way, those that wait to be covered, and the first pods of the backlog,
+so that one write serves many binds. Only a few unschedulable pods, and pods in backoff, are among
+them. The declaration is renewed when it covers many pods without need, because a new leader has to
+change each of these before it decides. A large pod takes the server as long as a hundred others, so
+it is named only for its own bind.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ COMPARED_PER_SECOND: Final = 10_000  # Pods of which no bind is sent for now, to
 class BindDeclarer:
     """Declares for which pods binds may be under way.
 
-    `write` has the Lease carry a text, for certain; `size` tells how many bytes a pod has, if it is large.
+    `write` returns once the Lease carries a text; `size` returns how many bytes a pod has, if it is large.
     """
 
     def __init__(
@@ -55,20 +54,20 @@ class BindDeclarer:
         self._writing: asyncio.Task[None] | None = None
 
     async def permit(self, uid: str) -> None:
-        """Wait until a bind of this pod is covered; a pod that waits no more needs no bind."""
+        """Wait until a bind of this pod is covered, or the pod does not wait any more."""
         while not self._covered(uid):
             self._requested.add(uid)
             await self._wait_declared()
 
     async def run(self) -> None:
-        """Declare anew whenever far more is covered than need be, for ever."""
+        """Renew the declaration for ever, whenever far more is covered than necessary."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             if self._covers_too_much():
                 await self._wait_declared()
 
     async def declare(self) -> None:
-        """Declare for the first time, for what waits now."""
+        """Declare for the first time, for the pods that wait now."""
         await self._wait_declared()
 
     def _covered(self, uid: str) -> bool:
@@ -76,7 +75,7 @@ class BindDeclarer:
         return revision is None or all(one.covers(uid, revision.number) for one in self._in_force)
 
     def _covers_too_much(self) -> bool:
-        """Return whether far more is covered than need be; this looks at what may be covered alone."""
+        """Whether far more is covered than necessary; only pods that may be covered are examined."""
         known, declared = self._ledger.revisions, self._in_force[-1]
         newer = {uid for uid in known.changed if known[uid].number > declared.after}
         covered = newer | declared.uids
@@ -98,14 +97,14 @@ class BindDeclarer:
         await asyncio.shield(self._writing)
 
     async def _write_next(self) -> None:
-        await asyncio.sleep(0)  # Others that are decided in the same round join.
+        await asyncio.sleep(0)  # Other binds of the same round join.
         new = self._next()
         self._in_force = (*self._in_force, new)
         await self._write(bind_declaration.encode(new))
         self._in_force = (new,)
 
     def _next(self) -> BindDeclaration:
-        """Cover all that is newer than what is known, and by name what may be bound soon."""
+        """Return a declaration that covers all newer pods, and by uid those that may be bound soon."""
         ledger, requested = self._ledger, self._requested
         self._requested = set()
         ahead = *ledger.backlog.first_in_line(NAMED_AHEAD), *self._first_idle()

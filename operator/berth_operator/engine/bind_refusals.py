@@ -1,23 +1,21 @@
-"""Whose binds the API server refuses, so that no free card waits for them.
+"""Pods whose binds the API server refuses, so that no free card is kept for them.
 
-A bind keeps its cards from others until the answer comes, and a webhook or a policy may refuse
-the binds of hundreds of pods that come before all others. So a pod whose bind was refused comes
-after all others, and is not bound any more before the server has accepted its bind as a dry run,
-for which no card is kept. Dry runs come first, too, for every pod of a namespace in which
-several were refused just now.
+A bind keeps its cards from other pods until it is answered, and a webhook or a policy may refuse the
+binds of hundreds of pods that come before all others. So a pod whose bind was refused comes after all
+others, and is bound again only after the server has accepted its bind as a dry run, for which no card
+is kept. Every pod of a namespace in which several binds were refused recently needs a dry run, too.
 
-A pod that is deleted while its bind is under way counts as refused: a stream of such pods would
-have each freed card in turn, and use none.
+A pod that is deleted while its bind is under way counts as refused: many such pods could take each
+freed card in turn, and use none.
 
-A server may accept a dry run and refuse the bind all the same: etcd, which has its own limits, hears
-of no dry run. Of a pod with which that happened nothing is asked any more. It is bound on trial, in
-pauses that grow to a minute, and comes after all others for good.
+A server may accept a dry run and still refuse the bind: etcd, which has limits of its own, is not
+asked by a dry run. Such a pod gets no more dry runs. It is on trial: it is bound after pauses that
+grow to a minute, and comes after all others.
 
-Each second one refused pod of a namespace is asked about, of a crowd a thirtieth, whether there
-is a card for it or not. A few refused pods are also asked about whenever there is a card; a crowd
-has these turns alone, for a freed card must not make the server answer for hundreds of them
-before it binds others. Once it would accept one of them, all of that namespace are tried at once:
-nobody idles after the trouble has ended. Time comes in as a number; nothing here reads a clock.
+Each second one refused pod of a namespace is retried, of a crowd a thirtieth, whether there is a card
+for it or not. A few refused pods are also retried whenever there is a card; a crowd is not, since a
+freed card must not make the server answer hundreds of dry runs before it binds others. Once a dry run
+is accepted, all pods of that namespace are tried at once. Time comes in as a number; no clock is read.
 """
 
 import collections
@@ -30,13 +28,15 @@ from berth_operator.scheduling.backlog import Backlog
 
 OFTEN: Final = 3
 RECENT_SECONDS: Final = 30.0
-ACCEPTED_SECONDS: Final = 5.0  # So long an accepted dry run counts: the pod is decided for in the next round.
-REMEMBERED_SECONDS: Final = 60.0  # So long after that it is known: the answer to the bind may take its time.
+ACCEPTED_SECONDS: Final = (
+    5.0  # How long an accepted dry run counts; the pod is decided for in the next round.
+)
+REMEMBERED_SECONDS: Final = 60.0  # How long after that it is kept, since the bind may be answered late.
 RETRY_SECONDS: Final = 1.0
 MOST_WITHOUT_TURNS: Final = 16  # Of one namespace; more are a crowd.
-ALL_ASKED_SECONDS: Final = 30.0  # In which each of a crowd has its turn, unless all together are too many.
+ALL_ASKED_SECONDS: Final = 30.0  # In which each pod of a crowd is retried, unless there are too many.
 MOST_PER_RETRY: Final = 32
-LONGEST_TRIAL_SECONDS: Final = 50.0  # Less than a demoted pod pauses at most: it is due when that is over.
+LONGEST_TRIAL_SECONDS: Final = 50.0  # Less than the longest backoff of a demoted pod: after that it is due.
 FORGOTTEN_SECONDS: Final = 600.0
 MOST_NAMESPACES: Final = 1024  # Namespaces that are remembered.
 
@@ -47,26 +47,28 @@ class RefusedBind:
 
     candidate: queued_pods.Candidate
     placement: decisions.Placement
-    postponed: bool = True  # Until another pod of its namespace is accepted.
+    postponed: bool = True  # It waits for its retry, until a dry run of its namespace is accepted.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
-    """A pod that only its bind itself tells about: how often that was refused, and when it may be next."""
+    """A pod whose dry runs prove nothing: how often its bind was refused, and when it may be bound next."""
 
     refused: int
     due: float
 
 
 class BindRefusals:
-    """Which pods were refused, and in which namespaces."""
+    """Remembers refused binds and dry runs, by pod and by namespace."""
 
     def __init__(self) -> None:
-        self._refused: dict[str, RefusedBind] = {}  # By uid; who was tried longest ago comes first.
+        self._refused: dict[str, RefusedBind] = {}  # By uid; the pod that was tried longest ago comes first.
         self._counts: collections.Counter[str] = collections.Counter()  # Of refused pods, by namespace.
         self._failures: dict[str, collections.deque[float]] = {}  # By namespace.
         self._accepted: dict[str, float] = {}  # By uid, until when that counts.
-        self._on_trial: dict[str, Trial] = {}  # By uid; whose bind was refused longest ago comes first.
+        self._on_trial: dict[
+            str, Trial
+        ] = {}  # By uid; the pod whose bind was refused longest ago comes first.
         self._edited: dict[str, float] = {}  # By namespace, when a pod was last edited while it was bound.
         self._last_retry = 0.0
 
@@ -74,12 +76,12 @@ class BindRefusals:
         """Describe the state."""
         return f"<BindRefusals: {len(self._refused)} pods>"
 
-    # ------------------------------------------------------------ what the server said
+    # ------------------------------------------------------------ what has happened
 
     def dry_run_refused(
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float
     ) -> None:
-        """Remember a dry run that the server refused, or a bind."""
+        """Remember a refused dry run or bind."""
         if not self._refused:
             self._last_retry = now
         self._remove(candidate.uid)
@@ -88,7 +90,7 @@ class BindRefusals:
         self._record_failure(candidate.namespace, now)
 
     def pod_deleted(self, namespace: str, now: float) -> None:
-        """Note a pod that was deleted while its bind was under way: it kept a card for nothing."""
+        """Remember a pod that was deleted while its bind was under way, so that it kept a card for nothing."""
         self._record_failure(namespace, now)
         if len(self._failures) > MOST_NAMESPACES:
             del self._failures[next(iter(self._failures))]
@@ -96,10 +98,10 @@ class BindRefusals:
     def _record_failure(self, namespace: str, now: float) -> None:
         recent = self._failures.pop(namespace, None) or collections.deque(maxlen=OFTEN)
         recent.append(now)
-        self._failures[namespace] = recent  # The last that something happened to comes last.
+        self._failures[namespace] = recent  # The namespace with the latest failure comes last.
 
     def pod_edited(self, candidate: queued_pods.Candidate, now: float) -> bool:
-        """Note a pod that was edited while its bind was under way; return whether that is a habit."""
+        """Remember a pod that was edited while its bind was under way; return whether that happens often."""
         before = self._edited.pop(candidate.namespace, None)
         self._edited[candidate.namespace] = now
         if len(self._edited) > MOST_NAMESPACES:
@@ -109,14 +111,14 @@ class BindRefusals:
     def bind_refused(
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float
     ) -> None:
-        """Remember a bind that the server refused, perhaps after it had accepted a dry run."""
+        """Remember a refused bind, perhaps after an accepted dry run."""
         uid = candidate.uid
-        known = self._on_trial.pop(uid, None)
+        trial = self._on_trial.pop(uid, None)
         accepted = uid in self._accepted
         self.dry_run_refused(candidate, placement, now)
-        if known is not None or accepted:
+        if trial is not None or accepted:
             self._remove(uid)
-            times = known.refused + 1 if known is not None else 1
+            times = trial.refused + 1 if trial is not None else 1
             pause = min(LONGEST_TRIAL_SECONDS, RETRY_SECONDS * 2.0 ** min(times, 10))
             self._on_trial[uid] = Trial(times, now + pause)
         while self._on_trial and self._first_on_trial().due + FORGOTTEN_SECONDS < now:
@@ -128,7 +130,7 @@ class BindRefusals:
     def dry_run_accepted(self, candidate: queued_pods.Candidate, now: float) -> list[str]:
         """Return the pods to reinstate after an accepted dry run: the namespace, if it was refused before."""
         if candidate.uid in self._on_trial:
-            return []  # It was asked before that was known.
+            return []  # This dry run was sent before the pod was on trial.
         self._accepted[candidate.uid] = now + ACCEPTED_SECONDS
         if candidate.uid not in self._refused:
             return [candidate.uid]
@@ -138,7 +140,7 @@ class BindRefusals:
         return [one.candidate.uid for one in found]
 
     def forget(self, uid: str) -> None:
-        """Forget what was said of a pod."""
+        """Forget a pod."""
         self._on_trial.pop(uid, None)
         self._remove(uid)
 
@@ -147,7 +149,7 @@ class BindRefusals:
         if (one := self._refused.pop(uid, None)) is not None:
             self._counts[one.candidate.namespace] -= 1
 
-    # ------------------------------------------------------------ what follows
+    # ------------------------------------------------------------ which pods need dry runs
 
     def needs_dry_run(self, candidate: queued_pods.Candidate, now: float) -> bool:
         """Whether the server must accept a dry run before this pod is bound; on trial it must be due."""
@@ -162,10 +164,9 @@ class BindRefusals:
         return recent is not None and len(recent) == OFTEN and now - recent[0] < RECENT_SECONDS
 
     def is_postponed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> bool:
-        """Whether nothing is asked about a pod now.
+        """Whether no dry run is sent for a pod now.
 
-        One of a crowd waits for its turn, and that will be for this placement; one on trial is never asked
-        about.
+        A pod of a crowd waits for its retry, which will be for this placement; a pod on trial gets none.
         """
         if candidate.uid in self._on_trial:
             return True
@@ -180,11 +181,11 @@ class BindRefusals:
         return one.postponed
 
     def next_retry(self) -> float | None:
-        """Return when some of the refused are due for another dry run."""
+        """Return when refused pods are due for another dry run."""
         return self._last_retry + RETRY_SECONDS if self._refused else None
 
     def due_retries(self, backlog: Backlog, now: float) -> list[RefusedBind]:
-        """Return the binds to send as dry runs now: of each namespace those asked about longest ago."""
+        """Return the binds to send as dry runs now: of each namespace those that were tried longest ago."""
         if not self._refused or now < self._last_retry + RETRY_SECONDS:
             return []
         self._last_retry = now
@@ -213,5 +214,5 @@ class BindRefusals:
 
 
 def _retries_of(count: int) -> int:
-    """Return how many of so many refused pods have their turn in one retry."""
+    """Return how many of so many refused pods of a namespace one retry covers."""
     return math.ceil(count * RETRY_SECONDS / ALL_ASKED_SECONDS)

@@ -1,11 +1,11 @@
-"""How many requests are under way at once: of all namespaces, and of each.
+"""Limits on the requests that are under way at once: of all namespaces, and of each.
 
-A webhook may take seconds for the binds of one namespace. If these had all slots, the binds of
-all other namespaces would wait with them; and since the server has slots as well, it would soon
-turn all binds away. So each namespace has a window, as a connection has: few requests at once at
-first, one more for each quick answer, until nothing but the number of all slots limits it. A
-request that has no answer after a moment makes its namespace slow: the window closes to a few
-again, and what is under way there counts for the others no more.
+A webhook may take seconds for the binds of one namespace. If these had all slots, the binds of all
+other namespaces would wait as well; and since the server has limits of its own, it would soon reject
+all binds. So each namespace has a window, as a connection has: few requests at once at first, one more
+for each quick answer, until only the number of all slots limits it. A request without an answer after
+a moment makes its namespace slow: the window closes to a few again, and the requests under way there
+do not use the slots of other namespaces any more.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ FORGOTTEN_SECONDS: Final = 60.0  # After the last request of a namespace.
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Window:
-    """What one namespace may have under way; `used` counts what others do not wait for."""
+    """How many requests of a namespace may be under way; `used` counts those in slots apart."""
 
     width: int
     acquired_at: float
@@ -32,27 +32,27 @@ class Window:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Slot:
-    """Leave for one request."""
+    """The right to have one request under way."""
 
     window: Window
-    counted_apart: bool  # It does not count for the other namespaces.
+    counted_apart: bool  # It does not use a slot of the other namespaces.
     sent_at: float | None = None
     released: bool = False
 
 
 class NamespaceCounts:
-    """How many there are in all, and in each namespace."""
+    """Counts in all, and of each namespace."""
 
     def __init__(self) -> None:
         self.total = 0
         self._of: dict[str, int] = {}
 
     def of_namespace(self, namespace: str) -> int:
-        """Return how many there are in a namespace."""
+        """Return the count of a namespace."""
         return self._of.get(namespace, 0)
 
     def of_namespaces(self, namespaces: Iterable[str]) -> int:
-        """Return how many there are in some namespaces."""
+        """Return the counts of some namespaces together."""
         return sum(map(self.of_namespace, namespaces))
 
     def add(self, namespace: str) -> None:
@@ -69,7 +69,7 @@ class NamespaceCounts:
 
 
 class BindSlots:
-    """Hands out leave to send; `changed` hears when a namespace becomes slow, or has a window no more."""
+    """Slots for requests; `changed` is called when a namespace becomes slow, or is not slow any more."""
 
     def __init__(self, at_once: int, changed: Callable[[], None]) -> None:
         self._at_once = at_once
@@ -80,7 +80,7 @@ class BindSlots:
         self._windows: dict[str, Window] = {}
         self._slow: dict[str, Window] = {}  # Of these.
         self._slow_slot_free = asyncio.Event()
-        self._timed: collections.deque[Slot] = collections.deque()  # In order; some are over already.
+        self._timed: collections.deque[Slot] = collections.deque()  # In order; some are released already.
         self._timer: asyncio.TimerHandle | None = None
         self._pruned_at = 0.0
 
@@ -106,7 +106,7 @@ class BindSlots:
         return max(1, self._at_once // 2)
 
     async def acquire(self, namespace: str) -> Slot | None:
-        """Wait for a slot; there is none for whoever waits when the namespace turns out to be slow."""
+        """Wait for a slot; return None if the namespace turns out to be slow meanwhile."""
         window = self._window(namespace)
         if window.slow:
             return await self.acquire_patiently(namespace)
@@ -133,14 +133,14 @@ class BindSlots:
         return sum(one.used for one in self._slow.values())
 
     def start_timing(self, slot: Slot) -> None:
-        """Begin to measure how long the answer takes."""
+        """Start to measure how long the answer takes."""
         slot.sent_at = self._now()
         self._timed.append(slot)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._find_slow)
 
     def release(self, slot: Slot) -> None:
-        """Let another request have this slot."""
+        """Make a slot free for another request."""
         slot.released = True
         window = slot.window
         if slot.counted_apart:
@@ -154,10 +154,10 @@ class BindSlots:
             if window.width == self._at_once:
                 self._set_slow(window, slow=False)
 
-    # ------------------------------------------------------------ who is slow
+    # ------------------------------------------------------------ slow namespaces
 
     def _find_slow(self) -> None:
-        """Find requests that take long; called as long as any are under way."""
+        """Find requests that take long; runs again while any are under way."""
         self._timer = None
         now = self._now()
         while self._timed:
@@ -171,9 +171,9 @@ class BindSlots:
                 self._narrow(slot)
 
     def _narrow(self, slot: Slot) -> None:
-        """Narrow a window, and have what is under way there count for others no more.
+        """Narrow a window, and move its requests under way to slots apart.
 
-        That may be more than before in a window that is slow already: of what had its slot then, and waited.
+        In a window that is slow already, these are requests that had their slot before and were sent late.
         """
         window = slot.window
         window.width = self._slow_width
@@ -202,7 +202,7 @@ class BindSlots:
         return window
 
     def _prune(self, now: float) -> None:
-        """Forget the namespaces of which nothing was sent for long."""
+        """Forget the namespaces without requests for long."""
         self._pruned_at = now
         in_use = {id(slot.window) for slot in self._timed if not slot.released}
         self._windows = {

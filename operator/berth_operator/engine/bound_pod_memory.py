@@ -1,10 +1,10 @@
-"""How much the bound pods may say together of which that is not needed to know what they take.
+"""A limit on the memory for long specs of bound pods.
 
-What a pod says that its kubelet has not admitted matters only if it is admitted, and the kubelet
-tells when. So where pods say more than the usual, that is charged to their namespace, and to all
-together. Of a pod beyond that nothing is kept but its node, and nothing is charged: it counts
-once it is admitted. Of one that runs everything counts that it asks for; only in which order
-its containers start is not kept, so that all that it was given counts as held at one time.
+The spec of a pod that its kubelet has not admitted matters only if it is admitted later. So a spec
+that is longer than usual is charged to its namespace, and to all namespaces together. Of a pod
+beyond these limits only its node is kept, and no resource is charged to it before it is admitted.
+Of a running pod all that it asks for counts; only the order in which its containers start is not
+kept, so that all its devices count as held at the same time.
 """
 
 import collections
@@ -18,7 +18,7 @@ from berth_operator.scheduling.nodes import facts
 
 
 class BoundPodMemory:
-    """What bound pods say, as far as that is much."""
+    """The bytes that long specs of bound pods take."""
 
     def __init__(self) -> None:
         self._charged: dict[str, tuple[str, int]] = {}  # Namespace and weight, by uid.
@@ -29,7 +29,7 @@ class BoundPodMemory:
         return f"<BoundPodMemory: {self._spent.total()} bytes of {len(self._charged)} pods>"
 
     def charge(self, uid: str, namespace: str, weight: int) -> bool:
-        """Return whether there is room for what a pod says, and charge that in the place of what it said."""
+        """Charge the spec of a pod in place of its earlier one; return whether there is room for it."""
         self.release(uid)
         if weight <= waiting_pod_memory.FREE_BYTES:
             return True
@@ -42,7 +42,7 @@ class BoundPodMemory:
         return True
 
     def release(self, uid: str) -> None:
-        """Forget a pod that is gone, or says something else."""
+        """Forget a pod that is gone, or whose spec has changed."""
         namespace, weight = self._charged.pop(uid, ("", 0))
         if weight:
             self._spent[namespace] -= weight
@@ -51,23 +51,23 @@ class BoundPodMemory:
 
 
 def bare_hold(hold: Hold) -> Hold:
-    """Return what is kept of a pod that is not admitted where there is no room for what it says."""
+    """Return what is kept of a pod that is not admitted and for whose spec there is no room."""
     return Hold(hold.uid, hold.title, hold.node)
 
 
 def is_bare(hold: Hold, where: facts.Where) -> bool:
-    """Return whether nothing else was kept of a pod: any other takes at least its place on the node."""
+    """Whether nothing else was kept of a pod: any other pod takes at least one pod of its node."""
     return where is facts.NOWHERE and not hold.amounts
 
 
 def trimmed(
     nameless: allocation_recovery.Nameless | None, *, admitted: bool
 ) -> allocation_recovery.Nameless | None:
-    """Return what must be known of a pod whose record cannot be read, without what may be much of it."""
+    """Return what must be known of a pod whose record cannot be read, without what may be long."""
     if nameless is None:
         return None
     return dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
 
 
-# Its GpuPod, which may come first, is kept for the time when it is admitted.
+# Its GpuPod, which may come first, is kept until the pod is admitted.
 NOTHING_GRANTED: Final = allocation_recovery.Nameless(plugged={})

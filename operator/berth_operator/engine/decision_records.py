@@ -1,9 +1,8 @@
-"""What the loop leaves behind: numbers for the metrics, and the last decisions for people.
+"""Records of decisions: metrics, and the last decisions for the debug pages.
 
-Of each decision the inputs are kept as a digest: two decisions with the same version of
-the inventory, the same lesson and the same request were made on the same picture. The
-values behind it are frozen, so keeping them costs a reference, and the digest itself is
-only worked out when somebody reads it.
+The inputs of each decision are shown as a digest: two decisions with the same version of the
+inventory, the same demand model and the same request had the same inputs. The values behind it are
+frozen, so keeping them costs a reference, and the digest itself is only computed when it is read.
 """
 
 import collections
@@ -27,7 +26,7 @@ DIGITS: Final = 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundDecision:
-    """One decision of a round, and the version of the inventory that it was made on."""
+    """One decision of a round, and the version of the inventory that it depends on."""
 
     decision: decisions.Decision
     version: int
@@ -35,7 +34,7 @@ class RoundDecision:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """One decision, when it was made and on what; `version` is the inventory's."""
+    """One decision, when it was made, and its inputs; `version` is that of the inventory."""
 
     moment: dt.datetime
     candidate: queued_pods.Candidate
@@ -45,19 +44,19 @@ class DecisionRecord:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Digest what was decided on."""
+        """The inputs of the decision, as digests."""
         asked = self.candidate.request, self.candidate.demand
         return {"inventory": self.version, "lesson": digest(self.lesson), "request": digest(asked)}
 
 
 @functools.lru_cache(maxsize=MOST_DIGESTS)
 def digest(value: Hashable) -> str:
-    """Return a short name for a frozen value; equal values have the same, in every process."""
+    """Return a short digest of a frozen value, the same for equal values in every process."""
     return hashlib.sha256(repr(_plain(value)).encode()).hexdigest()[:DIGITS]
 
 
 def _plain(value: Any) -> Any:
-    """Write a value without what has no order of its own."""
+    """Return a value with its sets in order."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         inside = [(one.name, _plain(getattr(value, one.name))) for one in dataclasses.fields(value)]
         return (type(value).__name__, *inside)
@@ -69,7 +68,7 @@ def _plain(value: Any) -> Any:
 
 
 class DecisionRecords:
-    """Records rounds and what became of binds."""
+    """Records rounds and the outcomes of binds."""
 
     def __init__(self, counts: metrics.Scheduling, *, wall: Callable[[], dt.datetime]) -> None:
         self._metrics = counts
@@ -80,7 +79,7 @@ class DecisionRecords:
     def record_round(
         self, ledger: Ledger, made: Sequence[RoundDecision], *, started: float, ended: float
     ) -> None:
-        """Record a round once its binds are assumed, and before anybody is put off."""
+        """Record a round once its binds are assumed, and before other pods are put off."""
         if not made:
             return
         self._metrics.round_made(len(made), ended - started)
@@ -94,7 +93,7 @@ class DecisionRecords:
                 self._count(ledger, made_decision.decision, attempts, ended)
 
     def _keep(self, one: DecisionRecord) -> None:
-        """Keep a decision, and the last ones before it: fewer of them where pods ask for very much."""
+        """Keep a decision, and the last ones before it: fewer of them where requests are long."""
         self.decisions.append(one)
         self._terms += _size(one.candidate)
         while len(self.decisions) > MOST_KEPT or (self._terms > MOST_TERMS and len(self.decisions) > 1):
@@ -112,7 +111,7 @@ class DecisionRecords:
         self._metrics.ended(metrics.Result.ERROR)
 
     def bind_ended(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
-        """Record what became of a bind."""
+        """Record the outcome of a bind."""
         match outcome:
             case ports.Bound():
                 whole = now - since if since is not None else None
@@ -124,12 +123,12 @@ class DecisionRecords:
             case ports.Refused() | ports.Throttled():
                 self._metrics.ended(metrics.Result.ERROR)
             case ports.Unknown():
-                raise AssertionError("looking goes on until the answer is clear")
+                raise AssertionError("a bind is followed until its outcome is clear")
             case _:
                 assert_never(outcome)
 
     def bind_crashed(self) -> None:
-        """Record a bind that came to no end, which is a bug of ours."""
+        """Record a bind that ended with an exception, which is a bug."""
         self._metrics.ended(metrics.Result.ERROR)
 
 
@@ -138,5 +137,5 @@ def _size(candidate: queued_pods.Candidate) -> int:
 
 
 def unread_records() -> DecisionRecords:
-    """Return records that nobody reads: for a loop in a test or a simulation."""
+    """Return records that are not read, for a loop in a test or a simulation."""
     return DecisionRecords(metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC))

@@ -1,8 +1,8 @@
-"""What cannot be right in the picture: devices promised above what they have (I1), or not there (I2).
+"""An audit of the inventory: devices promised above what they have (I1), or that are not there (I2).
 
-The operator never does this; forged or damaged records, a card that was swapped, or another
-system's pods can. Nothing of such a device is given out again until its pods are gone, and
-people are told: at the start in the log, and for as long as it lasts on the Device.
+The operator never causes this; forged or damaged records, a swapped card, or another system's pods
+can. Such a device is not given out again until its pods are gone. It is reported in the log at the
+start, and on the Device for as long as it lasts.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from berth_operator.scheduling.inventory import Inventory
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One device that is promised in a way that cannot be kept, and the pods that it is promised to."""
+    """One device that is promised in a way that cannot be kept, and the pods that hold it."""
 
     node: str
     device: str
@@ -24,17 +24,17 @@ class Finding:
     pods: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say it in a sentence."""
+        """Return the finding as a sentence."""
         return f"{self.device} of {self.node} {self.problem}, by {' and '.join(self.pods)}"
 
 
 def audit(inventory: Inventory) -> tuple[Finding, ...]:
-    """Look at all nodes, by name."""
+    """Return the findings of all nodes, by name."""
     return tuple(finding for info in inventory.each() for finding in node_findings(info))
 
 
 def node_findings(info: node_info.Row) -> Iterator[Finding]:
-    """Look at one node; while its Device is not there, nothing can be said of it."""
+    """Yield the findings of one node; without its Device there are none."""
     if info.device is None:
         return
     room = dict(_limits(info.device))
@@ -45,7 +45,7 @@ def node_findings(info: node_info.Row) -> Iterator[Finding]:
 
 
 def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
-    """Yield each device with what it can be promised at most; memory that is not known is not judged."""
+    """Yield each device with the most that may be promised of it; unknown memory has no limit."""
     for one in (*device.cards, *device.others):
         yield one.uuid, device_view.Usage(device_view.FULL_CORE, one.memory)
         for instance in one.instances:

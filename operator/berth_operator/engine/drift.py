@@ -1,12 +1,11 @@
-"""Whether the ledger still is what the API says: the check of invariant I8.
+"""Drift: differences between the ledger and the API, the check of invariant I8.
 
-The memory that events feed must equal the one that is made anew from pods, nodes and
-Devices. Where it does not, an event was lost or misread; nobody would notice until a card
-is given out twice or never again.
+The ledger that events feed must equal one that is rebuilt from pods, nodes and Devices. If it does
+not, an event was lost or misread, and a card could be given out twice or never again.
 
-While things change, either of the two is ahead of the other. So a difference counts only if
-it lasts: in both looks it was there, and what is now known otherwise both have seen in the same
-revision, or neither of the two values has changed from one look to the next.
+While the cluster changes, either of the two is ahead of the other. So a difference counts only if it
+lasts: it was found in two comparisons, and now both ledgers have seen its sources in the same
+revision, or neither of the two values has changed between the comparisons.
 """
 
 import dataclasses
@@ -20,9 +19,7 @@ from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
-PORTION_SIZE: Final = (
-    250  # Things compared before others have their turn, or fewer that take as long as this:
-)
+PORTION_SIZE: Final = 250  # Objects compared before other tasks run, or fewer that take as long as this:
 PORTION_SECONDS: Final = 0.005
 POD_KINDS: Final = ("hold", "sample", "waiting")
 
@@ -32,19 +29,19 @@ Revisions = Mapping[Source, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
-    """What one of the two knows of a thing, and the revisions in which it has seen what tells of it."""
+    """What a ledger knows of an object, and in which revisions it has seen the sources."""
 
     value: Any = None
     revisions: Revisions = dataclasses.field(default_factory=dict)
 
     def unchanged(self, later: "Observation") -> bool:
-        """Whether it is the very same later; of nothing only the revisions tell."""
+        """Whether it is the same later; of a missing object only the revisions are compared."""
         return self.value is later.value and (later.value is not None or self.revisions == later.revisions)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is known differently: what it is, which one, and whether the API has none of it."""
+    """One difference: the kind and name of the object, and whether the API does not have it."""
 
     kind: str
     name: str
@@ -54,7 +51,7 @@ class Difference:
     rebuilt: Observation = dataclasses.field(default=Observation(), compare=False)
 
     def with_revisions(self, mine: Revisions, theirs: Revisions) -> "Difference":
-        """Return it with the revisions in which either of the two has seen the sources."""
+        """Return it with the revisions in which each of the two has seen the sources."""
         return dataclasses.replace(
             self,
             kept=Observation(self.kept.value, self._of_sources(mine)),
@@ -66,7 +63,7 @@ class Difference:
 
 
 def lasting(first: Iterable[Difference], second: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Return what two looks have found and is no news on its way."""
+    """Return the differences of two comparisons that are not events on their way."""
     before = {one: one for one in first}
     return tuple(one for one in second if one in before and _lasts(before[one], one))
 
@@ -77,22 +74,21 @@ def _lasts(first: Difference, second: Difference) -> bool:
 
 
 def pods_not_in_api(found: Iterable[Difference]) -> set[str]:
-    """Name the pods of which the ledger knows what the API does not: reading anew tells nothing of these."""
+    """Return the pods that only the ledger knows, so that reading them anew cannot correct it."""
     return {one.name for one in found if one.gone and one.kind in POD_KINDS}
 
 
 def differences(ledger: Ledger, fresh: Ledger) -> tuple[Difference, ...]:
-    """Name what the ledger knows otherwise than one that was just rebuilt."""
+    """Return the differences between the ledger and one that was just rebuilt."""
     return tuple(itertools.chain.from_iterable(portions(ledger, fresh)))
 
 
 def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Iterator[tuple[Difference, ...]]:
-    """Name the same, after some things at a time what differs of these.
+    """Yield the differences, some objects at a time.
 
-    A hold that is only assumed is not in the API yet, so whichever of the two knows it, it
-    is not compared; but one that stays so withholds cards for which nobody has a pod. Nor are
-    pods that say too much together with others. The silence of agents is a matter of time
-    and not of records.
+    An assumed hold is not in the API yet, so it is not compared; but one that stays assumed for long is
+    reported, since it withholds cards. Nor are pods compared for whose specs there was no room. The
+    silence of agents depends on time and not on objects.
     """
     for what, known in KINDS.items():
         names = iter(dict.fromkeys((*known.names(ledger), *known.names(fresh))))
@@ -120,7 +116,7 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
 
 
 def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:
-    """Name the objects that tell of it."""
+    """Return the objects from which a ledger knows it."""
     if one.kind not in POD_KINDS:
         return frozenset({(one.kind, one.name)})
     found = {(POD, one.name)}
@@ -131,7 +127,7 @@ def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source
 
 
 def _related_sources(hold: holds.Hold) -> set[Source]:
-    """Name what else tells of a pod whose own record cannot be read."""
+    """Return the other sources of a pod whose own record cannot be read."""
     namespace = hold.title.partition("/")[0]
     names = (hold.title, f"{namespace}/{hold.uid}.{hold.node}")
     return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}
@@ -142,7 +138,7 @@ def _waiting(ledger: Ledger, uid: str) -> queued_pods.Candidate | None:
 
 
 def _without_room(ledger: Ledger, uid: str) -> bool:
-    """Return whether there was no room for what a pod says: of which pods that is so is chance."""
+    """Whether there was no room for the spec of a pod; which pods these are is chance."""
     candidate = _waiting(ledger, uid)
     if candidate is None:
         return ledger.unadmitted_pods.is_bare(uid)
@@ -150,7 +146,7 @@ def _without_room(ledger: Ledger, uid: str) -> bool:
 
 
 class _Kind(NamedTuple):
-    """One kind of what a ledger knows: the names of all, and the value of one, if there is any."""
+    """One kind of object that a ledger knows: all names, and the value of a name, if there is one."""
 
     names: Callable[[Ledger], Iterable[str]]
     value: Callable[[Ledger, str], Any]

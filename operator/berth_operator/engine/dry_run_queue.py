@@ -1,9 +1,9 @@
-"""Which pod of a namespace is asked about next.
+"""The order in which the dry runs of a namespace are sent.
 
-Nothing is kept for a dry run, so the order need not be that in which cards are given. Where a
-server refuses the binds of hundreds of pods, the few that it would accept should be found soon,
-wherever they stand in line. Pods that ask the same and are as important as each other are likely
-to get the same answer: so each kind has its turn, and of a kind the first and the last in turns.
+No card is kept for a dry run, so the order need not be that of the backlog. If a server refuses the
+binds of hundreds of pods, the few that it would accept should be found soon, wherever they are in the
+backlog. Pods with the same request and priority are likely to get the same answer: so the kinds take
+turns, and of each kind the first and the last take turns.
 """
 
 import collections
@@ -16,7 +16,7 @@ Kind = tuple[object, int, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DryRun:
-    """A pod and the place of which the server is asked whether it would bind it there."""
+    """A pod, and where the server is asked to bind it."""
 
     candidate: queued_pods.Candidate
     placement: decisions.Placement
@@ -24,7 +24,7 @@ class DryRun:
 
 @dataclasses.dataclass(slots=True)
 class _KindQueue:
-    """The questions of one kind."""
+    """The dry runs of one kind of pods."""
 
     dry_runs: collections.deque[DryRun] = dataclasses.field(default_factory=collections.deque)
     take_last: bool = False  # Whether the last one comes next.
@@ -36,25 +36,26 @@ class _KindQueue:
 
 
 class DryRunQueue:
-    """The questions of one namespace that wait to be asked."""
+    """The dry runs of one namespace that are not sent yet."""
 
     def __init__(self) -> None:
         self._kinds: dict[Kind, _KindQueue] = {}  # The kind that comes next is the first.
 
     def __bool__(self) -> bool:
-        """Return whether any question waits."""
+        """Whether any dry run waits."""
         return bool(self._kinds)
 
-    def push(self, question: DryRun) -> None:
-        """Add a question."""
-        one = question.candidate
-        self._kinds.setdefault((one.asks, one.priority, one.label), _KindQueue()).dry_runs.append(question)
+    def push(self, dry_run: DryRun) -> None:
+        """Add a dry run."""
+        candidate = dry_run.candidate
+        kind = (candidate.asks, candidate.priority, candidate.label)
+        self._kinds.setdefault(kind, _KindQueue()).dry_runs.append(dry_run)
 
     def pop(self) -> DryRun:
-        """Remove the question that comes next, and return it."""
+        """Remove the next dry run, and return it."""
         kind = next(iter(self._kinds))
-        line = self._kinds.pop(kind)
-        found = line.pop()
-        if line.dry_runs:
-            self._kinds[kind] = line
+        queue = self._kinds.pop(kind)
+        found = queue.pop()
+        if queue.dry_runs:
+            self._kinds[kind] = queue
         return found

@@ -1,9 +1,9 @@
 """Binds that are sent as a dry run first, because the server may refuse them.
 
-Nothing is written by a dry run and no card is kept for it, so hundreds of them hold nobody up: they
-are sent beside the binds, a few at a time, and of a namespace whose answers take long fewer still.
-An answer that is not clear needs no following. Which pods are meant is for `refusals` to say, and
-which of them comes first for `dry_run_queue`.
+A dry run writes nothing and no card is kept for it, so hundreds of them do not delay other pods: they
+are sent beside the binds, a few at a time, and even fewer of a namespace whose answers take long. An
+unclear answer need not be followed. `bind_refusals` decides which pods need a dry run, and
+`dry_run_queue` which of them is next.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from berth_operator.scheduling import decisions, queued_pods
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16  # Few, so that the server is quick to answer the binds of others.
-MOST_OPEN: Final = 1024  # Those that wait for their turn included; more come when their pause is over.
+MOST_OPEN: Final = 1024  # Those in the queues included; others are tried after their next backoff.
 MOST_OPEN_OF_NAMESPACE: Final = 512  # Of one namespace.
 
 Failed = Callable[[queued_pods.Candidate, str], None]
 
 
 class DryRuns:
-    """Asks the server what it would say; `failed` is told of pods that it would refuse."""
+    """Sends dry runs; `failed` is called for pods whose binds the server would refuse."""
 
     def __init__(
         self,
         ledger: Ledger,
         writer: ports.Writer,
         records: decision_records.DecisionRecords,
-        sent: bind_sender.BindSender,
+        sender: bind_sender.BindSender,
         *,
         clock: ports.Clock,
         failed: Failed,
     ) -> None:
         self._ledger = ledger
-        self._bind_sender = sent  # A server that asks for a rest means binds and dry runs alike.
+        self._bind_sender = sender  # A server that asks for backoff means binds and dry runs.
         self._writer = writer
         self._records = records
         self._clock = clock
@@ -62,25 +62,25 @@ class DryRuns:
         """Describe the state."""
         return f"<DryRuns: {len(self._tasks)} under way, {self._bind_refusals!r}>"
 
-    # ------------------------------------------------------------ what became of binds
+    # ------------------------------------------------------------ the outcomes of binds
 
     def bind_refused(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Remember a bind that was refused."""
         self._bind_refusals.bind_refused(candidate, placement, self._clock())
 
     def pod_deleted(self, candidate: queued_pods.Candidate) -> None:
-        """Remember a pod that was gone before it was bound."""
+        """Remember a pod that was deleted before it was bound."""
         self._bind_refusals.pod_deleted(candidate.namespace, self._clock())
 
     def pod_edited(self, candidate: queued_pods.Candidate) -> bool:
-        """Note a pod that was edited while it was bound; return whether that is a habit of its namespace."""
+        """Remember a pod that was edited while it was bound; return whether its namespace does so often."""
         return self._bind_refusals.pod_edited(candidate, self._clock())
 
     def bound(self, uid: str) -> None:
         """Forget the refusals of a pod that was bound."""
         self._bind_refusals.forget(uid)
 
-    # ------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------ which dry runs are sent
 
     def is_needed(self, candidate: queued_pods.Candidate) -> bool:
         """Whether a pod may not be bound before the server has accepted a dry run."""
@@ -91,12 +91,12 @@ class DryRuns:
         return self._bind_refusals.next_retry()
 
     def retry(self) -> None:
-        """Ask about some of the refused again, where that is due."""
-        for one in self._bind_refusals.due_retries(self._ledger.backlog, self._clock()):
-            self._start(one.candidate, one.placement)
+        """Send the dry runs again that are due."""
+        for refused in self._bind_refusals.due_retries(self._ledger.backlog, self._clock()):
+            self._start(refused.candidate, refused.placement)
 
     def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
-        """Ask whether the server would accept a bind, unless that has its own turn."""
+        """Send a dry run of a bind, unless it is postponed."""
         if not self._bind_refusals.is_postponed(candidate, placement):
             self._start(candidate, placement)
 
@@ -111,7 +111,7 @@ class DryRuns:
         self._open.add(namespace)
         queue = self._queues.setdefault(namespace, dry_run_queue.DryRunQueue())
         queue.push(dry_run_queue.DryRun(candidate, placement))
-        # Each task asks one question, but which one is not known before it has its slot.
+        # Each task sends one dry run, but which one is not known before it has its slot.
         task = asyncio.create_task(self._run(namespace), name=f"dry run in {namespace}")
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, namespace))
@@ -124,7 +124,7 @@ class DryRuns:
             self._records.bind_crashed()
 
     async def stop(self) -> None:
-        """Cancel what is under way; a dry run has no effect."""
+        """Cancel the dry runs under way; they have no effect."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -132,12 +132,12 @@ class DryRuns:
 
     async def _run(self, namespace: str) -> None:
         slot = await self._bind_slots.acquire(namespace)
-        one = self._next(namespace)
+        dry_run = self._next(namespace)
         try:
-            if slot is not None:  # Else it is asked about again when its pause is over.
-                self._conclude(one.candidate, one.placement, await self._send(one, slot))
+            if slot is not None:  # Otherwise it is tried again after its backoff.
+                self._conclude(dry_run, await self._send(dry_run, slot))
         finally:
-            self._open_uids.discard(one.candidate.uid)
+            self._open_uids.discard(dry_run.candidate.uid)
 
     def _next(self, namespace: str) -> dry_run_queue.DryRun:
         queue = self._queues[namespace]
@@ -146,25 +146,24 @@ class DryRuns:
             del self._queues[namespace]
         return found
 
-    async def _send(self, one: dry_run_queue.DryRun, slot: bind_slots.Slot) -> ports.Outcome:
+    async def _send(self, dry_run: dry_run_queue.DryRun, slot: bind_slots.Slot) -> ports.Outcome:
         try:
             await self._bind_sender.wait_backoff()
             await self._writer.sure()
             self._bind_slots.start_timing(slot)
-            return await self._writer.dry_run(one.candidate, one.placement)
+            return await self._writer.dry_run(dry_run.candidate, dry_run.placement)
         finally:
             self._bind_slots.release(slot)
 
-    def _conclude(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
-    ) -> None:
+    def _conclude(self, dry_run: dry_run_queue.DryRun, outcome: ports.Outcome) -> None:
+        candidate = dry_run.candidate
         if candidate.uid not in self._ledger.backlog:
             return
         match outcome:
             case ports.Bound():
                 self._accepted(candidate)
             case ports.Refused(message):
-                self._bind_refusals.dry_run_refused(candidate, placement, self._clock())
+                self._bind_refusals.dry_run_refused(candidate, dry_run.placement, self._clock())
                 self._ledger.backlog.demote(candidate.uid)
                 self._records.dry_run_refused()
                 self._on_refusal(candidate, message)
