@@ -49,7 +49,7 @@ class AssumedPods(dict[str, AssumedPod]):
         self[candidate.uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
 
     def mark_stale(self, held: Mapping[str, holds.Hold], *, devices_alone: bool) -> None:
-        """Mark the binds to a node stale that hold something there; with `devices_alone` those with devices."""
+        """Mark the binds of these holds of a node stale; with `devices_alone` only those with devices."""
         for uid in self.keys() & held.keys():
             if self[uid].placement.grants or not devices_alone:
                 self[uid] = dataclasses.replace(self[uid], stale=True)

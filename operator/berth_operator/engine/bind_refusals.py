@@ -90,7 +90,7 @@ class BindRefusals:
         self._record_failure(candidate.namespace, now)
 
     def pod_deleted(self, namespace: str, now: float) -> None:
-        """Remember a pod that was deleted while its bind was under way, so that it kept a card for nothing."""
+        """Remember a pod that was deleted while its bind was under way: it kept a card for nothing."""
         self._record_failure(namespace, now)
         if len(self._failures) > MOST_NAMESPACES:
             del self._failures[next(iter(self._failures))]
