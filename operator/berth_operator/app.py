@@ -1,9 +1,9 @@
 """The wiring: every part is made and started here, readable from top to bottom.
 
-The order of a life: log in, follow the cluster, campaign; once leading, wait out what a
-predecessor may still have under way, make void what may come even later, be up to date,
-then decide. On SIGTERM the binds under way are finished and the Lease is given up; on
-losing the lead the process ends at once, before it can write again.
+The order: log in, watch the cluster, campaign. A new leader waits out the binds that the last one
+may have under way, voids those that may arrive even later, catches up with the API, then decides.
+On SIGTERM the binds under way are finished and the Lease is released. A process that loses
+leadership ends at once, before it can write again.
 """
 
 import asyncio
@@ -22,10 +22,9 @@ from aiohttp import web
 
 from berth_crds import http_server
 from berth_crds.client import api
-from berth_operator import metrics
-from berth_operator import settings as settings_
 from berth_operator.engine import (
     bind_declaration,
+    bind_declarer,
     bind_sender,
     decision_records,
     device_audit,
@@ -34,7 +33,6 @@ from berth_operator.engine import (
     loop,
     rate_limiter,
 )
-from berth_operator.engine.bind_declarer import BindDeclarer
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.http_api import auth, pages, server
@@ -42,186 +40,201 @@ from berth_operator.kube import (
     access_reviews,
     auditor,
     bind_log,
+    binding_writer,
     cluster_snapshots,
     elector,
     events,
     feeds,
-    foreign_gpupods,
     kopf_lag,
     leadership,
     login,
-    node_news,
+    misplaced_gpupods,
+    node_log,
     pod_status,
     pod_touches,
     reconciler,
     summary_reporter,
-    writer,
 )
+from berth_operator.metrics import Metrics
 from berth_operator.scheduling import queued_pods
+from berth_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
 AGENT: Final = "berth-operator"
-# What is written for people alone, a second: little while binds are under way, more when none is.
-ASIDE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
-# Why pods wait, a second: somebody looks for it, and yet it comes after the binds.
-VERDICTS: Final = {"meanwhile": 100.0, "otherwise": 400.0}
-# Kopf reads all Devices when it starts; the binds that wait for a new leader come first.
+# Events and statuses a second: few while binds are under way, more when none is.
+SECONDARY_RATE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
+# Conditions of waiting pods a second: more important than Events, less than binds.
+CONDITION_RATE: Final = {"meanwhile": 100.0, "otherwise": 400.0}
+# Kopf reads all Devices when it starts; the binds that waited for a new leader come first.
 KOPF_WAITS_SECONDS: Final = (0.5, 30.0)
 KOPF_LOOK_SECONDS: Final = 0.05
 DRAIN_SECONDS: Final = 5.0
-SETTLE_SECONDS: Final = writer.SERVER_SECONDS + 1.0  # What an old leader sent last is over after this.
+SETTLE_SECONDS: Final = (
+    binding_writer.SERVER_SECONDS + 1.0
+)  # After this, the last binds of an old leader have ended.
 EXIT_LOST: Final = 3
-LAST_WORD_SECONDS: Final = 1.0  # A log that nobody reads must not keep a process that lost the lead.
+LAST_LOG_SECONDS: Final = 1.0  # A blocked log must not delay the end of a process that lost leadership.
 
 
 def wall() -> dt.datetime:
-    """Return the time of day, for records that people read."""
+    """Return the time of day, for timestamps."""
     return dt.datetime.now(dt.UTC)
 
 
 class Operator:
-    """All parts of one operator, and their life."""
+    """All parts of one operator, from start to end."""
 
-    def __init__(self, session: api.Api, chosen: settings_.Settings, measured: metrics.Metrics) -> None:
+    def __init__(self, session: api.Api, settings: Settings, metrics: Metrics) -> None:
         clock = time.monotonic
-        identity = f"{chosen.name}_{secrets.token_hex(4)}"
+        identity = f"{settings.name}_{secrets.token_hex(4)}"
         self._session = session
-        self._chosen = chosen
+        self._settings = settings
         self._clock = clock
         self._ledger = Ledger(clock, day=time.time)
         self._watchdog = Watchdog(self._ledger, clock=clock)
-        aside = rate_limiter.lower_while_busy(self._binding, **ASIDE)
-        limiter = rate_limiter.RateLimiter(clock, aside)
-        self._events = events.Events(
-            session, limiter, wall=wall, instance=identity, on_drop=measured.event_dropped
+        secondary = rate_limiter.lower_while_busy(self._binding, **SECONDARY_RATE)
+        self._events = events.EventRecorder(
+            session,
+            rate_limiter.RateLimiter(clock, secondary),
+            wall=wall,
+            instance=identity,
+            on_drop=metrics.event_dropped,
         )
         self._bind_log = bind_log.BindLog(clock)
         writer = self._status_writer = self._pod_status_writer(session)
-        options = feeds.Options(schedulers=chosen.scheduler_names, clock=clock)
+        options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, self._status_writer, options)
-        self._lead = make_lead(session, identity, chosen, measured)
-        self._declarer = BindDeclarer(self._ledger, self._lead.declare, writer.size, clock=clock)
+        self._election = make_election(session, identity, settings, metrics)
+        self._declarer = bind_declarer.BindDeclarer(
+            self._ledger, self._election.declare, writer.size, clock=clock
+        )
         self._touches = self._pod_touches(writer)
         self._reconciler = reconciler.Reconciler(
             session.link,
-            rate_limiter.RateLimiter(clock, aside),
+            rate_limiter.RateLimiter(clock, secondary),
             agent=AGENT,
             wall=wall,
-            tally=measured.writes,
-            measure=measured.kopf,
+            tally=metrics.writes,
+            kopf_metrics=metrics.kopf,
         )
-        self._measured = measured
+        self._metrics = metrics
         self._auditor = auditor.Auditor(
             session,
             self._ledger,
             clock=clock,
-            report=measured.audited,
-            mend=self._feeds.mend,
+            report=metrics.audited,
+            resync=self._feeds.resync,
             revisions=self._feeds.revisions_of,
         )
-        self._auditor.schedulers = chosen.scheduler_names
-        self._cleaner = foreign_gpupods.Cleaner(
-            session, self._ledger, self._feeds.gpupods, self, clock=clock, removed=measured.gpupod_removed
+        self._auditor.schedulers = settings.scheduler_names
+        self._gpupod_cleaner = misplaced_gpupods.GpuPodCleaner(
+            session, self._ledger, self._feeds.gpupods, self, clock=clock, removed=metrics.gpupod_removed
         )
-        self._records = decision_records.DecisionRecords(measured.scheduling, wall=wall)
-        self._rounds: loop.Loop | None = None
-        measured.watch(lambda: inventory_metrics.count_stock(self._ledger, clock()))
+        self._records = decision_records.DecisionRecords(metrics.scheduling, wall=wall)
+        self._loop: loop.Loop | None = None
+        metrics.collect_inventory(lambda: inventory_metrics.count_stock(self._ledger, clock()))
         self._leading = False
-        self._settled = False  # Whether surely no bind of any term is under way.
+        self._binds_ended = False  # Whether surely no bind of any term is under way.
 
-    def _pod_touches(self, writer: pod_status.PodStatusWriter) -> pod_touches.Touches:
-        """Make what voids the binds that an earlier leader may have under way."""
-        return pod_touches.Touches(self._session, self._ledger, writer.verdict, size=writer.size, wall=wall)
+    def _pod_touches(self, writer: pod_status.PodStatusWriter) -> pod_touches.PodTouches:
+        """Return what voids the binds that an earlier leader may have under way."""
+        return pod_touches.PodTouches(
+            self._session, self._ledger, writer.condition, size=writer.size, wall=wall
+        )
 
     def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
-        """Make what writes why pods wait, and where they went: as Events, and into the log."""
+        """Return the writer of conditions, Events and log lines of pods."""
         return pod_status.PodStatusWriter(
             session,
             self._events,
-            rate_limiter.RateLimiter(self._clock, rate_limiter.lower_while_busy(self._binding, **VERDICTS)),
+            rate_limiter.RateLimiter(
+                self._clock, rate_limiter.lower_while_busy(self._binding, **CONDITION_RATE)
+            ),
             wall=wall,
             revised=self._ledger.pod_revised,
             bound=self._bind_log.bound,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Live until stopped."""
+        """Run until stopped."""
         async with (
-            self._served(self._chosen.listen_probes, limits=http_server.PROBES),
-            self._served(self._chosen.listen, more=self._routes()),
+            self._served(self._settings.listen_probes, limits=http_server.PROBES),
+            self._served(self._settings.listen, more=self._routes()),
             tasks(
                 self._feeds.run(),
                 self._watchdog.run(),
                 self._events.run(),
                 self._status_writer.run(),
-                self._lead.pulse(),
+                self._election.heartbeat(),
             ) as background,
         ):
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
                 log.info("the picture is complete: %s", inventory_metrics.description(self._ledger))
-                async with tasks(self._auditor.run(self._chosen.audit_period)) as auditing:
+                async with tasks(self._auditor.run(self._settings.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
         """Return the state in words."""
         role = "leading" if self._leading else "standing by"
         return "; ".join(
-            filter(None, (role, inventory_metrics.description(self._ledger), self._reconciler.trouble))
+            filter(None, (role, inventory_metrics.description(self._ledger), self._reconciler.fault))
         )
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
-        """Serve the probes at an address, if there is one."""
+        """Serve the probes, and `rest`, at an address, if there is one."""
         return server.serve(address, ready=lambda: self._feeds.synced, state=self.state, **rest)
 
     def _routes(self) -> list[web.RouteDef]:
-        """Return what is served beside the probes."""
+        """Return the routes beside the probes."""
         guard = auth.Guard(
-            access_reviews.Reviews(self._session), clock=self._clock, local=auth.loopback(self._chosen.listen)
+            access_reviews.AccessReviews(self._session),
+            clock=self._clock,
+            local=auth.is_loopback(self._settings.listen),
         )
         sources = pages.Sources(
             ledger=self._ledger,
             records=self._records,
             clock=self._clock,
             ready=lambda: self._feeds.synced,
-            said=self._said,
-            snapshot=cluster_snapshots.Snapshots(self._session, self._ledger).pages,
+            reason_of=self._reason_of,
+            snapshot=cluster_snapshots.ClusterSnapshots(self._session, self._ledger).pages,
         )
-        wary = guard if self._chosen.metrics_auth == "token" else None
-        return [server.metrics_route(self._measured, wary), *pages.routes(sources, guard)]
+        metrics_guard = guard if self._settings.metrics_auth == "token" else None
+        return [server.metrics_route(self._metrics, metrics_guard), *pages.routes(sources, guard)]
 
-    def _said(self, candidate: queued_pods.Candidate) -> str:
-        """Repeat why a pod waits; who does not lead has told nobody anything."""
-        return self._rounds.reporter.reasons.last_message(candidate) if self._rounds is not None else ""
+    def _reason_of(self, candidate: queued_pods.Candidate) -> str:
+        """Return the reason that was written for a waiting pod; empty while we do not lead."""
+        return self._loop.reporter.reasons.last_message(candidate) if self._loop is not None else ""
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
-        await self._lead.start()
-        async with tasks(self._lead.campaign()) as campaign:
+        await self._election.start()
+        async with tasks(self._election.campaign()) as campaign:
             await until(stop, *campaign, *background)
             if campaign[0].done():
-                await self._reign(campaign[0].result(), stop, background)
-        await self._lead.stop()
+                await self._lead(campaign[0].result(), stop, background)
+        await self._election.stop()
 
-    async def _reign(
+    async def _lead(
         self, term: elector.Term, stop: asyncio.Event, background: list[asyncio.Task[Any]]
     ) -> None:
         log.info("leading, term %s", term.name)
-        self._settled = term.clean
-        self._measured.leadership.won(term.transitions)
+        self._binds_ended = term.clean
+        self._metrics.leadership.won(term.transitions)
         await until(stop, self._take_over(term), *background)
         if not stop.is_set():
             await self._decide(term, stop, background)
         await self._step_down()
 
     async def _take_over(self, term: elector.Term) -> None:
-        """Let the old leader's last binds land, void those that may come later, and be up to date."""
+        """Wait for the old leader's last binds, void later ones, and catch up with the API."""
         if not term.clean:
             await asyncio.sleep(SETTLE_SECONDS)
         await self._feeds.catch_up()
         if not term.clean:
-            await self._feeds.reach_pods(await self._touches.void(bind_declaration.decode(term.inherited)))
-        self._settled = True
+            await self._feeds.wait_pods(await self._touches.void(bind_declaration.decode(term.inherited)))
+        self._binds_ended = True
         await self._declarer.declare()
         for finding in device_audit.audit(self._ledger.inventory):
             log.warning("audit: %s", finding)
@@ -229,45 +242,52 @@ class Operator:
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
         limits = bind_sender.Limits(
-            binds_at_once=self._chosen.binds_at_once,
-            binds_per_second=self._chosen.binds_per_second,
-            bind_deadline=writer.SERVER_SECONDS,
+            binds_at_once=self._settings.binds_at_once,
+            binds_per_second=self._settings.binds_per_second,
+            bind_deadline=binding_writer.SERVER_SECONDS,
         )
-        hand = writer.Writer(self._session, self._ledger, self, term=term.name, clock=self._clock)
-        rounds = self._rounds = loop.Loop(
-            self._ledger, hand, self._status_writer, clock=self._clock, limits=limits, records=self._records
+        bindings = binding_writer.BindingWriter(
+            self._session, self._ledger, self, term=term.name, clock=self._clock
         )
-        self._leading, self._settled = True, False
-        self._measured.leadership.leads(now=True)
+        loop_ = self._loop = loop.Loop(
+            self._ledger,
+            bindings,
+            self._status_writer,
+            clock=self._clock,
+            limits=limits,
+            records=self._records,
+        )
+        self._leading, self._binds_ended = True, False
+        self._metrics.leadership.leads(now=True)
         async with tasks(
-            rounds.run(),
-            self._summarise(),
-            self._attend_kopf(),
+            loop_.run(),
+            self._report_summaries(),
+            self._supervise_kopf(),
             self._declarer.run(),
-            self._cleaner.run(),
+            self._gpupod_cleaner.run(),
             self._bind_log.run(),
         ) as deciding:
             log.info("deciding: %s", inventory_metrics.description(self._ledger))
             await until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                await rounds.binder.drain()
-                self._settled = True
+                await loop_.binder.drain()
+                self._binds_ended = True
 
-    # ------------------------------------------------------------ what the writer asks
+    # ------------------------------------------------------------ called by the binding writer
 
     def leads(self) -> bool:
-        """Whether the lead is surely still ours."""
-        return self._lead.leads()
+        """Whether we surely lead."""
+        return self._election.leads()
 
     def doubt(self) -> None:
-        """Have the lead confirmed before anything else is sent."""
-        self._lead.doubt()
+        """Confirm leadership before anything else is sent."""
+        self._election.doubt()
 
     async def sure(self) -> None:
-        """Wait until the lead and the picture are sure, which an outage and a restore put in question."""
-        await self._lead.wait_steady()
-        await self._feeds.wait_sure()
+        """Wait until leadership is confirmed after an outage, and the ledger after a restore."""
+        await self._election.wait_confirmed()
+        await self._feeds.wait_relisted()
 
     async def permit(self, uid: str) -> None:
         """Wait until the Lease declares that a bind of this pod may be under way."""
@@ -279,23 +299,23 @@ class Operator:
 
     # ------------------------------------------------------------ beside the binds
 
-    async def _summarise(self) -> None:
-        await self._first_binds()
+    async def _report_summaries(self) -> None:
+        await self._wait_for_first_binds()
         await asyncio.to_thread(self._reconciler.start)
-        news = node_news.NodeNews(self._events.tell, self._feeds.uid_of_device)
+        node_log_ = node_log.NodeLog(self._events.record, self._feeds.uid_of_device)
         await summary_reporter.SummaryReporter(
-            self._ledger, self._reconciler.want, news, clock=self._clock
+            self._ledger, self._reconciler.update, node_log_, clock=self._clock
         ).run()
 
-    async def _attend_kopf(self) -> None:
+    async def _supervise_kopf(self) -> None:
         while True:
-            await asyncio.sleep(kopf_lag.LOOK_SECONDS)
+            await asyncio.sleep(kopf_lag.CHECK_SECONDS)
             if self._reconciler.failed:
                 raise RuntimeError("Kopf cannot be kept running any more; a new process can.")
             self._reconciler.compare(self._feeds.revisions())
 
-    async def _first_binds(self) -> None:
-        """Let the pods that waited for a leader go first, within reason: until none is bound for a moment."""
+    async def _wait_for_first_binds(self) -> None:
+        """Wait, within a limit, until no pod is bound for a moment: waiting pods come before statuses."""
         quiet, patience = KOPF_WAITS_SECONDS
         started = last = self._clock()
         while (now := self._clock()) < min(last + quiet, started + patience):
@@ -304,36 +324,36 @@ class Operator:
             await asyncio.sleep(KOPF_LOOK_SECONDS)
 
     def _binding(self) -> bool:
-        return self._rounds is not None and self._rounds.binder.busy
+        return self._loop is not None and self._loop.binder.busy
 
     async def _step_down(self) -> None:
         self._leading = False
-        self._measured.leadership.leads(now=False)
+        self._metrics.leadership.leads(now=False)
         self._bind_log.sum_up()
         await self._events.drain(1.0)
         await asyncio.to_thread(self._reconciler.stop)
-        if self._settled:
-            await self._lead.release()
+        if self._binds_ended:
+            await self._election.release()
         else:
-            log.info("binds may still be under way: the Lease is left to lapse, so that the next one waits")
+            log.info("binds may still be under way: the Lease is left to lapse, so the next leader waits")
 
 
-def make_lead(
-    session: api.Api, identity: str, chosen: settings_.Settings, measured: metrics.Metrics
-) -> leadership.Lead:
-    """Make what campaigns for the lead and keeps it, in a thread and with a session of its own."""
-    timing = elector.Timing(chosen.lease_duration, chosen.renew_deadline, chosen.retry_period)
+def make_election(
+    session: api.Api, identity: str, settings: Settings, metrics: Metrics
+) -> leadership.LeaderElection:
+    """Return the leader election, which has a thread and a session of its own."""
+    timing = elector.Timing(settings.lease_duration, settings.renew_deadline, settings.retry_period)
     main = asyncio.get_running_loop()
 
     def restored(evidence: str) -> None:
         main.call_soon_threadsafe(session.history.restored, evidence)
 
-    def make(own: api.Api, idle: leadership.Idle) -> elector.Elector:
-        means = elector.Means(time.monotonic, wall, idle, restored)
-        return elector.Elector(own, identity, timing, means)
+    def make(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
+        environment = elector.Environment(time.monotonic, wall, idle, restored)
+        return elector.Elector(own, identity, timing, environment)
 
-    return leadership.Lead(
-        lambda: api.Api(session.link, agent=AGENT, tally=measured.writes),
+    return leadership.LeaderElection(
+        lambda: api.Api(session.link, agent=AGENT, tally=metrics.writes),
         make,
         clock=time.monotonic,
         lost=exit_lost,
@@ -341,10 +361,10 @@ def make_lead(
 
 
 def exit_lost(why: str) -> NoReturn:
-    """End the process the moment the lead is lost, from whatever thread, so that no write can follow."""
-    last = threading.Timer(LAST_WORD_SECONDS, os._exit, [EXIT_LOST])
-    last.daemon = True
-    last.start()
+    """End the process at once when leadership is lost, from any thread, so that no write can follow."""
+    timer = threading.Timer(LAST_LOG_SECONDS, os._exit, [EXIT_LOST])
+    timer.daemon = True
+    timer.start()
     log.error("leadership lost: %s", why)
     logging.shutdown()
     os._exit(EXIT_LOST)
@@ -363,31 +383,31 @@ async def tasks(*work: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def until(stop: asyncio.Event, *work: Any) -> None:
-    """Wait until we are asked to stop or one of these ends; if it ended badly, so do we."""
+    """Wait until `stop` is set or one of these ends; raise its error, if it has one."""
     stopping = asyncio.ensure_future(stop.wait())
-    mine = [asyncio.ensure_future(one) for one in work]
+    started = [asyncio.ensure_future(one) for one in work]
     given = {one for one in work if isinstance(one, asyncio.Task)}
     try:
-        done, _ = await asyncio.wait([stopping, *mine], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([stopping, *started], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
         stopping.cancel()
-        for task in mine:
+        for task in started:
             if task not in given:
                 task.cancel()
 
 
-async def main(chosen: settings_.Settings) -> None:
+async def main(settings: Settings) -> None:
     """Run an operator until a signal comes."""
     stop = asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
-    link = await login.connect(chosen.kubeconfig, context=chosen.context)
+    link = await login.connect(settings.kubeconfig, context=settings.context)
     log.info("talking to %s (%s)", link.server, link.origin)
-    log.info("binding pods whose schedulerName is %s", " or ".join(sorted(chosen.scheduler_names)))
-    measured = metrics.Metrics()
-    async with api.Api(link, agent=AGENT, tally=measured.writes) as session:
-        await Operator(session, chosen, measured).run(stop)
+    log.info("binding pods whose schedulerName is %s", " or ".join(sorted(settings.scheduler_names)))
+    metrics = Metrics()
+    async with api.Api(link, agent=AGENT, tally=metrics.writes) as session:
+        await Operator(session, settings, metrics).run(stop)
     log.info("stopped")

@@ -1,10 +1,9 @@
-"""What is measured, for Prometheus: names, help and buckets, in a registry of our own.
+"""The metrics for Prometheus: names, help and buckets, in a registry of our own.
 
-Nothing here is global: `app` makes one Metrics and hands its parts to those who count.
-Every series that can be is made at the start, so that counting is one lookup in a dict,
-a zero is shown before the first event, and no label can grow without bound. What is only
-a state (who waits, how many cards are free) is not counted along but read when somebody
-asks. Pods are never labels; what became of one pod is what `/debug` tells.
+Nothing here is global: `app` makes one Metrics and passes its parts on. Every possible series is
+made at the start, so that counting is one lookup in a dict, zeros are shown before the first
+event, and no label grows without limit. State (waiting pods, free cards) is collected only when
+the metrics are read. Pods are never labels; `/debug` has the fate of single pods.
 """
 
 import dataclasses
@@ -20,11 +19,11 @@ from berth_operator.scheduling import backlog, decisions
 PREFIX: Final = "berth"
 CONTENT_TYPE: Final = prometheus.CONTENT_TYPE_LATEST
 
-# From ten microseconds for one pod to a round that would keep the leader from renewing its Lease.
+# From ten microseconds for one pod to a round as long as a renewal deadline.
 DECISION_BUCKETS: Final = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.1, 1.0)
 ROUND_BUCKETS: Final = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 4.0)
 BIND_BUCKETS: Final = (1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-# A pod may be placed at once, or wait for days until somebody gives up a card.
+# A pod may be placed at once, or wait for days until a card is free.
 WAIT_BUCKETS: Final = (
     *(1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
     *(30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0),
@@ -44,7 +43,7 @@ class Result(enum.StrEnum):
 
 
 class KopfEnd(enum.StrEnum):
-    """Why a run of Kopf was over."""
+    """Why a run of Kopf ended."""
 
     ENDED = "ended"
     LIFELESS = "no-life"
@@ -52,14 +51,14 @@ class KopfEnd(enum.StrEnum):
 
 
 class Removal(enum.StrEnum):
-    """What was wrong with a GpuPod that was removed."""
+    """Why a GpuPod was removed."""
 
     OTHER_NODE = "other-node"
     NO_SUCH_POD = "no-such-pod"
 
 
 class Scheduling:
-    """What the loop measures of itself."""
+    """The metrics of the scheduling loop."""
 
     def __init__(self, into: registry.CollectorRegistry) -> None:
         attempts = prometheus.Counter(
@@ -95,17 +94,17 @@ class Scheduling:
         )
 
     def round_made(self, pods: int, seconds: float) -> None:
-        """Measure a round that decided for so many pods."""
+        """Record a round that decided for so many pods."""
         self._round.observe(seconds)
         for _ in range(pods):
             self._pod.observe(seconds / pods)
 
     def waited(self, seconds: float) -> None:
-        """Measure how long a pod waited for its first decision."""
+        """Record how long a pod waited for its first decision."""
         self._wait.observe(seconds)
 
     def put_off(self, answer: decisions.Wait | decisions.Reject) -> None:
-        """Count a pod that is not placed, and why."""
+        """Count an attempt that did not place its pod, and the reasons."""
         if isinstance(answer, decisions.Wait):
             self.ended(Result.UNSCHEDULABLE)
             reasons = {count.reason for count in answer.counts}
@@ -116,19 +115,19 @@ class Scheduling:
             self._refusals[reason].inc()
 
     def bound(self, *, bind: float, whole: float | None) -> None:
-        """Count a bound pod, how long its bind took, and all of its way where that is known."""
+        """Count a bound pod, the time of its bind, and the time since it was first seen, if known."""
         self.ended(Result.BOUND)
         self._bind.observe(bind)
         if whole is not None:
             self._placement.observe(whole)
 
     def ended(self, result: Result) -> None:
-        """Count how an attempt ended."""
+        """Count an attempt by its result."""
         self._attempts[result].inc()
 
 
 class Writes:
-    """Counts writes to the API server; several threads may, for the counters lock."""
+    """Counts writes to the API server; safe for several threads, for the counters lock."""
 
     def __init__(self, into: registry.CollectorRegistry) -> None:
         self._counter = prometheus.Counter(
@@ -141,7 +140,7 @@ class Writes:
         self._known: dict[tuple[str, str, int], prometheus.Counter] = {}
 
     def __call__(self, method: str, path: str, status: int) -> None:
-        """Count an answer, if it was to a write."""
+        """Count a response, if the request was a write."""
         if method not in VERBS:
             return
         key = method, resource_of(path), status // 100
@@ -166,16 +165,16 @@ class Leadership:
         )
 
     def won(self, transitions: int) -> None:
-        """Note a term."""
+        """Record a term."""
         self._term.set(transitions)
 
     def leads(self, *, now: bool) -> None:
-        """Note whether this process leads."""
+        """Record whether this process leads."""
         self._leader.set(now)
 
 
 class Kopf:
-    """How Kopf is doing, by whose events Devices and policies are judged; counted from another thread."""
+    """The metrics of Kopf, which delivers Devices and policies; set from another thread."""
 
     def __init__(self, into: registry.CollectorRegistry) -> None:
         ends = prometheus.Counter(
@@ -197,13 +196,13 @@ class Kopf:
         self._ends[why].inc()
 
     def behind(self, objects: int) -> None:
-        """Note how many objects it has not delivered as they are."""
+        """Record how many objects it has not delivered in their present revision."""
         self._behind.set(objects)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stock:
-    """What there is at one moment: nodes, cards, and pods that are not placed."""
+class InventoryCounts:
+    """Counts at one moment: nodes, cards, and pods that are not placed."""
 
     nodes: int
     cards: int
@@ -211,14 +210,14 @@ class Stock:
     backlog: Mapping[backlog.Standing, int]
 
 
-class _Shelf(registry.Collector):
-    """Reads the stock when somebody asks."""
+class _InventoryCollector(registry.Collector):
+    """Collects the counts when the metrics are read."""
 
-    def __init__(self, take: Callable[[], Stock]) -> None:
+    def __init__(self, take: Callable[[], InventoryCounts]) -> None:
         self._take = take
 
     def collect(self) -> Iterable[core.Metric]:
-        """Return the numbers as they are now."""
+        """Yield the present counts."""
         found = self._take()
         yield core.GaugeMetricFamily(f"{PREFIX}_nodes", "Nodes that are known.", found.nodes)
         yield core.GaugeMetricFamily(f"{PREFIX}_cards", "GPUs that agents publish.", found.cards)
@@ -238,7 +237,7 @@ class _Shelf(registry.Collector):
 
 
 class Metrics:
-    """All that is measured, and the registry it is read from."""
+    """All metrics, and their registry."""
 
     def __init__(self) -> None:
         self.registry = registry.CollectorRegistry()
@@ -276,7 +275,7 @@ class Metrics:
         self._removed = {why: removed.labels(why) for why in Removal}
 
     def gpupod_removed(self, why: Removal) -> None:
-        """Count a GpuPod that was removed, because it was not of the pod of its name."""
+        """Count a GpuPod that was removed because it did not belong to the pod of its name."""
         self._removed[why].inc()
 
     def event_dropped(self) -> None:
@@ -284,21 +283,21 @@ class Metrics:
         self._events_dropped.inc()
 
     def audited(self, differences: int) -> None:
-        """Note an audit, and in how many things the ledger differed from one that was rebuilt."""
+        """Count an audit, and record how many differences it found."""
         self._audits.inc()
         self._drift.set(differences)
 
-    def watch(self, take: Callable[[], Stock]) -> None:
-        """Show the stock, as this tells it whenever somebody asks."""
-        self.registry.register(_Shelf(take))
+    def collect_inventory(self, take: Callable[[], InventoryCounts]) -> None:
+        """Collect the counts of this function whenever the metrics are read."""
+        self.registry.register(_InventoryCollector(take))
 
     def text(self) -> bytes:
-        """Write everything as Prometheus reads it."""
+        """Return all metrics in the format of Prometheus."""
         return prometheus.generate_latest(self.registry)
 
 
 def resource_of(path: str) -> str:
-    """Name the resource of an API path as RBAC does, with its subresource and without any name."""
+    """Return the resource of an API path as RBAC names it, with its subresource."""
     group, *parts = path.strip("/").split("/")
     parts = parts[1:] if group == "api" else parts[2:]
     if parts[0] == "namespaces" and len(parts) > 2:  # noqa: PLR2004  a Namespace itself has two

@@ -20,14 +20,14 @@ Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen car
 Devices of silent agents not ready. Every flag can be set by the variable in brackets.
 """
 METRICS_AUTH: Final = ("open", "token")
-# Nobody waits longer for a Lease to lapse, whatever somebody wrote there.
+# No candidate waits longer for a Lease to expire, whatever it says.
 LONGEST_LEASE_SECONDS: Final = 60.0
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """What a person may choose."""
+    """The settings of an operator."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -47,15 +47,15 @@ class Settings:
 
 
 def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the command line, or raise `Refused`; `--help` and `--version` print and exit."""
+    """Return the settings of the command line, or raise `Refused`; `--help` and `--version` exit."""
     parser = _parser(environ)
-    chosen = Settings(**vars(parser.parse_args(argv)))
-    if not chosen.retry_period < chosen.renew_deadline < chosen.lease_duration:
+    settings = Settings(**vars(parser.parse_args(argv)))
+    if not settings.retry_period < settings.renew_deadline < settings.lease_duration:
         parser.error(
             "the retry period must be shorter than the renew deadline, "
             "and the renew deadline shorter than the lease duration"
         )
-    return chosen
+    return settings
 
 
 def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -63,13 +63,13 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         prog=PROGRAM,
         description=DESCRIPTION,
     )
-    for flag, shape, kind, default, text in FLAGS:
+    for flag, metavar, kind, default, text in FLAGS:
         variable = flags.variable(flag)
         parser.add_argument(
             f"--{flag}",
             type=flags.reader(kind),
             default=flags.default(environ, default, variable),
-            metavar=shape,
+            metavar=metavar,
             help=f"{text} [{variable}]" + (f" (default: {default})" if default not in {None, ""} else ""),
         )
     return parser
@@ -113,12 +113,12 @@ def _count(text: str) -> int:
 
 
 def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
-    def chosen(text: str) -> str:
+    def choice(text: str) -> str:
         if text.lower() not in words:
             raise argparse.ArgumentTypeError(f"{quoted(text)} is not one of {', '.join(words)}")
         return text.lower()
 
-    return chosen
+    return choice
 
 
 FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (

@@ -72,10 +72,10 @@ class PodStatusWriter:
         self._shown: dict[str, str] = {}
         self.answers: collections.Counter[str] = collections.Counter()
 
-    def saw(self, pod: raw.Pod) -> None:
+    def pod_waiting(self, pod: raw.Pod) -> None:
         """See a waiting pod."""
 
-    def done(self, uid: str) -> None:
+    def pod_left(self, uid: str) -> None:
         """Forget a pod that waits no more."""
         self._shown.pop(uid, None)
 
@@ -270,7 +270,7 @@ class Arena:
     def end(self, uid: str) -> None:
         """Have the watch show that a pod is gone."""
         self.waiting.pop(uid, None)
-        self.status_writer.done(uid)
+        self.status_writer.pod_left(uid)
         self.ledger.pod_over(uid)
         self.spent.pop(uid, None)
 
@@ -301,9 +301,9 @@ class Arena:
         candidate = self.ledger.backlog.get(uid)
         if candidate is not None:
             started = time.thread_time()
-            told = views.why(self.ledger, candidate, self.clock)
+            told = views.explanation(self.ledger, candidate, self.clock)
             self.spent[uid].asked = time.thread_time() - started
-            views.why_in_fields(told, candidate)  # In a thread of its own.
+            views.explanation_fields(told, candidate)  # In a thread of its own.
 
     def tidy(self) -> None:
         """Have old pods go."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_operator import app
-from berth_operator.kube import writer
+from berth_operator.kube import binding_writer
 from e2e import disasters, plans, rig
 from e2e.plans import Aim
 from testbed import calls, interceptor, waiting
@@ -179,7 +179,7 @@ async def races(on: rig.Rig) -> None:
     successor = await on.deciding(leader)
     # How long a bind takes that the fence has let through is the server's affair: here it takes moments,
     # elsewhere up to its deadline. So the wait itself is looked at, too.
-    if (waited := on.patience(successor)) < writer.SERVER_SECONDS:
+    if (waited := on.patience(successor)) < binding_writer.SERVER_SECONDS:
         raise rig.Wrong(f"the new leader listed the pods after {waited:.1f} s, when binds might still land")
     await holding.answered()
     on.forgive()

@@ -10,7 +10,7 @@ from support import kubelet
 from testbed import processes
 
 MORE: Final = 3
-PODS: Final = tuple(f"p{at}" for at in range(bind_log.LINES_AT_ONCE + MORE))
+PODS: Final = tuple(f"p{at}" for at in range(bind_log.BURST_LINES + MORE))
 JSON: Final = ("--log-format", "json")
 
 

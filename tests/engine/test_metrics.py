@@ -113,7 +113,7 @@ def test_writes_are_told_apart_by_resource(path: str, resource: str) -> None:
 def test_the_stock_is_read_when_asked() -> None:
     """Nodes, cards and the backlog are those of this moment, whoever changed them last."""
     measured, ledger = metrics.Metrics(), books.of(2, 4)
-    measured.watch(lambda: inventory_metrics.count_stock(ledger, 1000.0))
+    measured.collect_inventory(lambda: inventory_metrics.count_stock(ledger, 1000.0))
     ledger.pod_bound(builders.hold("held", "n1", [0]))
     books.wait(ledger, "ready")
     books.wait(ledger, "asleep")
@@ -155,7 +155,7 @@ def test_the_stock_is_told_in_words() -> None:
 def test_all_is_named_and_explained() -> None:
     """Every metric of ours has our prefix and a help text, and two operators share nothing."""
     measured, other = metrics.Metrics(), metrics.Metrics()
-    measured.watch(lambda: inventory_metrics.count_stock(books.of(), 0.0))
+    measured.collect_inventory(lambda: inventory_metrics.count_stock(books.of(), 0.0))
     measured.leadership.won(7)
     measured.leadership.leads(now=True)
     measured.audited(2)

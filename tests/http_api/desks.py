@@ -27,7 +27,7 @@ class Reviewer:
         self.asked: list[tuple[str, str]] = []
         self.trouble: errors.ClientError | None = None
 
-    async def judge(self, token: str, path: str) -> tuple[str, bool] | None:
+    async def review(self, token: str, path: str) -> tuple[str, bool] | None:
         """Return whose token it is and what they may."""
         self.asked.append((token, path))
         if self.trouble is not None:
@@ -65,13 +65,13 @@ class Desk:
             records=self.records,
             clock=self.now,
             ready=lambda: self.ready,
-            said=self.loop.reporter.reasons.last_message,
+            reason_of=self.loop.reporter.reasons.last_message,
             snapshot=self.snapshot,
         )
         shown = server.metrics_route(self.measured, guard if self.metrics_guarded else None)
         more = [shown, *pages.routes(sources, guard)]
         application = web.Application()
-        application.add_routes(server.everything(lambda: self.ready, lambda: "leading", more))
+        application.add_routes(server.all_routes(lambda: self.ready, lambda: "leading", more))
         return application
 
     async def snapshot(self) -> AsyncGenerator[list[dict[str, Any]]]:

@@ -31,7 +31,7 @@ PLACES = {
 @pytest.mark.parametrize(("address", "here"), PLACES.items(), ids=[place or "nothing" for place in PLACES])
 def test_only_loopback_addresses_are_this_machine(address: str, here: bool) -> None:  # noqa: FBT001
     """An address is this machine's only where nothing else can be meant by it."""
-    assert auth.loopback(address) is here
+    assert auth.is_loopback(address) is here
 
 
 async def test_this_machine_needs_no_token() -> None:
@@ -120,7 +120,7 @@ async def test_answers_are_remembered_for_a_few_seconds() -> None:
     desk = desks.desk(local=False, reviewer=desks.Reviewer(may={PAGE}))
 
     async with desk.client() as client:
-        for seconds in (0.0, 1.0, auth.REMEMBERED_SECONDS):
+        for seconds in (0.0, 1.0, auth.CACHE_SECONDS):
             desk.now.advance(seconds)
             await client.get(PAGE, headers={"Authorization": "bearer may"})
 
@@ -135,7 +135,7 @@ async def test_a_right_that_was_taken_away_is_gone_soon() -> None:
         headers = {"Authorization": "Bearer may"}
         before = await client.get(PAGE, headers=headers)
         desk.reviewer.rights["may"] = set()
-        desk.now.advance(auth.REMEMBERED_SECONDS)
+        desk.now.advance(auth.CACHE_SECONDS)
         after = await client.get(PAGE, headers=headers)
 
     assert (before.status, after.status) == (200, 403)
@@ -181,10 +181,12 @@ async def test_who_is_not_heard_in_time_is_told_so(monkeypatch: pytest.MonkeyPat
     async def never(_token: str, _path: str) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(desk.reviewer, "judge", never)
+    monkeypatch.setattr(desk.reviewer, "review", never)
 
     async with asyncio.timeout(20):
-        said = await asyncio.gather(*(desk.ask(PAGE, token=f"t{at}") for at in range(2 * auth.ASKED_AT_ONCE)))
+        said = await asyncio.gather(
+            *(desk.ask(PAGE, token=f"t{at}") for at in range(2 * auth.REVIEWS_AT_ONCE))
+        )
 
     assert set(said) == {(503, "The API server cannot be asked about the token: no answer in time.\n")}
 
@@ -196,7 +198,7 @@ async def test_a_crowd_with_made_up_tokens_is_turned_away_at_once(monkeypatch: p
     async def later(_token: str, _path: str) -> None:
         await reviewed.wait()
 
-    monkeypatch.setattr(desk.reviewer, "judge", later)
+    monkeypatch.setattr(desk.reviewer, "review", later)
     async with desk.client() as client, asyncio.timeout(20):
         crowd = [
             asyncio.create_task(client.get(PAGE, headers={"Authorization": f"Bearer t{at}"}))
@@ -217,10 +219,10 @@ async def test_what_is_remembered_is_bounded() -> None:
     """Strangers with ever new tokens cannot fill the memory."""
     guard = auth.Guard(desks.Reviewer(), clock=lambda: 0.0, local=False)
 
-    for number in range(3 * auth.MOST_REMEMBERED):
-        guard._remember((str(number), PAGE), auth._Known(1.0, None))
+    for number in range(3 * auth.MOST_CACHED):
+        guard._remember((str(number), PAGE), auth._Cached(1.0, None))
 
-    assert len(guard._known) <= auth.MOST_REMEMBERED
+    assert len(guard._cache) <= auth.MOST_CACHED
 
 
 @pytest.mark.parametrize(("guarded", "status"), [(False, 200), (True, 401)], ids=["open", "token"])

@@ -146,7 +146,7 @@ async def test_others_have_their_turn_while_a_long_page_is_made(
     desk.loop.round()
 
     # When a page is made while another task counts its turns
-    for name in ("_tried", "node", "answer"):
+    for name in ("_tried", "node", "decision_fields"):
         monkeypatch.setattr(views, name, noting(getattr(views, name), seen, lambda: latest[0]))
     latest = [0]
 
@@ -176,7 +176,7 @@ def noting(view: Callable[..., Any], seen: set[int], turn: Callable[[], int]) ->
 
 async def test_explanations_let_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ask, one explanation is worked out at a time, and as much time passes in between."""
-    desk, why, begun = desks.desk(cards=1), views.why, list[float]()
+    desk, why, begun = desks.desk(cards=1), views.explanation, list[float]()
     books.wait(desk.ledger)
 
     def slowly(*given: Any) -> Any:
@@ -184,7 +184,7 @@ async def test_explanations_let_others_have_their_turn(monkeypatch: pytest.Monke
         desk.now.advance(0.05)
         return why(*given)
 
-    monkeypatch.setattr(views, "why", slowly)
+    monkeypatch.setattr(views, "explanation", slowly)
     async with desk.client() as client:
         await asyncio.gather(*(client.get("/debug/explain?pod=ml/p") for _ in range(5)))
 

@@ -27,7 +27,7 @@ def audit_of(
     following: feeds.Feeds,
     *,
     report: Callable[[int], None] = ignore,
-    mend: Callable[[Iterable[str]], Awaitable[None]] | None = None,
+    resync: Callable[[Iterable[str]], Awaitable[None]] | None = None,
 ) -> auditor.Auditor:
     """Make the audit of a ledger; what it finds is mended by the feeds that the ledger follows."""
     return auditor.Auditor(
@@ -35,7 +35,7 @@ def audit_of(
         ledger,
         clock=time.monotonic,
         report=report,
-        mend=mend or following.mend,
+        resync=resync or following.resync,
         revisions=following.revisions_of,
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 from berth_crds.client import api, resources
 from berth_operator import metrics
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import foreign_gpupods
+from berth_operator.kube import misplaced_gpupods
 from berth_operator.scheduling import holds
 from support import clock, stub
 
@@ -49,12 +49,12 @@ class Scene:
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
         self.ledger = Ledger(clock.Clock())
-        self.known = foreign_gpupods.Known()
+        self.store = misplaced_gpupods.GpuPodStore()
         self.clock = clock.Clock()
         self.leading = True
         self.reasons: list[metrics.Removal] = []
-        self.cleaner = foreign_gpupods.Cleaner(
-            session, self.ledger, self.known, self, clock=self.clock, removed=self.reasons.append
+        self.cleaner = misplaced_gpupods.GpuPodCleaner(
+            session, self.ledger, self.store, self, clock=self.clock, removed=self.reasons.append
         )
         server.on("DELETE", WHERE, stub.thing({}))
 
@@ -72,7 +72,7 @@ class Scene:
 
     def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:
         """Let the operator know of a GpuPod."""
-        self.known.put(title, foreign_gpupods.Record(uid, pod_uid, node))
+        self.store.put(title, misplaced_gpupods.Record(uid, pod_uid, node))
 
     def bound(self, node: str, *, uid: str = "u1") -> None:
         """Let the operator know of the bound pod."""
@@ -86,7 +86,7 @@ class Scene:
     async def passes(self, count: int = 2) -> None:
         """Look so many times."""
         for _ in range(count):
-            await self.cleaner.look()
+            await self.cleaner.scan()
 
     @property
     def deletes(self) -> list[Thing]:

@@ -25,7 +25,7 @@ def candidate(
     """Make a candidate; without a clock it lives in real time."""
     now = time_ or time.monotonic
     wall = time_.wall if time_ else lambda: dt.datetime.now(dt.UTC)
-    means = elector.Means(now, wall, idle=lambda: 0.0, restored=session.history.restored)
+    means = elector.Environment(now, wall, idle=lambda: 0.0, restored=session.history.restored)
     return elector.Elector(session, name, timing, means)
 
 

@@ -7,14 +7,14 @@ from berth_operator.scheduling.decisions import Reason
 from support import clock
 
 
-class Notes(events.Events):
+class Notes(events.EventRecorder):
     """Notes that are kept instead of posted."""
 
     def __init__(self, session: api.Api) -> None:
         super().__init__(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
         self.told: list[tuple[str, str]] = []
 
-    def tell(self, note: events.Note) -> None:
+    def record(self, note: events.Event) -> None:
         """Keep a note."""
         self.told.append((note.reason, note.message))
 

@@ -28,7 +28,7 @@ async def judged(server: stub.Stub, *, token: Any, access: Any = None) -> tuple[
     server.on("POST", TOKENS, stub.thing(token, code=201))
     server.on("POST", ACCESS, stub.thing(access or {}, code=201))
     async with api.Api(server.link, agent="test") as session:
-        return await access_reviews.Reviews(session).judge("secret", "/debug/ledger")
+        return await access_reviews.AccessReviews(session).review("secret", "/debug/ledger")
 
 
 async def test_the_right_is_asked_for_whom_the_token_names(server: stub.Stub) -> None:
@@ -79,14 +79,14 @@ async def test_a_server_that_fails_says_nothing_of_rights(server: stub.Stub) -> 
 
     async with api.Api(server.link, agent="test") as session:
         with pytest.raises(errors.Forbidden, match="you may not ask"):
-            await access_reviews.Reviews(session).judge("secret", "/debug/ledger")
+            await access_reviews.AccessReviews(session).review("secret", "/debug/ledger")
 
 
 async def test_the_shipped_role_is_what_it_takes(berth: clusters.Cluster, admin: api.Api) -> None:
     """An account without the role may not read the pages, with it it may, and only them."""
     namespace = berth.namespace("reviews")
-    token, asking = berth.token(namespace, "default"), access_reviews.Reviews(admin)
-    before = await asking.judge(token, "/debug/ledger")
+    token, asking = berth.token(namespace, "default"), access_reviews.AccessReviews(admin)
+    before = await asking.review(token, "/debug/ledger")
     berth.kubectl(
         *("create", "clusterrolebinding", f"{namespace}-debug", "--clusterrole=berth-debug"),
         f"--serviceaccount={namespace}:default",
@@ -94,6 +94,6 @@ async def test_the_shipped_role_is_what_it_takes(berth: clusters.Cluster, admin:
 
     user = f"system:serviceaccount:{namespace}:default"
     assert before == (user, False)
-    assert await asking.judge(token, "/debug/ledger") == (user, True)
-    assert await asking.judge(token, "/debug/pprof/heap") == (user, False)
-    assert await asking.judge("made-up", "/debug/ledger") is None
+    assert await asking.review(token, "/debug/ledger") == (user, True)
+    assert await asking.review(token, "/debug/pprof/heap") == (user, False)
+    assert await asking.review("made-up", "/debug/ledger") is None

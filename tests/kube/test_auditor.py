@@ -27,7 +27,7 @@ class Audited:
     def __init__(self, session: api.Api) -> None:
         self.ledger = Ledger(time.monotonic)
         watchdog = Watchdog(self.ledger, clock=time.monotonic)
-        self.feeds = feeds.Feeds(session, self.ledger, watchdog, auditor.Nobody())
+        self.feeds = feeds.Feeds(session, self.ledger, watchdog, auditor.NullObserver())
         self.reports: list[int] = []
         self.auditor = auditing.audit_of(session, self.ledger, self.feeds, report=self.reports.append)
 
@@ -35,7 +35,7 @@ class Audited:
 @pytest.fixture
 async def audited(session: Noted, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Audited]:
     """Lend a ledger that is up to date."""
-    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(auditor, "SECOND_COMPARISON_SECONDS", 0.3)
     lent = Audited(session)
     task = asyncio.create_task(lent.feeds.run())
     try:
@@ -108,7 +108,7 @@ class Staged(auditor.Auditor):
             Ledger(time.monotonic),
             clock=time.monotonic,
             report=self.reports.append,
-            mend=self._note,
+            resync=self._note,
             revisions=lambda _: {},
         )
 
@@ -116,7 +116,7 @@ class Staged(auditor.Auditor):
         assert not ghosts
         self.mended += 1
 
-    async def _look(self) -> tuple[drift.Difference, ...]:
+    async def _compare(self) -> tuple[drift.Difference, ...]:
         found = self.looks.pop(0)
         if isinstance(found, errors.ClientError):
             raise found
@@ -167,8 +167,8 @@ def test_a_crowd_of_differences_is_counted() -> None:
     """The log names some and counts the others."""
     many = tuple(Difference("hold", f"uid-{at}") for at in range(12))
 
-    assert auditor.told(many).endswith("hold uid-9 and 2 more")
-    assert auditor.told(many[:1]) == "hold uid-0"
+    assert auditor.summarized(many).endswith("hold uid-9 and 2 more")
+    assert auditor.summarized(many[:1]) == "hold uid-0"
 
 
 async def test_all_is_read_and_compared_by_the_auditors_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,10 +194,10 @@ async def test_all_is_read_and_compared_by_the_auditors_clock(monkeypatch: pytes
             Ledger(looks),
             clock=looks,
             report=lambda _: None,
-            mend=None,  # type: ignore[arg-type]
+            resync=None,  # type: ignore[arg-type]
             revisions=lambda _: {},
         )
 
-        await audit._look()
+        await audit._compare()
 
     assert given == [looks, looks]

@@ -25,8 +25,8 @@ class Looking(auditor.Auditor):
 
     happen: Callable[[], None] | None = None
 
-    async def _look(self) -> tuple[drift.Difference, ...]:
-        found = await super()._look()
+    async def _compare(self) -> tuple[drift.Difference, ...]:
+        found = await super()._compare()
         if self.happen is not None:
             self.happen()
         return found
@@ -39,14 +39,14 @@ class Audited:
         self.cluster = cluster
         self.ledger = Ledger(time.monotonic)
         watchdog = Watchdog(self.ledger, clock=time.monotonic)
-        self.feeds = feeds.Feeds(session, self.ledger, watchdog, auditor.Nobody())
+        self.feeds = feeds.Feeds(session, self.ledger, watchdog, auditor.NullObserver())
         self.reports: list[int] = []
         self.auditor = Looking(
             session,
             self.ledger,
             clock=time.monotonic,
             report=self.reports.append,
-            mend=self.feeds.mend,
+            resync=self.feeds.resync,
             revisions=self._revisions,
         )
         self.heard: dict[drift.Source, str] = {}
@@ -83,7 +83,7 @@ def waiting() -> dict[str, Any]:
 @pytest.fixture
 async def audited(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Audited]:
     """Lend a ledger that is up to date with the first revision."""
-    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(auditor, "SECOND_COMPARISON_SECONDS", 0.0)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         lent = Audited(Cluster(server), session)
         async with timeless.beside(lent.feeds.run()):
@@ -150,7 +150,7 @@ async def test_each_kind_is_told_by_its_name(audited: Audited) -> None:
     """Pods by their uids, GpuPods by their titles; of another kind the same name is another thing."""
     audited.cluster.pods.append(waiting())
     audited.cluster.gpupods.append(churn.gpupod("p", "u-1", NODE))
-    await audited.feeds.mend()
+    await audited.feeds.resync()
     asked = {(drift.NODE, NODE), (drift.DEVICE, NODE), (drift.POD, "u-1"), (drift.GPU_POD, "ml/p")}
 
     assert audited.feeds.revisions_of({*asked, (drift.POD, "ml/q"), (drift.GPU_POD, NODE)}) == {

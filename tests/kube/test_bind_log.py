@@ -68,13 +68,13 @@ def test_a_bind_is_a_line(scene: Scene) -> None:
 
 def test_of_many_the_first_have_a_line_and_the_others_are_counted(scene: Scene) -> None:
     """A line that sums up says how many there were, and of which namespaces."""
-    scene.bind(bind_log.LINES_AT_ONCE)
+    scene.bind(bind_log.BURST_LINES)
     for count, namespace in ((1, "a"), (300, "ml"), (20, "web"), (3, "b"), (4, "c")):
         scene.bind(count, namespace=namespace)
     scene.log.sum_up()
     scene.log.sum_up()
 
-    assert scene.said[bind_log.LINES_AT_ONCE :] == [
+    assert scene.said[bind_log.BURST_LINES :] == [
         "328 more pods were bound: 300 of ml, 20 of web, 4 of c, 4 of 2 other namespaces"
     ]
     fields = getattr(scene.records[-1], json_lines.FIELDS)
@@ -93,7 +93,7 @@ def test_who_comes_later_has_a_line_again(scene: Scene) -> None:
 
     scene.time.advance(logs.WINDOW_SECONDS)
     scene.bind(100)
-    assert len(scene.records) == 1 + bind_log.LINES_AT_ONCE
+    assert len(scene.records) == 1 + bind_log.BURST_LINES
 
 
 def test_a_flood_fills_no_disk_and_each_bind_is_counted(scene: Scene) -> None:
@@ -118,7 +118,7 @@ def test_no_record_is_made_of_what_has_no_line(scene: Scene) -> None:
     """What a bind costs beyond the first is a number."""
     scene.bind(10_000)
 
-    assert len(scene.records) == bind_log.LINES_AT_ONCE
+    assert len(scene.records) == bind_log.BURST_LINES
 
 
 def test_who_wants_all_details_finds_each_bind() -> None:
@@ -128,7 +128,7 @@ def test_who_wants_all_details_finds_each_bind() -> None:
     scene.log.sum_up()
 
     levels = [record.levelno for record in scene.records]
-    assert levels.count(logging.DEBUG) == 100 - bind_log.LINES_AT_ONCE
+    assert levels.count(logging.DEBUG) == 100 - bind_log.BURST_LINES
     assert scene.said[-1] == "70 more pods were bound: 70 of ml"
 
 
@@ -152,7 +152,7 @@ async def test_what_had_no_line_is_summed_up_by_and_by() -> None:
         await timeless.passing(5 * bind_log.PERIOD_SECONDS)
 
     assert scene.said[-1] == "70 more pods were bound: 70 of ml"
-    assert told == len(scene.records) == bind_log.LINES_AT_ONCE + 1
+    assert told == len(scene.records) == bind_log.BURST_LINES + 1
 
 
 async def test_where_a_pod_went_is_said_alike_in_the_event_and_in_the_log() -> None:
@@ -177,8 +177,8 @@ class _Notes:
     """Keeps Events instead of posting them."""
 
     def __init__(self) -> None:
-        self.told: list[events.Note] = []
+        self.told: list[events.Event] = []
 
-    def tell(self, note: events.Note) -> None:
+    def record(self, note: events.Event) -> None:
         """Keep one."""
         self.told.append(note)

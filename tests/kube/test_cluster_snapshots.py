@@ -68,7 +68,7 @@ class Yard:
     async def take(self) -> dict[str, Any]:
         """Take a snapshot."""
         async with api.Api(self.server.link, agent="test") as session:
-            pages = cluster_snapshots.Snapshots(session, self.ledger).pages()
+            pages = cluster_snapshots.ClusterSnapshots(session, self.ledger).pages()
             return {
                 "apiVersion": "v1",
                 "kind": "List",
@@ -176,7 +176,7 @@ async def test_cards_that_only_a_gpupod_names_are_taken(yard: Yard) -> None:
 
 async def test_secrets_stay_where_they_are(yard: Yard) -> None:
     """What placement never reads, and might be a secret, is not in a snapshot."""
-    applied = {cluster_snapshots.APPLIED: '{"value": "b"}', names.MODEL: "A100-SXM4-80GB"}
+    applied = {cluster_snapshots.LAST_APPLIED: '{"value": "b"}', names.MODEL: "A100-SXM4-80GB"}
     yard.has("Pod", pod("p", annotations=applied, managedFields=[{"manager": "kubectl"}]))
 
     found = of(await yard.take(), "Pod")["p"]

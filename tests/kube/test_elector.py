@@ -35,7 +35,7 @@ async def test_one_of_many_wins(session: api.Api, admin: api.Api) -> None:
     """Of candidates who see the same free Lease, exactly one gets it: the server decides."""
     crowd = [candidate(session, f"c{at}_x") for at in range(12)]
 
-    terms = await asyncio.gather(*(one._try() for one in crowd))
+    terms = await asyncio.gather(*(one.try_acquire() for one in crowd))
 
     (winner,) = [term for term in terms if term is not None]
     assert winner.name == f"{(await read(admin)).spec.holder_identity}/1"
@@ -46,10 +46,10 @@ async def test_one_of_many_wins_a_lapsed_lease(session: api.Api, admin: api.Api)
     time_ = clock.Clock()
     await candidate(session, "old_x", time_=time_).campaign()
     crowd = [candidate(session, f"c{at}_x", time_=time_) for at in range(12)]
-    assert not any(await asyncio.gather(*(one._try() for one in crowd)))
+    assert not any(await asyncio.gather(*(one.try_acquire() for one in crowd)))
     time_.advance(6.1)
 
-    terms = await asyncio.gather(*(one._try() for one in crowd))
+    terms = await asyncio.gather(*(one.try_acquire() for one in crowd))
 
     (winner,) = [term for term in terms if term is not None]
     assert winner.name == f"{(await read(admin)).spec.holder_identity}/2"
@@ -61,11 +61,11 @@ async def test_a_silent_leader_is_replaced_after_the_whole_duration(session: api
     await candidate(session, "old_x").campaign()
     next_ = candidate(session, "new_x", time_=time_)
 
-    assert await next_._try() is None
+    assert await next_.try_acquire() is None
     time_.advance(6.0)
-    assert await next_._try() is None
+    assert await next_.try_acquire() is None
     time_.advance(0.1)
-    term = await next_._try()
+    term = await next_.try_acquire()
 
     assert term == elector.Term("new_x/2", clean=False)
 
@@ -78,14 +78,14 @@ async def test_every_renewal_starts_the_wait_anew(session: api.Api) -> None:
     next_ = candidate(session, "new_x", time_=ours)
 
     for _ in range(3):
-        assert await next_._try() is None
+        assert await next_.try_acquire() is None
         ours.advance(5.9)
-        assert await next_._try() is None
+        assert await next_.try_acquire() is None
         theirs.advance(0.001)
         assert leader._held is not None
         await leader._renew(leader._held)
 
-    assert await next_._try() is None
+    assert await next_.try_acquire() is None
 
 
 async def test_the_longer_duration_counts(session: api.Api) -> None:
@@ -95,11 +95,11 @@ async def test_the_longer_duration_counts(session: api.Api) -> None:
     await candidate(session, "old_x", timing=longer).campaign()
     next_ = candidate(session, "new_x", time_=time_, timing=QUICK)
 
-    assert await next_._try() is None
+    assert await next_.try_acquire() is None
     time_.advance(7.9)
-    early = await next_._try()
+    early = await next_.try_acquire()
     time_.advance(0.2)
-    late = await next_._try()
+    late = await next_.try_acquire()
 
     assert early is None
     assert late is not None
@@ -110,11 +110,11 @@ async def test_a_clean_release_lets_the_next_one_in(session: api.Api, admin: api
     time_ = clock.Clock()
     first, second = candidate(session, "a_x", time_=time_), candidate(session, "b_x", time_=time_)
     await first.campaign()
-    assert await second._try() is None
+    assert await second.try_acquire() is None
 
     await first.release()
     assert (await read(admin)).spec.holder_identity in {None, ""}
-    term = await second._try()
+    term = await second.try_acquire()
 
     assert term == elector.Term("b_x/2", clean=True)
     assert not first.leads()
@@ -148,9 +148,9 @@ async def test_a_win_that_was_not_heard_is_recognised(
     async with Deaf(connection.load(account), agent="test-deaf") as deaf:
         runner = candidate(deaf, "a_x")
         with pytest.raises(errors.Unreachable):
-            await runner._try()
+            await runner.try_acquire()
         assert not runner.leads()
-        term = await runner._try()
+        term = await runner.try_acquire()
 
     # Not clean, for the predecessor's end is not remembered; and each acquisition is a term of its own.
     assert term == elector.Term(f"a_x/{3 if there else 2}", clean=False)
@@ -210,7 +210,7 @@ async def test_a_leader_cut_off_stops_before_anybody_else_can_lead(
             wired.wire.hold(answers_only=trouble == "no answers")
         cut_off = loop.time()
         campaign = asyncio.create_task(next_.campaign())
-        with pytest.raises(elector.Lost, match=r"was not renewed for 0\.9 s"):
+        with pytest.raises(elector.LeadershipLost, match=r"was not renewed for 0\.9 s"):
             await task
         lost = loop.time()
         assert not leader.leads()
@@ -245,7 +245,7 @@ async def test_a_stolen_lease_is_lost_at_once(session: api.Api, admin: api.Api) 
     await leader.campaign()
     await change(admin, holder_identity="thief")
 
-    with pytest.raises(elector.Lost, match="thief holds the Lease now"):
+    with pytest.raises(elector.LeadershipLost, match="thief holds the Lease now"):
         await asyncio.wait_for(leader.hold(), 5)
 
 
@@ -255,7 +255,7 @@ async def test_a_term_that_somebody_changed_is_lost(wired: Wired, admin: api.Api
     await leader.campaign()
     await change(admin, lease_transitions=9)
 
-    with pytest.raises(elector.Lost, match="changed the term"):
+    with pytest.raises(elector.LeadershipLost, match="changed the term"):
         await asyncio.wait_for(leader.hold(), 5)
 
 
@@ -284,7 +284,7 @@ async def test_a_404_of_a_proxy_is_no_deleted_lease() -> None:
         leader = candidate(session, "a_x", timing=elector.Timing(2.0, 1.0, 0.1))
         await leader.campaign()
 
-        with pytest.raises(elector.Lost, match="not renewed for 1 s"):
+        with pytest.raises(elector.LeadershipLost, match="not renewed for 1 s"):
             await asyncio.wait_for(leader.hold(), 5)
 
 
@@ -316,7 +316,7 @@ async def test_a_deleted_lease_that_another_made_is_lost(session: api.Api, admin
     await admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
     term = await candidate(session, "b_x").campaign()
 
-    with pytest.raises(elector.Lost, match="b_x holds the Lease now"):
+    with pytest.raises(elector.LeadershipLost, match="b_x holds the Lease now"):
         await asyncio.wait_for(leader.hold(), 5)
 
     assert term == elector.Term("b_x/1", clean=False)
@@ -332,5 +332,5 @@ async def test_a_leader_that_slept_knows_it(session: api.Api) -> None:
     time_.advance(4.0)
 
     assert not leader.leads()
-    with pytest.raises(elector.Lost):
+    with pytest.raises(elector.LeadershipLost):
         await leader.hold()

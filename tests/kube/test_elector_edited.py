@@ -38,11 +38,11 @@ async def test_a_duration_that_nobody_would_choose_is_not_waited_out(
     await change(admin, lease_duration_seconds=3600)
     next_ = candidate(session, "new_x", time_=time_)
 
-    assert await next_._try() is None
+    assert await next_.try_acquire() is None
     time_.advance(settings.LONGEST_LEASE_SECONDS)
-    early = await next_._try()
+    early = await next_.try_acquire()
     time_.advance(0.1)
-    late = await next_._try()
+    late = await next_.try_acquire()
 
     assert early is None
     assert late is not None
@@ -118,15 +118,15 @@ async def test_a_doubt_is_settled_by_a_renewal_that_began_after_it(session: api.
     leader = candidate(session, "a_x", timing=elector.Timing(60.0, 40.0, 30.0))
     await leader.campaign()
     renewed = asyncio.Event()
-    steady = leader.steady()
+    steady = leader.confirmed()
 
     task = asyncio.create_task(leader.hold(renewed.set))
     leader.doubt()
-    doubtful = leader.steady()
+    doubtful = leader.confirmed()
     await asyncio.wait_for(renewed.wait(), 5)
     task.cancel()
 
-    assert (steady, doubtful, leader.steady()) == (True, False, True)
+    assert (steady, doubtful, leader.confirmed()) == (True, False, True)
     assert leader.leads()
 
 
@@ -166,19 +166,19 @@ async def test_who_stands_by_finds_it_out_too() -> None:
         server.on("GET", LEASE, stub.thing(as_stored("20", "old_x")), stub.thing(as_stored("7", "old_x")))
         next_ = candidate(session, "new_x", time_=clock.Clock())
 
-        assert await next_._try() is None
-        assert await next_._try() is None
+        assert await next_.try_acquire() is None
+        assert await next_.try_acquire() is None
 
     assert session.history.restores == 1
 
 
 async def test_a_program_that_hangs_gives_the_lead_up(session: api.Api) -> None:
     """The elector runs by itself, and must not keep the lead for something that is stuck."""
-    means = elector.Means(clock.Clock(), clock.Clock().wall, lambda: 16.0, session.history.restored)
+    means = elector.Environment(clock.Clock(), clock.Clock().wall, lambda: 16.0, session.history.restored)
     leader = elector.Elector(session, "a_x", elector.Timing(60.0, 40.0, 0.01), means)
     await leader.campaign()
 
-    with pytest.raises(elector.Lost, match="the program has hung for 16 s"):
+    with pytest.raises(elector.LeadershipLost, match="the program has hung for 16 s"):
         await asyncio.wait_for(leader.hold(), 5)
 
 
@@ -186,5 +186,5 @@ async def test_a_lease_is_read_as_it_is_written() -> None:
     """The declaration travels as an annotation, which an older version drops and a newer one misses."""
     written = lease.Lease(metadata=wire.Meta(annotations={names.IN_FLIGHT: "x"}))
 
-    assert elector._declaration(written) == "x"
-    assert elector._declaration(lease.Lease(metadata=wire.Meta())) is None
+    assert elector._declared(written) == "x"
+    assert elector._declared(lease.Lease(metadata=wire.Meta())) is None

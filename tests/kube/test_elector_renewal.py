@@ -105,7 +105,7 @@ async def test_a_second_attempt_outlasts_the_first(session: api.Api, monkeypatch
     await leader._renew(leader._held)
 
     assert tried == 2
-    assert leader.steady()
+    assert leader.confirmed()
 
 
 async def test_a_renewal_that_was_made_before_its_second_attempt_counts_from_the_first(

@@ -18,16 +18,16 @@ from testbed import cluster as clusters
 from testbed import waiting
 
 
-def subject(namespace: str, name: str = "p") -> events.Subject:
+def subject(namespace: str, name: str = "p") -> events.InvolvedObject:
     """Name a pod."""
-    return events.Subject(namespace, name, f"uid-{name}")
+    return events.InvolvedObject(namespace, name, f"uid-{name}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Board:
     """Events of one namespace, and what the server has of them."""
 
-    events: events.Events
+    events: events.EventRecorder
     cluster: clusters.Cluster
     namespace: str
 
@@ -52,16 +52,18 @@ class Board:
 @pytest.fixture
 async def board(session: Noted, berth: clusters.Cluster, namespace: str) -> AsyncIterator[Board]:
     """Lend a board that posts."""
-    lent = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd")
+    lent = events.EventRecorder(
+        session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd"
+    )
     async with timeless.beside(lent.run()):
         yield Board(lent, berth, namespace)
 
 
 async def test_a_note_is_an_event_of_the_pod(board: Board) -> None:
     """Kubectl describe finds it: kind, uid, reason, sentence, type, who says so."""
-    note = events.Note(subject(board.namespace), "FailedScheduling", "0/1 nodes: 1 full", warning=True)
+    note = events.Event(subject(board.namespace), "FailedScheduling", "0/1 nodes: 1 full", warning=True)
 
-    board.events.tell(note)
+    board.events.record(note)
     (event,) = await board.until(1)
 
     assert event["involvedObject"] | {} == {
@@ -82,24 +84,24 @@ async def test_a_note_is_an_event_of_the_pod(board: Board) -> None:
 
 async def test_the_same_note_again_raises_the_count(board: Board) -> None:
     """Equal notes are one event, told several times; another sentence or another pod is another."""
-    same = events.Note(subject(board.namespace), "FailedScheduling", "no", warning=True)
+    same = events.Event(subject(board.namespace), "FailedScheduling", "no", warning=True)
     other = dataclasses.replace(same, message="still no")
-    third = dataclasses.replace(same, subject=subject(board.namespace, "q"))
+    third = dataclasses.replace(same, involved=subject(board.namespace, "q"))
 
     for note in (same, other, same, third, same):
-        board.events.tell(note)
+        board.events.record(note)
 
     await board.until(3, 1, 1)
 
 
 async def test_an_event_that_expired_is_posted_anew(board: Board) -> None:
     """The server forgets events after an hour; a note that is told after that begins again."""
-    note = events.Note(subject(board.namespace), "FailedScheduling", "no", warning=True)
-    board.events.tell(note)
+    note = events.Event(subject(board.namespace), "FailedScheduling", "no", warning=True)
+    board.events.record(note)
     await board.until(1)
     await asyncio.to_thread(board.cluster.kubectl, "delete", "events", "--all", "-n", board.namespace)
 
-    board.events.tell(note)  # Finds that it is gone, and is not lost for that.
+    board.events.record(note)  # Finds that it is gone, and is not lost for that.
 
     await board.until(1)
 
@@ -107,7 +109,7 @@ async def test_an_event_that_expired_is_posted_anew(board: Board) -> None:
 @pytest.mark.parametrize("name", ["a" * 253, "a" * 229 + "-" + "b" * 20, "a" * 229 + "." + "b" * 20])
 async def test_any_pod_can_have_events(board: Board, name: str) -> None:
     """The name of an event is made from the pod's, however long, and cut where the server allows it."""
-    board.events.tell(events.Note(subject(board.namespace, name), "Scheduled", "x" * 5000))
+    board.events.record(events.Event(subject(board.namespace, name), "Scheduled", "x" * 5000))
 
     (event,) = await board.until(1)
 
@@ -119,9 +121,9 @@ async def test_any_pod_can_have_events(board: Board, name: str) -> None:
 PATH = resources.EVENTS.path(namespace="ml")
 
 
-def note(number: int, namespace: str = "ml") -> events.Note:
+def note(number: int, namespace: str = "ml") -> events.Event:
     """Make one of many notes."""
-    return events.Note(subject(namespace), "Scheduled", f"number {number}")
+    return events.Event(subject(namespace), "Scheduled", f"number {number}")
 
 
 async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
@@ -129,7 +131,7 @@ async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201))
         dropped: list[None] = []
-        board = events.Events(
+        board = events.EventRecorder(
             session,
             rate_limiter.unlimited(),
             wall=clock.Clock().wall,
@@ -138,7 +140,7 @@ async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
         )
 
         for number in range(events.MOST_QUEUED + 10):
-            board.tell(note(number))
+            board.record(note(number))
         async with timeless.beside(board.run()):
 
             async def some() -> bool:
@@ -150,7 +152,7 @@ async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
     assert json.loads(server.bodies[0])["message"] == "number 10"
 
 
-async def posted(board: events.Events, server: stub.Stub) -> list[str]:
+async def posted(board: events.EventRecorder, server: stub.Stub) -> list[str]:
     """Have all be posted, and say of which namespaces they were."""
     await board.drain(5.0)
     return [request.path.split("/")[-2] for request in server.requests]
@@ -161,14 +163,16 @@ async def test_namespaces_take_turns() -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for namespace in ("crowd", "ml", "default"):
             server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
-        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
+        board = events.EventRecorder(
+            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
+        )
         for number in range(5):
-            board.tell(note(number, "crowd"))
-        board.tell(note(5, "default"))
-        board.tell(note(6))
-        board.tell(note(7))
-        device = events.Subject("", "n1", "uid-n1", resources.DEVICES)
-        board.tell(events.Note(device, "NoSuchDevice", "a pod holds what is not there"))
+            board.record(note(number, "crowd"))
+        board.record(note(5, "default"))
+        board.record(note(6))
+        board.record(note(7))
+        device = events.InvolvedObject("", "n1", "uid-n1", resources.DEVICES)
+        board.record(events.Event(device, "NoSuchDevice", "a pod holds what is not there"))
 
         found = await posted(board, server)
 
@@ -182,11 +186,13 @@ async def test_when_a_crowd_piles_up_nobody_else_loses_an_event(monkeypatch: pyt
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for namespace in ("crowd", "ml"):
             server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
-        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
-        board.tell(note(0))
+        board = events.EventRecorder(
+            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
+        )
+        board.record(note(0))
         for number in range(1, 9):
-            board.tell(note(number, "crowd"))
-        board.tell(note(9))
+            board.record(note(number, "crowd"))
+        board.record(note(9))
 
         await posted(board, server)
 
@@ -209,10 +215,12 @@ async def test_an_event_that_cannot_be_posted_is_nobodys_trouble(trouble: stub.A
     """It is dropped, and the next one is posted."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, trouble, stub.thing({}, code=201))
-        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
+        board = events.EventRecorder(
+            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
+        )
         async with timeless.beside(board.run()):
-            board.tell(note(1))
-            board.tell(note(2))
+            board.record(note(1))
+            board.record(note(2))
 
             async def both() -> bool:
                 return len(server.bodies) == 2
@@ -224,9 +232,11 @@ async def test_the_last_ones_are_posted_within_a_time() -> None:
     """At the end what is left is posted, but nobody waits for a server that does not answer."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201), stub.later(asyncio.Event(), stub.thing({})))
-        board = events.Events(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
+        board = events.EventRecorder(
+            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
+        )
         for number in range(3):
-            board.tell(note(number))
+            board.record(note(number))
 
         await asyncio.wait_for(board.drain(0.2), 2)
 
@@ -237,9 +247,9 @@ async def test_the_last_ones_heed_a_server_that_asks_for_a_rest() -> None:
     """At the end, too, a 429 is no reason to ask again and again until the time is up."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.status(429, "slow down", headers={"Retry-After": "5"}))
-        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
-        board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
-        board.tell(note(1))
+        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
+        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
+        board.record(note(1))
 
         await board.drain(0.2)
 
@@ -250,11 +260,11 @@ async def test_the_last_ones_and_the_usual_ones_share_a_queue() -> None:
     """Whoever finds the queue empty, because the other was faster, goes on as if nothing had been there."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201))
-        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
-        board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
+        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
+        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
         async with timeless.beside(board.run()):
             for number in range(3):
-                board.tell(note(number))
+                board.record(note(number))
             await asyncio.sleep(0.02)
             await board.drain(1.0)
             await asyncio.sleep(0.1)
@@ -267,10 +277,10 @@ async def test_a_server_that_asks_for_a_rest_gets_it_and_no_note_is_lost() -> No
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         busy = stub.status(429, "slow down", headers={"Retry-After": "0.4"})
         server.on("POST", PATH, busy, stub.thing({}, code=201))
-        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
-        board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
+        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
+        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
         for number in range(3):
-            board.tell(note(number))
+            board.record(note(number))
         began = time.monotonic()
         async with timeless.beside(board.run()):
             await asyncio.sleep(0.2)
@@ -290,10 +300,10 @@ async def test_events_keep_to_their_pace() -> None:
     """They are posted no faster than allowed, however many wait."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("POST", PATH, stub.thing({}, code=201))
-        rhythm = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
-        board = events.Events(session, rhythm, wall=clock.Clock().wall, instance="test")
+        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
+        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
         for number in range(6):
-            board.tell(note(number))
+            board.record(note(number))
         began = time.monotonic()
         async with timeless.beside(board.run()):
 

@@ -30,7 +30,7 @@ class Scene:
         self.time = clock.Clock()
         self.ledger = Ledger(self.time)
         self.watchdog = Watchdog(self.ledger, clock=self.time)
-        self.pods = feeds.PodSink(self.ledger, auditor.Nobody())
+        self.pods = feeds.PodSink(self.ledger, auditor.NullObserver())
         self.gpupods = feeds.GpuPodSink(self.ledger)
         self.nodes = feeds.NodeSink(self.ledger)
         self.devices = feeds.DeviceSink(self.ledger, self.watchdog)
@@ -303,7 +303,7 @@ def test_gpupods_are_known_before_pods() -> None:
     """They are read before pods: no decision is made on a pod without what names its cards."""
     nothing: Any = None
     session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
-    all_ = feeds.Feeds(session, nothing, nothing, nothing)._all
+    all_ = feeds.Feeds(session, nothing, nothing, nothing)._informers
     order = [str(one).split(":")[0].removeprefix("<Informer of ") for one in all_]
 
     assert order.index("gpupods.berth.dev") < order.index("pods")
@@ -375,7 +375,7 @@ def test_a_device_remembers_that_its_agent_was_silent(condition: tuple[str, str]
     status = wire.DeviceStatus(conditions=(wire.Condition(*condition),))
     device = wire.Device(wire.Meta(NODE), wire.DeviceSpec(NODE), status)
 
-    assert feeds.condemned(device) is found
+    assert feeds.was_silent(device) is found
 
 
 def test_an_agent_that_died_before_is_not_believed() -> None:

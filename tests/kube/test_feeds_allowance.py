@@ -37,7 +37,7 @@ def ledger() -> Ledger:
 @pytest.fixture
 def sink(ledger: Ledger) -> feeds.PodSink:
     """Lend what tells that ledger of pods."""
-    return feeds.PodSink(ledger, auditor.Nobody())
+    return feeds.PodSink(ledger, auditor.NullObserver())
 
 
 def pod(name: str, namespace: str = "ml") -> raw.Pod:
@@ -111,7 +111,7 @@ def test_which_pods_there_is_room_for_is_no_drift(ledger: Ledger, sink: feeds.Po
     """A ledger that heard of them in another order knows the same."""
     fresh = books.of()
     fresh.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}, labels={"zone": "a"}))
-    other = feeds.PodSink(fresh, auditor.Nobody())
+    other = feeds.PodSink(fresh, auditor.NullObserver())
     for name in "abc":
         sink.upserted(pod(name))
     for name in "cba":

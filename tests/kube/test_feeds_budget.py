@@ -35,7 +35,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.ledger = Ledger(clock.Clock())
-        self.sink = feeds.PodSink(self.ledger, auditor.Nobody())
+        self.sink = feeds.PodSink(self.ledger, auditor.NullObserver())
 
     def faults(self, uid: str) -> list[Reason]:
         """Name what is wrong with a pod that waits."""
@@ -125,26 +125,26 @@ def following(monkeypatch: pytest.MonkeyPatch) -> feeds.Feeds:
     monkeypatch.setattr(waiting_pod_memory, "NAMESPACE_BYTES", 100 << 10)
     session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
     nothing: Any = None
-    made = feeds.Feeds(session, Ledger(clock.Clock()), nothing, auditor.Nobody())
+    made = feeds.Feeds(session, Ledger(clock.Clock()), nothing, auditor.NullObserver())
     informer: Any = Informer()
-    made._all = (informer,)
+    made._informers = (informer,)
     return made
 
 
 @timeless.scenario
 async def test_what_was_not_kept_is_read_again_only_where_there_is_room(following: feeds.Feeds) -> None:
     """Not before something has gone, and soon after that."""
-    informer: Any = following._all[0]
+    informer: Any = following._informers[0]
     sink = following._pods
     found = []
 
-    async with timeless.beside(following._read_again()):
+    async with timeless.beside(following._read_rejected()):
         for uid in ("a", "b"):
             sink.upserted(pod(uid))
         await asyncio.sleep(100)
         found.append(informer.names())
         sink.deleted(wire.Meta("a", "ml", "a"))
-        await timeless.until(lambda: informer.asked, most=feeds.LOOK_FOR_ROOM_SECONDS + 0.1)
+        await timeless.until(lambda: informer.asked, most=feeds.MEMORY_CHECK_SECONDS + 0.1)
         sink.upserted(pod("b"))
         found.append(informer.names())
         await asyncio.sleep(100)
@@ -156,16 +156,16 @@ async def test_what_was_not_kept_is_read_again_only_where_there_is_room(followin
 @timeless.scenario
 async def test_pods_are_read_again_one_by_one(following: feeds.Feeds) -> None:
     """However many there is room for, some in a second; where that fails, it goes on a while later."""
-    informer: Any = following._all[0]
+    informer: Any = following._informers[0]
     for uid in ("a", "b", "c", "d"):
         following._pods.upserted(pod(uid))
     following._pods.deleted(wire.Meta("a", "ml", "a"))
     informer.trouble.append(errors.Unreachable("away", ambiguous=False))
 
-    async with timeless.beside(following._read_again()):
+    async with timeless.beside(following._read_rejected()):
         await timeless.until(lambda: len(informer.asked) == 4)
 
-    between, rest = feeds.READ_AGAIN_SECONDS, feeds.LOOK_FOR_ROOM_SECONDS
+    between, rest = feeds.READ_REJECTED_SECONDS, feeds.MEMORY_CHECK_SECONDS
     assert informer.names() == ["ml/b", "ml/c", "ml/d", "ml/b"]
     assert [when for when, _ in informer.asked] == pytest.approx(
         [0, rest, rest + between, rest + 2 * between]
@@ -180,4 +180,4 @@ def test_all_is_read_by_the_clock_that_is_given() -> None:
 
     made = feeds.Feeds(session, nothing, nothing, nothing, feeds.Options(clock=time))
 
-    assert {one._means.clock for one in made._all} == {time}
+    assert {one._means.clock for one in made._informers} == {time}

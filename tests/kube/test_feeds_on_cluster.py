@@ -32,7 +32,7 @@ class Follower:
         wall = clock.Clock().wall
         status_writer = pod_status.PodStatusWriter(
             session,
-            events.Events(session, rate_limiter.unlimited(), wall=wall, instance="test"),
+            events.EventRecorder(session, rate_limiter.unlimited(), wall=wall, instance="test"),
             rate_limiter.unlimited(),
             wall=wall,
         )

@@ -63,15 +63,15 @@ async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() 
     watchdog = Watchdog(ledger, clock=time.monotonic)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Server(server)
-        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
+        following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver())
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
-            await asyncio.wait_for(following.wait_sure(), 1)
+            await asyncio.wait_for(following.wait_relisted(), 1)
             cluster.gate.clear()
             cluster.version, cluster.items[PODS] = 50, [holder("40")]
 
             session.history.restored("a test says so")
-            sure = asyncio.create_task(following.wait_sure())
+            sure = asyncio.create_task(following.wait_relisted())
             await asyncio.sleep(0.1)
             early = sure.done()
             cluster.gate.set()
@@ -90,15 +90,15 @@ async def test_one_informer_that_finds_it_out_is_enough() -> None:
     watchdog = Watchdog(ledger, clock=time.monotonic)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Server(server)
-        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
-        nodes, *_, pods_ = following._all
+        following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver())
+        nodes, *_, pods_ = following._informers
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
             before = pods_.lists
             cluster.version, cluster.items[PODS] = 50, [holder("40")]
 
             await asyncio.wait_for(nodes.refresh(), 5)
-            await asyncio.wait_for(following.wait_sure(), 5)
+            await asyncio.wait_for(following.wait_relisted(), 5)
 
     assert session.history.restores == 1
     assert pods_.lists > before

@@ -26,7 +26,7 @@ class Desk:
         self.admin = admin
         self.name = name
         self.time = clock.Clock()
-        self.statuses = kind_statuses.Statuses(session, rate_limiter.unlimited(), wall=self.time.wall)
+        self.statuses = kind_statuses.KindStatuses(session, rate_limiter.unlimited(), wall=self.time.wall)
 
     async def device(self) -> Thing:
         """Read the Device."""
@@ -35,7 +35,7 @@ class Desk:
     async def see(self) -> Thing:
         """Hand over what the Device shows now, as an event would."""
         status: Thing = (await self.device()).get("status", {})
-        self.statuses.saw_device(self.name, status)
+        self.statuses.device_seen(self.name, status)
         return status
 
     async def flushed(self) -> Thing:
@@ -48,7 +48,7 @@ class Desk:
     def want(self, **changes: Any) -> None:
         """Hand over a summary."""
         usual: Thing = {"free": 3, "used": 1, "healthy": 4, "silent": False, "in_use": "0.4"}
-        self.statuses.want([node_summaries.NodeSummary(self.name, **(usual | changes))])
+        self.statuses.update([node_summaries.NodeSummary(self.name, **(usual | changes))])
 
     async def edit(self, change: Mapping[str, Any]) -> None:
         """Edit the status by hand."""
@@ -249,13 +249,13 @@ async def test_no_kind_waits_for_an_object_of_the_other_at_which_the_server_fail
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", broken.path("a", sub="status"), *[stub.status(401, "who?")] * 9)
         server.on("PATCH", sound.path("a", sub="status"), stub.thing({}))
-        desk = kind_statuses.Statuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
-        desk.saw_device("a", {})
-        desk.want([node_summaries.NodeSummary("a", 1, 0, 1, silent=False)])
-        desk.saw_policy(policy("a"))
+        statuses = kind_statuses.KindStatuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
+        statuses.device_seen("a", {})
+        statuses.update([node_summaries.NodeSummary("a", 1, 0, 1, silent=False)])
+        statuses.policy_seen(policy("a"))
 
         for _ in range(4):
-            await desk.flush()
+            await statuses.flush()
 
     assert len([one for one in server.requests if one.path == sound.path("a", sub="status")]) == 1
 
@@ -267,11 +267,11 @@ async def judged(
     session: Noted, admin: api.Api, name: str, *, seen: Thing | None = None, times: int = 1
 ) -> Thing:
     """Hand a policy over as it is (or changed as told), flush, and give its condition."""
-    desk = kind_statuses.Statuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
+    statuses = kind_statuses.KindStatuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
     for _ in range(times):
         body = await admin.get(resources.POLICIES, name, into=dict)
-        desk.saw_policy(body | (seen or {}))
-        await desk.flush()
+        statuses.policy_seen(body | (seen or {}))
+        await statuses.flush()
     found: Thing = await admin.get(resources.POLICIES, name, into=dict)
     (condition,) = found["status"]["conditions"]
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"]

@@ -61,7 +61,7 @@ async def test_a_device_is_read_in_brief() -> None:
         server.on("GET", PATH, stub.thing(refused, code=410))
         assert await read(server) == refused
 
-    assert set(device_lists.Status.__annotations__) == set(kind_statuses.OURS)
+    assert set(device_lists.Status.__annotations__) == set(kind_statuses.OWN_FIELDS)
 
 
 OTHERS = "/apis/berth.dev/v1alpha1/placementpolicies"

@@ -31,7 +31,7 @@ STATUS = resources.DEVICES.path("n1", sub="status")
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everything that is waited for short."""
-    monkeypatch.setattr(kopf_lag, "QUIET_LOOKS", 3)
+    monkeypatch.setattr(kopf_lag, "QUIET_CHECKS", 3)
     monkeypatch.setattr(kopf_runs, "GRACE_SECONDS", 0.05)
     monkeypatch.setattr(kopf_runs, "WATCHER_SECONDS", 0.05)
     monkeypatch.setattr(reconciler, "END_SECONDS", 0.5)
@@ -131,7 +131,7 @@ class Played:
 async def running(server: stub.Stub, measured: metrics.Kopf) -> AsyncIterator[reconciler.Reconciler]:
     """Run a reconciler beside the block."""
     lent = reconciler.Reconciler(
-        server.link, rate_limiter.unlimited(), agent="test", wall=clock.Clock().wall, measure=measured
+        server.link, rate_limiter.unlimited(), agent="test", wall=clock.Clock().wall, kopf_metrics=measured
     )
     lent.start()
     try:
@@ -175,11 +175,11 @@ async def test_it_is_ended_and_started_again(
     summary = node_summaries.NodeSummary("n1", 4, 0, 4, silent=False)
 
     async with running(server, metrics.Kopf(into)) as one:
-        one.want([summary])
-        await looked(one, lambda: one.trouble, "the trouble to be told")
-        told = one.trouble
+        one.update([summary])
+        await looked(one, lambda: one.fault, "the trouble to be told")
+        told = one.fault
         played.allowed.set()
-        await looked(one, lambda: len(played.runs) > 1 and not one.trouble, "the next run to be well")
+        await looked(one, lambda: len(played.runs) > 1 and not one.fault, "the next run to be well")
         await looked(one, lambda: "PATCH" in {each.method for each in server.requests}, "the status")
 
     assert told.startswith("Kopf is ended: it shows no life: revision 5 of n1 (devices) has not come for")
@@ -203,10 +203,10 @@ async def test_one_that_cannot_be_started_is_started_again(
     monkeypatch.setattr(threading.Thread, "start", started)
 
     async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
-        await looked(one, lambda: one.trouble, "the trouble to be told")
-        told = one.trouble
+        await looked(one, lambda: one.fault, "the trouble to be told")
+        told = one.fault
         played.allowed.set()
-        await looked(one, lambda: played.runs and not one.trouble, "the next run to be well")
+        await looked(one, lambda: played.runs and not one.fault, "the next run to be well")
 
     assert told.startswith("Kopf cannot be run: can't start new thread")
 
@@ -255,10 +255,10 @@ async def test_what_an_ended_run_still_says_reaches_nobody(
     monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
 
     async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
-        await looked(one, lambda: len(played.runs) > 1 and not one.trouble, "the next run to be well")
+        await looked(one, lambda: len(played.runs) > 1 and not one.fault, "the next run to be well")
         released.set()
         await waiting.eventually(lambda: asyncio.to_thread(refused.wait, 1), what="the late request")
-        one.want([node_summaries.NodeSummary("n1", 0, 0, 0, silent=False)])
+        one.update([node_summaries.NodeSummary("n1", 0, 0, 0, silent=False)])
         await looked(one, lambda: server.bodies, "the status")
 
     assert "/late" not in {each.path for each in server.requests}
@@ -277,7 +277,7 @@ async def test_a_server_that_is_not_heard_is_no_sign(
             one.compare(None)
         await asyncio.sleep(0.2)
 
-        assert one.trouble == ""
+        assert one.fault == ""
         assert len(played.runs) == 1
 
 
@@ -330,7 +330,7 @@ async def test_the_end_of_one_watch_ends_the_others(
             return len(devices) > 1
 
         await waiting.eventually(again, what="the next run", seconds=30)
-        told = one.trouble
+        told = one.fault
 
     assert told.startswith("Kopf ended: 404 page not found")
     assert not [each for each in threading.enumerate() if each.name == "kopf"]

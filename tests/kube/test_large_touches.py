@@ -44,8 +44,12 @@ async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> 
         ledger.pod_waiting(
             queued_pods.Candidate(uid=name, namespace="ml", name=name), gated=False, version="5"
         )
-    touching = pod_touches.Touches(
-        cast(api.Api, server), ledger, shown=lambda _: None, size=sizes.__getitem__, wall=clock.Clock().wall
+    touching = pod_touches.PodTouches(
+        cast(api.Api, server),
+        ledger,
+        condition_of=lambda _: None,
+        size=sizes.__getitem__,
+        wall=clock.Clock().wall,
     )
 
     assert await touching.void(bind_declaration.BindDeclaration(0, frozenset(sizes))) == "9"

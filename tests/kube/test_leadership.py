@@ -16,7 +16,7 @@ from support import timeless
 
 pytestmark = pytest.mark.usefixtures("no_leader")
 
-Make = Callable[[], leadership.Lead]
+Make = Callable[[], leadership.LeaderElection]
 
 
 class Losses:
@@ -39,25 +39,29 @@ def losses() -> Losses:
 
 
 @pytest.fixture
-async def leading(account: Path, losses: Losses) -> AsyncIterator[leadership.Lead]:
+async def leading(account: Path, losses: Losses) -> AsyncIterator[leadership.LeaderElection]:
     """Lend what campaigns for the lead."""
     link = connection.load(account)
 
-    def make(session: api.Api, idle: leadership.Idle) -> elector.Elector:
-        means = elector.Means(time.monotonic, lambda: dt.datetime.now(dt.UTC), idle, session.history.restored)
+    def make(session: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
+        means = elector.Environment(
+            time.monotonic, lambda: dt.datetime.now(dt.UTC), idle, session.history.restored
+        )
         return elector.Elector(session, "a_x", QUICK, means)
 
-    lent = leadership.Lead(lambda: api.Api(link, agent="test-lead"), make, clock=time.monotonic, lost=losses)
+    lent = leadership.LeaderElection(
+        lambda: api.Api(link, agent="test-lead"), make, clock=time.monotonic, lost=losses
+    )
     await lent.start()
     yield lent
     await lent.stop()
 
 
 async def test_a_loop_that_is_busy_does_not_cost_the_lead(
-    leading: leadership.Lead, losses: Losses, admin: api.Api
+    leading: leadership.LeaderElection, losses: Losses, admin: api.Api
 ) -> None:
     """The Lease is renewed while the main loop does nothing but work, for longer than the Lease lasts."""
-    async with timeless.beside(leading.pulse()):
+    async with timeless.beside(leading.heartbeat()):
         term = await leading.campaign()
         before = await read(admin)
         until = time.monotonic() + 2 * QUICK.duration
@@ -74,11 +78,11 @@ async def test_a_loop_that_is_busy_does_not_cost_the_lead(
 
 
 async def test_a_program_that_hangs_loses_the_lead(
-    leading: leadership.Lead, losses: Losses, monkeypatch: pytest.MonkeyPatch
+    leading: leadership.LeaderElection, losses: Losses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that does not turn any more cannot be told, so the thread itself says so."""
     monkeypatch.setattr(elector, "HUNG_SECONDS", 0.5)
-    async with timeless.beside(leading.pulse()):
+    async with timeless.beside(leading.heartbeat()):
         await leading.campaign()
 
         hung = losses.any.wait(10)
@@ -90,10 +94,10 @@ async def test_a_program_that_hangs_loses_the_lead(
 
 
 async def test_a_stolen_lease_is_told_from_the_thread(
-    leading: leadership.Lead, losses: Losses, admin: api.Api
+    leading: leadership.LeaderElection, losses: Losses, admin: api.Api
 ) -> None:
     """Whatever the main loop does meanwhile."""
-    async with timeless.beside(leading.pulse()):
+    async with timeless.beside(leading.heartbeat()):
         await leading.campaign()
         await change(admin, holder_identity="thief")
         stolen = await asyncio.to_thread(losses.any.wait, 10)
@@ -104,24 +108,24 @@ async def test_a_stolen_lease_is_told_from_the_thread(
 
 
 async def test_a_declaration_and_a_doubt_cross_into_the_thread(
-    leading: leadership.Lead, admin: api.Api
+    leading: leadership.LeaderElection, admin: api.Api
 ) -> None:
     """Both return once the Lease was written after they were asked for."""
-    async with timeless.beside(leading.pulse()):
+    async with timeless.beside(leading.heartbeat()):
         await leading.campaign()
         await asyncio.wait_for(leading.declare("x"), 5)
         declared = await read(admin)
         leading.doubt()
         await until_written(admin, declared)
-        await asyncio.wait_for(leading.wait_steady(), 5)
+        await asyncio.wait_for(leading.wait_confirmed(), 5)
         await leading.release()
 
     assert "x" in declared.metadata.annotations.values()
 
 
-async def test_a_release_lets_the_next_one_in(leading: leadership.Lead, session: api.Api) -> None:
+async def test_a_release_lets_the_next_one_in(leading: leadership.LeaderElection, session: api.Api) -> None:
     """The thread gives the Lease up in order."""
-    async with timeless.beside(leading.pulse()):
+    async with timeless.beside(leading.heartbeat()):
         await leading.campaign()
         await leading.release()
 

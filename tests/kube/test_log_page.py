@@ -11,7 +11,7 @@ import pytest
 
 from berth_crds import json_lines, wire
 from berth_operator.engine import node_summaries
-from berth_operator.kube import bind_log, events, node_news, pod_status, policy_news
+from berth_operator.kube import bind_log, events, node_log, pod_status, policy_log
 from berth_operator.scheduling import decisions
 from support import builders, clock, voices
 
@@ -24,7 +24,7 @@ def test_its_figures_of_binds_are_those_of_the_log() -> None:
     """It says how many binds have a line, and when the others are summed up."""
     text = " ".join(SECTION.split())
 
-    assert f"{bind_log.LINES_AT_ONCE} at once, and one more each {bind_log.SECONDS_A_LINE:g} s" in text
+    assert f"{bind_log.BURST_LINES} at once, and one more each {bind_log.SECONDS_A_LINE:g} s" in text
     assert f"summed up each {bind_log.PERIOD_SECONDS:g} s" in text
 
 
@@ -37,7 +37,7 @@ def test_its_line_of_json_is_that_of_a_bind() -> None:
     placement = decisions.Placement(told["node"], (decisions.Grant("main", shares),))
     voice = voices.Voice(told["logger"])
 
-    bind_log.BindLog(clock.Clock(), voice).bound(pod, placement, pod_status.placed(pod, placement))
+    bind_log.BindLog(clock.Clock(), voice).bound(pod, placement, pod_status.placement_text(pod, placement))
 
     (record,) = voice.records
     made = json.loads(json_lines.Formatter().format(record))
@@ -56,8 +56,8 @@ def test_its_lines_of_binds_are_those_of_the_log() -> None:
     )
     placement = decisions.Placement("dgx", (decisions.Grant("main", shares),))
 
-    log.bound(pod, placement, pod_status.placed(pod, placement))
-    for _ in range(1, bind_log.LINES_AT_ONCE):
+    log.bound(pod, placement, pod_status.placement_text(pod, placement))
+    for _ in range(1, bind_log.BURST_LINES):
         log.bound(pod, NOWHERE, "")
     for count, namespace in ((3900, "ml"), (40, "web")):
         for _ in range(count):
@@ -71,16 +71,16 @@ def test_its_lines_of_binds_are_those_of_the_log() -> None:
 def test_its_lines_of_policies_and_nodes_are_those_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """So are those of a policy that changes, a silent agent, and cards that are cordoned."""
     caplog.set_level(logging.INFO)
-    policy = policy_news.PolicyNews()
+    policy = policy_log.PolicyLog()
     policy.in_force(wire.PolicySpec())
-    nodes = node_news.NodeNews(list[events.Note]().append, "uid-{}".format)
+    nodes = node_log.NodeLog(list[events.Event]().append, "uid-{}".format)
     well = node_summaries.NodeSummary("n2", 1, 0, 1, silent=False)
     nodes.begin([well])
     caplog.clear()
 
     policy.in_force(wire.PolicySpec(strategy="binpack"))
-    nodes.hear([dataclasses.replace(well, silent=True, cordoned=("GPU-…",))])
-    nodes.hear([well])
+    nodes.update([dataclasses.replace(well, silent=True, cordoned=("GPU-…",))])
+    nodes.update([well])
 
     changed, silent, cordoned, heard, _ = caplog.messages
     for line in (changed, silent.partition("; ")[0], cordoned):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from berth_crds.client import api, resources
-from berth_operator.kube import foreign_gpupods, suspect_gpupods
+from berth_operator.kube import misplaced_gpupods, suspect_gpupods
 from kube.cleaning import LISTED, NONE, Scene, gpupod
 from support import counted, stub, timeless
 
@@ -16,7 +16,7 @@ MANY = resources.GPU_PODS.path(namespace="many")
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     """Lend a scene in which a node has at most three GpuPods."""
-    monkeypatch.setattr(foreign_gpupods, "MOST_OF_A_NODE", 3)
+    monkeypatch.setattr(misplaced_gpupods, "MOST_OF_A_NODE", 3)
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("GET", MANY, stub.page(version="9"))
         yield Scene(server, session)
@@ -37,23 +37,25 @@ def read(scene: Scene) -> list[str]:
 async def test_no_step_goes_through_all(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many seem misplaced, others have their turn after a few of them."""
     for module, name in (
-        (foreign_gpupods, "AT_A_TIME"),
+        (misplaced_gpupods, "YIELD_EVERY"),
         (suspect_gpupods, "MOST_CARRIED"),
         (suspect_gpupods, "MOST_READ"),
     ):
         monkeypatch.setattr(module, name, 10)
-    monkeypatch.setattr(foreign_gpupods, "MOST_OF_A_NODE", 10**6)
+    monkeypatch.setattr(misplaced_gpupods, "MOST_OF_A_NODE", 10**6)
     for at in range(3000):
-        scene.known.put(counted.Word(f"many/p{at}"), foreign_gpupods.Record(f"g{at}", f"u{at}", f"n{at % 9}"))
+        scene.store.put(
+            counted.Word(f"many/p{at}"), misplaced_gpupods.Record(f"g{at}", f"u{at}", f"n{at % 9}")
+        )
 
     async def judged(_: str) -> bool:
         return True
 
-    monkeypatch.setattr(scene.cleaner, "_try", judged)
+    monkeypatch.setattr(scene.cleaner, "_try_check", judged)
     counted.taken()
     touched = []
     for _ in range(3):
-        touched += [counted.taken() for _ in scene.cleaner.look().__await__()] + [counted.taken()]
+        touched += [counted.taken() for _ in scene.cleaner.scan().__await__()] + [counted.taken()]
 
     assert len(touched) >= 900
     assert max(touched) < 500
@@ -77,10 +79,10 @@ async def test_few_are_kept_of_a_node(scene: Scene, caplog: pytest.LogCaptureFix
     write(scene, 50)
     write(scene, 2, "n3")
 
-    assert len(scene.known.records) == 3 + 2
-    assert len(scene.known.pressing) == 47
+    assert len(scene.store.records) == 3 + 2
+    assert len(scene.store.crowded) == 47
     assert [one.message for one in caplog.records if one.levelno == logging.WARNING] == [
-        "node n2 has more than 3 GpuPods: of the others the names are kept until each is judged"
+        "node n2 has more than 3 GpuPods: only the names of the others are kept for a check"
     ]
 
 
@@ -88,23 +90,23 @@ async def test_there_is_room_again_for_those_that_are_gone(scene: Scene) -> None
     """What is gone is forgotten everywhere, and counts no more."""
     write(scene, 5)
 
-    for title in [*scene.known.records, *scene.known.pressing]:
-        scene.known.drop(title)
-    left = len(scene.known.records), len(scene.known.pressing)
+    for title in [*scene.store.records, *scene.store.crowded]:
+        scene.store.drop(title)
+    left = len(scene.store.records), len(scene.store.crowded)
     write(scene, 3)
 
     assert left == (0, 0)
-    assert len(scene.known.records) == 3
+    assert len(scene.store.records) == 3
 
 
 async def test_those_of_a_crowd_go_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """No second look is waited for, some are judged at a time, and each only once."""
-    monkeypatch.setattr(foreign_gpupods, "MOST_THINNED", 4)
+    monkeypatch.setattr(misplaced_gpupods, "MOST_CROWDED_READ", 4)
     write(scene, 9)
     counts = []
 
     for _ in range(3):
-        await scene.cleaner.thin()
+        await scene.cleaner.check_crowded()
         counts.append(len(read(scene)))
 
     assert counts == [4, 6, 6]
@@ -117,10 +119,10 @@ async def test_a_misplaced_one_beyond_the_limit_is_removed(scene: Scene) -> None
     scene.knows("n2")
     scene.serves(gpupod("n2"), NONE)
 
-    await scene.cleaner.thin()
+    await scene.cleaner.check_crowded()
 
     assert scene.deletes == [{"preconditions": {"uid": "g1"}}]
-    assert not scene.known.pressing
+    assert not scene.store.crowded
 
 
 async def test_a_crowd_takes_no_turn_of_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +134,7 @@ async def test_a_crowd_takes_no_turn_of_others(scene: Scene, monkeypatch: pytest
 
     await scene.passes(2)
     passed = read(scene)
-    await scene.cleaner.thin()
+    await scene.cleaner.check_crowded()
 
     assert passed == ["train"]
     assert len(read(scene)) == 1 + 9
@@ -140,13 +142,13 @@ async def test_a_crowd_takes_no_turn_of_others(scene: Scene, monkeypatch: pytest
 
 async def test_a_crowd_waits_for_no_look(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the cleaner has it judged by and by as it comes."""
-    monkeypatch.setattr(foreign_gpupods, "HASTE_SECONDS", 0.0)
-    monkeypatch.setattr(foreign_gpupods, "MOST_THINNED", 2)
+    monkeypatch.setattr(misplaced_gpupods, "RECENT_SECONDS", 0.0)
+    monkeypatch.setattr(misplaced_gpupods, "MOST_CROWDED_READ", 2)
 
     async with timeless.beside(scene.cleaner.run()):
         await timeless.passing(0)
         write(scene, 8)
-        await timeless.until(lambda: not scene.known.pressing)
+        await timeless.until(lambda: not scene.store.crowded)
 
     assert sorted(read(scene)) == [f"n2-{at:04d}" for at in range(3, 8)]
 
@@ -154,14 +156,14 @@ async def test_a_crowd_waits_for_no_look(scene: Scene, monkeypatch: pytest.Monke
 async def test_one_that_is_right_is_not_even_read(scene: Scene) -> None:
     """What the agent of a crowded node writes of a pod that is bound there stands without a question."""
     write(scene, 4)
-    await scene.cleaner.thin()
+    await scene.cleaner.check_crowded()
     before = len(scene.server.requests)
     scene.bound("n2")
 
     scene.knows("n2")
-    await scene.cleaner.thin()
+    await scene.cleaner.check_crowded()
 
-    assert "ml/train" not in scene.known.records, "its node has too many"
+    assert "ml/train" not in scene.store.records, "its node has too many"
     assert len(scene.server.requests) == before
 
 
@@ -175,11 +177,11 @@ async def test_one_that_cannot_be_judged_has_another_turn(scene: Scene, answer: 
         scene.server.on("GET", LISTED, answer)
     scene.leading = answer is not None
 
-    await scene.cleaner.thin()
-    held = "ml/train" in scene.known.pressing
+    await scene.cleaner.check_crowded()
+    held = "ml/train" in scene.store.crowded
     scene.serves(gpupod("n2"), NONE)
     scene.leading = True
-    await scene.cleaner.thin()
+    await scene.cleaner.check_crowded()
 
     assert held
     assert scene.removed == 1
@@ -188,12 +190,12 @@ async def test_one_that_cannot_be_judged_has_another_turn(scene: Scene, answer: 
 async def test_a_crowd_is_forgotten(scene: Scene) -> None:
     """After an hour a node is one like the others."""
     write(scene, 4)
-    await scene.cleaner.thin()
-    for title in list(scene.known.records):
-        scene.known.drop(title)
+    await scene.cleaner.check_crowded()
+    for title in list(scene.store.records):
+        scene.store.drop(title)
 
-    scene.clock.advance(foreign_gpupods.HISTORY_SECONDS)
+    scene.clock.advance(misplaced_gpupods.OFFENDER_SECONDS)
     await scene.passes(1)
     scene.knows("n2")
 
-    assert not scene.known.pressing
+    assert not scene.store.crowded

@@ -24,9 +24,9 @@ from berth_operator.http_api import auth, pages, server, views
 from berth_operator.kube import (
     events,
     feeds,
-    foreign_gpupods,
     kind_statuses,
     kopf_lag,
+    misplaced_gpupods,
     pod_status,
     write_failures,
 )
@@ -46,7 +46,7 @@ PAGE: Final = (MANIFESTS / "operating.md").read_text()
 def test_its_metrics_exist() -> None:
     """Each metric that it names is among those that the operator shows."""
     measured = metrics.Metrics()
-    measured.watch(lambda: inventory_metrics.count_stock(books.of(), 0.0))
+    measured.collect_inventory(lambda: inventory_metrics.count_stock(books.of(), 0.0))
     shown = set(
         re.findall(r"^(berth_\w+?)(?:_bucket|_count|_sum)?(?:\{| )", measured.text().decode(), re.MULTILINE)
     )
@@ -78,8 +78,8 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert f"`--binds-at-once` ({plain.binds_at_once})" in PAGE
     assert f"`--retry-period` ({plain.retry_period:g} s)" in PAGE
     assert f"`--audit-period` ({plain.audit_period / 60:g} min)" in PAGE
-    assert f"{app.ASIDE['meanwhile']:g} a second while binds are under way" in PAGE
-    assert f"{app.ASIDE['otherwise']:g} otherwise" in PAGE
+    assert f"{app.SECONDARY_RATE['meanwhile']:g} a second while binds are under way" in PAGE
+    assert f"{app.SECONDARY_RATE['otherwise']:g} otherwise" in PAGE
     assert f"beyond {events.MOST_QUEUED} waiting ones" in PAGE
     assert f"exit code {app.EXIT_LOST}" in PAGE
     usual, probes = http_server.USUAL, http_server.PROBES
@@ -89,10 +89,10 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert http_server.CACHED_SECONDS == 1, "at most a second old"
     assert f"kubectl apply -f {auth.RIGHTS}" in PAGE
     assert rate_limiter.LONGEST_BACKOFF_SECONDS == 60, "at most a minute"
-    assert f"The leader looks every {foreign_gpupods.PERIOD_SECONDS:g} s" in PAGE
+    assert f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s" in PAGE
     quiet, behind = (
-        kopf_lag.QUIET_LOOKS * kopf_lag.LOOK_SECONDS,
-        kopf_lag.BEHIND_LOOKS * kopf_lag.LOOK_SECONDS,
+        kopf_lag.QUIET_CHECKS * kopf_lag.CHECK_SECONDS,
+        kopf_lag.BEHIND_CHECKS * kopf_lag.CHECK_SECONDS,
     )
     assert f"did not deliver for {quiet:g} s" in PAGE
     assert f"that come: {behind:g} s" in PAGE
@@ -184,7 +184,7 @@ def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
     text = " ".join(PAGE.split())
 
     assert f"shows `{Reason.TOO_MUCH_TOGETHER}`" in text
-    assert 1 / feeds.READ_AGAIN_SECONDS == 10
+    assert 1 / feeds.READ_REJECTED_SECONDS == 10
     assert "by itself, for ten such pods a second, the oldest first and namespaces in turns" in text
     assert f"no more than {waiting_pod_memory.FREE_BYTES // 1024} KiB of memory is not counted" in text
 
@@ -236,11 +236,11 @@ def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
     assert f"A GpuPod lists {schema_limits.TOTAL_POD_DEVICES} devices at most" in text
     assert f"of one node list {unreadable_pods.MOST_SHARES} together" in text
     assert "For an hour after that, what is written for the same node is judged as it comes, up to" in text
-    assert f"up to {foreign_gpupods.MOST_GLANCED} in each second" in text
-    assert foreign_gpupods.HISTORY_SECONDS == 3600, "an hour"
-    assert f"Of one node {foreign_gpupods.MOST_OF_A_NODE} GpuPods are followed" in text
-    assert f"up to {foreign_gpupods.MOST_THINNED} of these are judged in each second" in text
-    assert f"`has more than {foreign_gpupods.MOST_OF_A_NODE} GpuPods`" in text
+    assert f"up to {misplaced_gpupods.MOST_RECENT_READ} in each second" in text
+    assert misplaced_gpupods.OFFENDER_SECONDS == 3600, "an hour"
+    assert f"Of one node {misplaced_gpupods.MOST_OF_A_NODE} GpuPods are followed" in text
+    assert f"up to {misplaced_gpupods.MOST_CROWDED_READ} of these are judged in each second" in text
+    assert f"`has more than {misplaced_gpupods.MOST_OF_A_NODE} GpuPods`" in text
 
 
 def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:
@@ -257,7 +257,7 @@ def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:
 
 def test_its_share_of_sentences_is_that_of_the_code() -> None:
     """What it says is kept for pods that show a sentence already is kept."""
-    assert pod_status.KEPT_FOR_KNOWN * 8 == pod_status.BATCH, "an eighth"
+    assert pod_status.RESERVED_FOR_REWRITES * 8 == pod_status.BATCH, "an eighth"
 
 
 def test_its_limits_of_the_log_are_those_of_the_code() -> None:

@@ -18,7 +18,7 @@ def status_writer() -> pod_status.PodStatusWriter:
     """Make a status writer that has nobody to write to."""
     nobody: Any = None
     time = clock.Clock()
-    notes = events.Events(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
+    notes = events.EventRecorder(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
     return pod_status.PodStatusWriter(nobody, notes, rate_limiter.unlimited(), wall=time.wall)
 
 
@@ -40,9 +40,9 @@ def test_why_a_bind_failed_is_a_plain_line() -> None:
 
     made.bind_failed(CANDIDATE, NASTY)
 
-    ((_, verdict),) = made._due.values()
-    assert verdict.message.startswith(f"The bind failed: {SHOWN}")
-    assert verdict.message.isprintable()
+    ((_, condition),) = made._due.values()
+    assert condition.message.startswith(f"The bind failed: {SHOWN}")
+    assert condition.message.isprintable()
 
 
 def test_of_what_a_pod_shows_no_more_is_kept_than_could_be_ours() -> None:
@@ -50,7 +50,7 @@ def test_of_what_a_pod_shows_no_more_is_kept_than_could_be_ours() -> None:
     long = {"type": "PodScheduled", "status": "False", "reason": "x" * 10_000, "message": "y" * 1_000_000}
     pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"conditions": [long]}}, raw.Pod)
 
-    shown = pod_status.shown_verdict(pod)
+    shown = pod_status.observed_condition(pod)
 
     assert shown is not None
     assert len(shown.reason) == len(shown.message) == pod_status.LONGEST_MESSAGE + 1
@@ -58,9 +58,9 @@ def test_of_what_a_pod_shows_no_more_is_kept_than_could_be_ours() -> None:
 
 def test_an_event_is_a_plain_line() -> None:
     """`kubectl describe` prints it as it is."""
-    note = events.Note(events.Subject("ml", "p", "uid-p"), "FailedScheduling", NASTY)
+    note = events.Event(events.InvolvedObject("ml", "p", "uid-p"), "FailedScheduling", NASTY)
 
-    said = events.event(note, "p.1", moment="now", instance="test")["message"]
+    said = events.manifest(note, "p.1", moment="now", instance="test")["message"]
 
     assert said.startswith(SHOWN)
     assert said.isprintable()

@@ -33,7 +33,7 @@ class Desk:
     async def see(self) -> raw.Pod:
         """Have the status writer see the pod as it is now."""
         pod = await self.yard.read("p")
-        self.status_writer.saw(pod)
+        self.status_writer.pod_waiting(pod)
         return pod
 
     async def transition(self) -> str:
@@ -184,7 +184,7 @@ async def test_a_bound_pod_is_never_written_over(desk: Desk, candidate: queued_p
 
     desk.status_writer.unschedulable(candidate, waits(Reason.FULL))
     await desk.until(lambda: desk.writes >= 2, "a second try")
-    desk.status_writer.done(candidate.uid)
+    desk.status_writer.pod_left(candidate.uid)
     tries = desk.writes
     await asyncio.sleep(0.2)
 
@@ -278,7 +278,7 @@ def test_where_a_pod_went_tells_how_much_of_each_card(
     """A part is not called a card."""
     placement = decisions.Placement("n1", (decisions.Grant("main", shares),))
 
-    found = pod_status.placed(candidate, placement)
+    found = pod_status.placement_text(candidate, placement)
 
     assert found == f"{candidate.title} to n1{said}"
 

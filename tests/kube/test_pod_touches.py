@@ -13,7 +13,7 @@ from aiohttp import web
 from berth_crds.client import api, resources
 from berth_operator.engine import bind_declaration, ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import pod_status, pod_touches, writer
+from berth_operator.kube import binding_writer, pod_status, pod_touches
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import refusals
@@ -36,11 +36,11 @@ class Lead(hands.Lead):
 
 
 def touching(
-    session: api.Api, ledger: Ledger, shown: pod_status.Verdict | None = None, *, at: int = 0
-) -> pod_touches.Touches:
+    session: api.Api, ledger: Ledger, shown: pod_status.PodCondition | None = None, *, at: int = 0
+) -> pod_touches.PodTouches:
     """Make what changes the pods of a ledger, all of which show this, at a moment."""
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=at)
-    return pod_touches.Touches(session, ledger, shown=lambda _: shown, wall=lambda: moment)
+    return pod_touches.PodTouches(session, ledger, condition_of=lambda _: shown, wall=lambda: moment)
 
 
 # ---------------------------------------------------------------- on a real server
@@ -54,7 +54,7 @@ async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, names
     candidate, old, new = reading.candidate(pod), Ledger(time.monotonic), Ledger(time.monotonic)
     for ledger in (old, new):
         ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
-    late = writer.Writer(session, old, Lead(), term="old_x/1", clock=time.monotonic)
+    late = binding_writer.BindingWriter(session, old, Lead(), term="old_x/1", clock=time.monotonic)
 
     version = await touching(session, new).void(EVERYTHING)
     answer = await late.bind(candidate, pods.placement(NODE, pods.CARD))
@@ -64,13 +64,15 @@ async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, names
     assert "Precondition failed" in answer.message
     assert not now.spec.node_name
     assert now.metadata.resource_version == version
-    assert pod_status.shown_verdict(now) == pod_status.Verdict(pod_touches.REASON, pod_touches.MESSAGE)
+    assert pod_status.observed_condition(now) == pod_status.PodCondition(
+        pod_touches.REASON, pod_touches.MESSAGE
+    )
 
 
 class Toucher(Lead):
     """A lead that can change pods."""
 
-    def __init__(self, by: pod_touches.Touches) -> None:
+    def __init__(self, by: pod_touches.PodTouches) -> None:
         self._by = by
 
     async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
@@ -88,7 +90,7 @@ async def test_a_bind_that_is_given_up_is_void(
     pod, ledger = await yard.read("p"), Ledger(time.monotonic)
     candidate = reading.candidate(pod)
     ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
-    sender = writer.Writer(
+    sender = binding_writer.BindingWriter(
         session, ledger, Toucher(touching(session, ledger)), term="old_x/1", clock=time.monotonic
     )
     late = dataclasses.replace(ledger.revisions[candidate.uid])
@@ -122,12 +124,12 @@ async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: 
         ledger.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
 
         # At the very same moment: what would change nothing is not written, and that is noticed.
-        seen.append(await touching(session, ledger, pod_status.shown_verdict(pod)).void(EVERYTHING))
+        seen.append(await touching(session, ledger, pod_status.observed_condition(pod)).void(EVERYTHING))
 
     assert len(set(seen)) == 3
     now = await yard.read("p")
     assert now.metadata.resource_version == seen[-1]
-    assert pod_status.shown_verdict(now) == pod_status.Verdict("Unschedulable", "full")
+    assert pod_status.observed_condition(now) == pod_status.PodCondition("Unschedulable", "full")
 
 
 async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, namespace: str) -> None:
@@ -143,7 +145,7 @@ async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, n
     now = await yard.read("p")
     assert now.spec.node_name == NODE
     assert now.metadata.resource_version == version
-    assert pod_status.shown_verdict(now) is None
+    assert pod_status.observed_condition(now) is None
 
 
 # ---------------------------------------------------------------- which, and what a server may say
@@ -271,7 +273,7 @@ async def test_a_pod_that_nobody_may_change_does_not_stop_all_others(
     ("message", "patches"),
     [
         pytest.param("etcdserver: request is too large", 1, id="a bind would be too large as well"),
-        pytest.param("internal error", pod_touches.TROUBLE_HEEDED + 1, id="trouble with this pod alone"),
+        pytest.param("internal error", pod_touches.MOST_FAILURES + 1, id="trouble with this pod alone"),
     ],
 )
 async def test_a_pod_that_the_server_fails_to_change_does_not_stop_all_others(
@@ -295,7 +297,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A webhook may hang for the pods of one namespace: the others are changed meanwhile, then it goes on."""
-    monkeypatch.setattr(pod_touches, "TROUBLE_SECONDS", 1.0)
+    monkeypatch.setattr(pod_touches, "FAILING_SECONDS", 1.0)
     crowd = [f"h{number}" for number in range(2 * pod_touches.AT_ONCE)]
     ledger = waiting(**dict.fromkeys(crowd, "5"), q="6")
     slow = stub.status(504, "request did not complete within the allotted timeout")
@@ -313,7 +315,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
 
     asked = [one for one in server.requests if "/h0/" in one.path]
     assert version == "8"
-    assert 1 < len(asked) < pod_touches.TROUBLE_HEEDED
+    assert 1 < len(asked) < pod_touches.MOST_FAILURES
     assert {one.query["timeout"] for one in asked} == {"3s"}
     assert caplog.text.count("cannot be changed, so a late bind may arrive") == len(crowd)
 

@@ -79,17 +79,17 @@ def free(count: int) -> Callable[[Thing], bool]:
 async def test_it_shows_what_it_is_told(account: Path, admin: api.Api, name: str) -> None:
     """A summary handed over from the engine's thread becomes the Device's status, and so does the next."""
     async with running(connection.load(account)) as kopf_:
-        kopf_.want([summary(name)])
+        kopf_.update([summary(name)])
         await until_shown(admin, name, free(4), "the first summary")
 
-        kopf_.want([summary(name, free=1, used=3)])
+        kopf_.update([summary(name, free=1, used=3)])
         await until_shown(admin, name, free(1), "the second summary")
 
 
 async def test_it_puts_right_what_was_edited(account: Path, admin: api.Api, name: str) -> None:
     """An edit of our part is undone without anything new from the engine; a recreated Device is filled in."""
     async with running(connection.load(account)) as kopf_:
-        kopf_.want([summary(name)])
+        kopf_.update([summary(name)])
         await until_shown(admin, name, free(4), "the summary")
 
         path = resources.DEVICES.path(name, sub="status")
@@ -129,7 +129,7 @@ async def test_a_server_under_another_name(account: Path, admin: api.Api, name: 
         pytest.skip("only IPv6 has another way to write this machine's address")
     odd = link.server.replace("127.0.0.1", "[::ffff:127.0.0.1]")  # The same address; no certificate says it.
     async with running(dataclasses.replace(link, server=odd, server_name="kubernetes")) as kopf_:
-        kopf_.want([summary(name)])
+        kopf_.update([summary(name)])
 
         await until_shown(admin, name, free(4), "the summary")
 
@@ -173,7 +173,7 @@ async def test_kopf_is_started_again(
     monkeypatch.setattr(kopf, "spawn_tasks", failing([end, end], started))
 
     async with running(connection.load(account)) as kopf_:
-        kopf_.want([summary(name)])
+        kopf_.update([summary(name)])
         await until_shown(admin, name, free(4), "the summary")
 
     assert started == ["started"] * 3
@@ -233,7 +233,7 @@ async def test_a_server_that_does_not_name_our_kinds_yet(
             server.on("GET", resource.path(), stub.by_query("watch", answers))
         server.on("PATCH", path, stub.thing({}))
         async with running(server.link) as kopf_:
-            kopf_.want([summary("n1")])
+            kopf_.update([summary("n1")])
             await waiting.eventually(
                 lambda: asyncio.sleep(0, any(one.method == "PATCH" for one in server.requests)),
                 what="the status",
@@ -247,17 +247,17 @@ async def test_a_flush_that_fails_is_not_the_last(
     account: Path, admin: api.Api, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault in one flush is said, and the next one writes."""
-    real, faults = kind_statuses.Statuses.flush, [ValueError("a fault of ours")] * 2
+    real, faults = kind_statuses.KindStatuses.flush, [ValueError("a fault of ours")] * 2
 
     async def flush(desk: Any) -> None:
         if faults:
             raise faults.pop()
         await real(desk)
 
-    monkeypatch.setattr(kind_statuses.Statuses, "flush", flush)
+    monkeypatch.setattr(kind_statuses.KindStatuses, "flush", flush)
 
     async with running(connection.load(account)) as kopf_:
-        kopf_.want([summary(name)])
+        kopf_.update([summary(name)])
         await until_shown(admin, name, free(4), "the summary")
 
 
@@ -272,7 +272,7 @@ async def test_it_ends_when_told_to(account: Path, monkeypatch: pytest.MonkeyPat
         async with running(one) as kopf_:
             begun = loop.time()
         assert loop.time() - begun < reconciler.STOP_SECONDS
-        kopf_.want([summary("nobody")])
+        kopf_.update([summary("nobody")])
 
     assert not [one for one in threading.enumerate() if one.name in {"reconciler", "kopf"}]
 
@@ -286,19 +286,19 @@ class Desk:
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
 
-    def saw_device(self, name: str, status: Thing, version: str) -> None:
+    def device_seen(self, name: str, status: Thing, version: str) -> None:
         """Note."""
         self.told.append((name, (status, version)))
 
-    def lost_device(self, name: str) -> None:
+    def device_gone(self, name: str) -> None:
         """Note."""
         self.told.append((name, "lost"))
 
-    def saw_policy(self, body: Thing) -> None:
+    def policy_seen(self, body: Thing) -> None:
         """Note."""
         self.told.append(("policy", body))
 
-    def lost_policy(self, name: str) -> None:
+    def policy_gone(self, name: str) -> None:
         """Note."""
         self.told.append((name, "lost"))
 

@@ -55,7 +55,7 @@ def test_pods_of_named_schedulers_wait_for_berth(
 ) -> None:
     """A pod whose schedulerName is in the list is in the backlog, and no other is."""
     ledger = Ledger(clock.Clock())
-    sink = feeds.PodSink(ledger, auditor.Nobody(), schedulers=answering)
+    sink = feeds.PodSink(ledger, auditor.NullObserver(), schedulers=answering)
 
     sink.upserted(read(pod(scheduler)))
 
@@ -75,13 +75,13 @@ def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
 
 async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting pod of a named scheduler is no drift: the second ledger has it, too."""
-    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(auditor, "SECOND_COMPARISON_SECONDS", 0.0)
     ledger = Ledger(time.monotonic)
     watchdog = Watchdog(ledger, clock=time.monotonic)
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         Cluster(server).pods[:] = [pod(OTHER)]
-        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody(), feeds.Options(BOTH))
+        following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver(), feeds.Options(BOTH))
         audit = auditing.audit_of(session, ledger, following)
         audit.schedulers = BOTH
         async with timeless.beside(following.run()):

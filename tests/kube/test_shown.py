@@ -19,13 +19,13 @@ def status_writer(*conditions: dict[str, str]) -> pod_status.PodStatusWriter:
     """Make a status writer that saw a pod with these conditions, and that has nobody to write to."""
     nobody: Any = None
     time = clock.Clock()
-    notes = events.Events(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
+    notes = events.EventRecorder(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
     made = pod_status.PodStatusWriter(nobody, notes, rate_limiter.unlimited(), wall=time.wall)
     pod = pods.manifest("p", cards=1) | {"status": {"conditions": conditions}}
     pod["metadata"] |= {"uid": CANDIDATE.uid, "resourceVersion": "5"}
     seen = watch.Codec(raw.Pod).thing(msgspec.Raw(json.dumps(pod).encode()))
     assert isinstance(seen, raw.Pod)
-    made.saw(seen)
+    made.pod_waiting(seen)
     return made
 
 

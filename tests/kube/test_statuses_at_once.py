@@ -53,20 +53,20 @@ class Server:
         return [moment for one, moment in self.begun if one == name]
 
 
-class Desk(kind_statuses.Statuses):
+class Desk(kind_statuses.KindStatuses):
     """What writes statuses to such a server."""
 
-    def __init__(self, server: Server, rhythm: rate_limiter.RateLimiter | None = None) -> None:
+    def __init__(self, server: Server, limiter: rate_limiter.RateLimiter | None = None) -> None:
         link: Any = server
         super().__init__(
-            link, rhythm or rate_limiter.unlimited(), wall=clock.Clock().wall, clock=timeless.clock()
+            link, limiter or rate_limiter.unlimited(), wall=clock.Clock().wall, clock=timeless.clock()
         )
 
     def due(self, *nodes: str, free: int = 1, silent: bool = False) -> None:
         """Have the Devices of these nodes be due."""
         for name in nodes:
-            self.saw_device(name, {})
-        self.want([node_summaries.NodeSummary(name, free, 0, 1, silent=silent) for name in nodes])
+            self.device_seen(name, {})
+        self.update([node_summaries.NodeSummary(name, free, 0, 1, silent=silent) for name in nodes])
 
     async def work(self) -> None:
         """Flush again and again."""
@@ -87,7 +87,7 @@ async def test_a_slow_device_delays_no_other() -> None:
             desk.due("a", "b", free=at)
 
             await timeless.until(lambda at=at: server.written["b"][-1:] == [at], most=1.0)  # type: ignore[misc]
-        await desk.end()
+        await desk.cancel()
 
 
 @timeless.scenario
@@ -100,7 +100,7 @@ async def test_what_timed_out_alone_is_tried_ever_more_rarely_and_last() -> None
         for at in range(120):
             await timeless.at(1.0 + at)
             desk.due("a", "z", free=at)
-        await desk.end()
+        await desk.cancel()
 
     pauses = [round(after - before) for before, after in itertools.pairwise(server.times("a"))]
     assert pauses == sorted(pauses)
@@ -124,7 +124,7 @@ async def test_what_failed_takes_one_place_at_most() -> None:
                 desk.due(slow[at // 20])
             if at > 100:
                 assert sum(server.under_way[name] for name in slow) <= 1
-        await desk.end()
+        await desk.cancel()
 
     assert all(len(server.times(name)) > 2 for name in slow)
 
@@ -155,7 +155,7 @@ async def test_few_are_written_at_a_time() -> None:
     await desk.flush()
 
     assert {name for name, _ in server.begun} == set(nodes)
-    assert server.most == kind_statuses.AT_ONCE - kind_statuses.KEPT_FOR_URGENT
+    assert server.most == kind_statuses.AT_ONCE - kind_statuses.RESERVED_FOR_URGENT
 
 
 @timeless.scenario
@@ -185,7 +185,7 @@ async def test_what_is_urgent_does_not_wait_behind_a_crowd() -> None:
         desk.due("z", free=2, silent=True)
 
         await timeless.until(lambda: server.written["z"] == [1, 2], most=0.2)
-        await desk.end()
+        await desk.cancel()
 
 
 @timeless.scenario
@@ -201,7 +201,7 @@ async def test_urgent_ones_that_are_slow_do_not_delay_each_other() -> None:
             desk.due("a", "b", free=at, silent=bool(at % 2))
 
             await timeless.until(lambda at=at: server.written["b"][-1:] == [at], most=1.0)  # type: ignore[misc]
-        await desk.end()
+        await desk.cancel()
 
 
 @timeless.scenario
@@ -213,7 +213,7 @@ async def test_several_that_fail_in_a_row_are_everybodys_trouble() -> None:
     desk = Desk(server)
     desk.due(*nodes)
     await desk.flush()
-    await desk.end()
+    await desk.cancel()
     before = len(server.begun)
 
     for _ in range(5):
@@ -252,6 +252,6 @@ async def test_what_is_under_way_ends_with_its_desk() -> None:
         await timeless.passing(1.0)
     assert server.under_way["a"] == 1
 
-    await desk.end()
+    await desk.cancel()
 
     assert server.under_way["a"] == 0

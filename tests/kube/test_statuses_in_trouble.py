@@ -11,24 +11,24 @@ from berth_operator.kube import kind_statuses
 from support import clock, stub
 
 
-def due(session: api.Api, nodes: Iterable[str]) -> kind_statuses.Statuses:
+def due(session: api.Api, nodes: Iterable[str]) -> kind_statuses.KindStatuses:
     """Return what writes statuses, with one due for the Device of each of these nodes."""
-    desk = kind_statuses.Statuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
+    statuses = kind_statuses.KindStatuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
     for name in nodes:
-        desk.saw_device(name, {})
-    desk.want([node_summaries.NodeSummary(name, 1, 0, 1, silent=False) for name in nodes])
-    return desk
+        statuses.device_seen(name, {})
+    statuses.update([node_summaries.NodeSummary(name, 1, 0, 1, silent=False) for name in nodes])
+    return statuses
 
 
 async def test_devices_of_which_nobody_tells_that_they_are_gone_are_forgotten() -> None:
     """They take no memory, and one that comes back is told of by its own summary alone."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("PATCH", resources.DEVICES.path("a", sub="status"), stub.thing({}))
-        desk = due(session, "ab")
+        statuses = due(session, "ab")
 
-        desk.keep_only({"a"})
-        desk.saw_device("b", {})
-        await desk.flush()
+        statuses.keep_only({"a"})
+        statuses.device_seen("b", {})
+        await statuses.flush()
 
     assert [json.loads(body)["metadata"]["name"] for body in server.bodies] == ["a"]
 
@@ -41,10 +41,10 @@ async def test_what_failed_stays_due(trouble: stub.Answer) -> None:
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         for name in "ab":
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), trouble, stub.thing({}))
-        desk = due(session, "ab")
+        statuses = due(session, "ab")
 
         for _ in range(4):
-            await desk.flush()
+            await statuses.flush()
 
     assert sorted(json.loads(body)["metadata"]["name"] for body in server.bodies) == ["a", "a", "b", "b"]
 
@@ -56,14 +56,14 @@ async def test_everybodys_trouble_is_tried_and_said_once(caplog: pytest.LogCaptu
         for name in nodes:
             away = [stub.status(401, "who?")] * 3
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), *away, stub.thing({}))
-        desk = due(session, nodes)
+        statuses = due(session, nodes)
 
         for _ in range(3):
-            await desk.flush()
+            await statuses.flush()
         asked = len(server.requests)
         for name in nodes:
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), stub.thing({}))
-        await desk.flush()
+        await statuses.flush()
 
     assert asked == 3
     assert len(server.requests) == 3 + len(nodes)
@@ -76,9 +76,9 @@ async def test_a_device_at_which_the_server_fails_keeps_nobody_waiting() -> None
         for name in "bcd":
             server.on("PATCH", resources.DEVICES.path(name, sub="status"), stub.thing({}))
         server.on("PATCH", resources.DEVICES.path("a", sub="status"), *[stub.status(401, "who?")] * 9)
-        desk = due(session, "abcd")
+        statuses = due(session, "abcd")
 
         for _ in range(2):
-            await desk.flush()
+            await statuses.flush()
 
     assert [json.loads(body)["metadata"]["name"] for body in server.bodies] == ["a", "b", "c", "d", "a"]

@@ -7,7 +7,7 @@ import pytest
 
 from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import node_news, summary_reporter
+from berth_operator.kube import node_log, summary_reporter
 from engine import books
 from support import clock, timeless
 
@@ -18,7 +18,7 @@ class Scene:
     def __init__(self, nodes: int) -> None:
         self.ledger = books.of(nodes)
         self.shown: list[list[str]] = []
-        news = node_news.NodeNews(lambda _: None, str)
+        news = node_log.NodeLog(lambda _: None, str)
         ticking = clock.Ticking(0.001)
         self.reporter = summary_reporter.SummaryReporter(self.ledger, self.show, news, clock=ticking)
 
@@ -54,7 +54,7 @@ async def test_others_have_their_turn_between_portions() -> None:
 @pytest.mark.parametrize("nodes", [0, 1, 40])
 def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureFixture) -> None:
     """In one line, after all portions, and of what comes later each change."""
-    caplog.set_level(logging.INFO, node_news.__name__)
+    caplog.set_level(logging.INFO, node_log.__name__)
     scene = Scene(nodes)
 
     @timeless.scenario
@@ -66,7 +66,7 @@ def test_how_all_nodes_stand_is_told_once(nodes: int, caplog: pytest.LogCaptureF
 
     tell()
 
-    first, *later = [record.getMessage() for record in caplog.records if record.name == node_news.__name__]
+    first, *later = [record.getMessage() for record in caplog.records if record.name == node_log.__name__]
     assert f"nodes with devices: {nodes}; with a silent agent: 0;" in first
     assert len(later) == nodes
     assert all("its agent is silent" in line for line in later)

@@ -26,7 +26,7 @@ def ledger() -> Ledger:
 @pytest.fixture
 def sink(ledger: Ledger) -> feeds.PodSink:
     """Lend what tells that ledger of pods."""
-    return feeds.PodSink(ledger, auditor.Nobody())
+    return feeds.PodSink(ledger, auditor.NullObserver())
 
 
 def unreadable(spec: Mapping[str, object]) -> watch.Unreadable:

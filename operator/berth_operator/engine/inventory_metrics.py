@@ -17,13 +17,13 @@ def description(ledger: Ledger) -> str:
     return f"{nodes}, {placed} placed, {binds} under way, {pods} waiting"
 
 
-def count_stock(ledger: Ledger, now: float) -> metrics.Stock:
+def count_stock(ledger: Ledger, now: float) -> metrics.InventoryCounts:
     """Count nodes, cards, and pods that are not placed."""
     inventory = ledger.inventory
     table, rows = inventory.table, inventory.everything
     free = np.maximum(0, node_table.count(table.whole[rows]) - table.withheld[rows])
     free[[at for at, info in enumerate(inventory.rows) if info and info.cordoned]] = 0
-    return metrics.Stock(
+    return metrics.InventoryCounts(
         nodes=int(table.known[rows].sum()),
         cards=sum(len(info.device.cards) for info in inventory.rows if info and info.device),
         free=int(free.sum()),

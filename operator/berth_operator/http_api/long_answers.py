@@ -1,10 +1,9 @@
-"""Writes long answers piece by piece, so that pods are bound meanwhile.
+"""Encodes long answers in pieces, so that pods are bound meanwhile.
 
-A large cluster is many megabytes. To write them all at once takes seconds, and neither
-another task nor another thread has its turn in the midst of it: the libraries that write
-JSON and YAML hold the interpreter until they are done. So a few objects at a time are
-written, in a thread, and for a client that is gone no more of them. An answer is kept
-until it is whole: half a cluster must not be taken for one.
+A large cluster is many megabytes. To encode it at once takes seconds, during which no other task
+or thread runs: the libraries for JSON and YAML hold the interpreter until they are done. So a few
+objects at a time are encoded, in a thread, and no more of them once the client is gone. An answer
+is sent only when it is complete: half a cluster must not be taken for a whole one.
 """
 
 import asyncio
@@ -17,50 +16,50 @@ import yaml
 from aiohttp import web
 
 FORMATS: Final = {"json": "application/json", "yaml": "application/yaml", "text": "text/plain"}
-AT_ONCE: Final = 32  # So many objects are read or written before others have their turn.
+AT_ONCE: Final = 32  # Objects that are read or encoded between two awaits.
 
 T = TypeVar("T")
 
 
-async def some_at_a_time(things: Iterable[T]) -> AsyncIterator[list[T]]:
-    """Go through things that take time to make, some at a time: others have a turn in between."""
-    left = iter(things)
+async def in_portions(items: Iterable[T]) -> AsyncIterator[list[T]]:
+    """Yield items that take time to make in portions, so that other tasks run in between."""
+    left = iter(items)
     while some := list(itertools.islice(left, AT_ONCE)):
         yield some
 
 
 async def pieces(found: AsyncIterable[list[Any]], form: str) -> list[bytes]:
-    """Write objects as items of a list, some in each piece."""
+    """Return objects encoded as items of a list, some in each piece."""
     written: list[bytes] = []
     async for some in found:
-        parts = (some[at : at + AT_ONCE] for at in range(0, len(some), AT_ONCE))
+        parts = (some[start : start + AT_ONCE] for start in range(0, len(some), AT_ONCE))
         written += [await asyncio.to_thread(_piece, part, form) for part in parts]
     return written
 
 
 def _piece(some: list[Any], form: str) -> bytes:
-    # One by one, for other threads have their turn between two objects only.
+    # One by one, for other threads run between two objects only.
     if form == "yaml":
         return b"".join(_yaml([one]) for one in some)
     return b",\n".join(_json(one) for one in some)
 
 
 def listed(written: list[bytes], form: str) -> Iterator[bytes]:
-    """Make a list of pieces."""
+    """Yield the list that these pieces make."""
     if not written:
         yield b"[]\n"
     elif form == "yaml":
         yield from written
     else:
         yield b"[\n"
-        for at, one in enumerate(written):
-            yield b",\n" if at else b""  # By itself: no piece is copied.
+        for index, one in enumerate(written):
+            yield b",\n" if index else b""  # Separately: no piece is copied.
             yield one
         yield b"\n]\n"
 
 
 def kubernetes_list(written: list[bytes], form: str) -> Iterator[bytes]:
-    """Make an object of kind List, whose items are in these pieces."""
+    """Yield an object of kind List with the items in these pieces."""
     items = listed(written, form)
     if form == "yaml":
         yield b"apiVersion: v1\nkind: List\nitems:" + (b"\n" if written else b" ")
@@ -72,7 +71,7 @@ def kubernetes_list(written: list[bytes], form: str) -> Iterator[bytes]:
 
 
 def encoded(value: Any, form: str) -> bytes:
-    """Write a value as a whole."""
+    """Return a value encoded at once."""
     return _yaml(value) if form == "yaml" else _json(value) + b"\n"
 
 
@@ -86,7 +85,7 @@ def _yaml(value: Any) -> bytes:
 
 
 async def send(request: web.Request, body: Iterable[bytes], form: str) -> web.StreamResponse:
-    """Send an answer, no faster than it is read."""
+    """Send an answer, no faster than the client reads it."""
     chunks = list(body)
     answer = web.StreamResponse()
     answer.content_type, answer.charset = FORMATS[form], "utf-8"

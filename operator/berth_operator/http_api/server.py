@@ -1,8 +1,8 @@
-"""The server: probes for everybody, the metrics, and whatever pages it is given.
+"""The HTTP server: the probes, the metrics, and the pages.
 
-`/healthz` answers as long as the loop that binds pods turns; `/readyz` once everything
-has been read. Both tell the state in words, and are open, for a kubelet has no
-token. `/` lists what is there.
+`/healthz` answers as long as the loop that binds pods runs; `/readyz` is 200 once all_routes has
+been read. Both return the state in words, and need no token, for a kubelet has none. `/` lists
+all paths.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from berth_crds.client import errors
 from berth_operator import metrics
 from berth_operator.http_api import auth, pages
 
-STATE_SECONDS: Final = 0.1  # The state is counted over all nodes, and anybody may ask for it.
+STATE_SECONDS: Final = 0.1  # The state is counted over all nodes, and anybody may request it.
 METRICS: Final = "/metrics"
 ABOUT: Final = {
     "/healthz": "whether it is alive, and its state in words",
@@ -41,20 +41,20 @@ async def serve(
         return
     async with contextlib.AsyncExitStack() as stack:
         try:
-            served = http_server.serving(address, everything(ready, state, more), limits=limits)
+            served = http_server.serving(address, all_routes(ready, state, more), limits=limits)
             await stack.enter_async_context(served)
         except OSError as error:
             raise errors.Unusable(f"{address} cannot be listened at: {text.cause(error)}.") from error
         yield
 
 
-def everything(
+def all_routes(
     ready: Callable[[], bool], state: Callable[[], str], more: Sequence[web.RouteDef]
 ) -> list[web.RouteDef]:
     """Return the probes, more routes, and the page that lists them all."""
     routes = [*probes(ready, state), *more]
-    there = {route.path for route in routes}
-    listed = {path: what for path, what in ABOUT.items() if path in there}
+    paths = {route.path for route in routes}
+    listed = {path: text for path, text in ABOUT.items() if path in paths}
     return [http_server.listing("/", listed), *routes]
 
 
@@ -64,23 +64,23 @@ def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.Rout
     def line() -> bytes:
         return f"{state()}\n".encode()
 
-    told = http_server.cached(line, seconds=STATE_SECONDS)
+    cached_line = http_server.cached(line, seconds=STATE_SECONDS)
 
     async def healthz(_: web.Request) -> web.Response:
-        return web.Response(body=told(), content_type="text/plain", charset="utf-8")
+        return web.Response(body=cached_line(), content_type="text/plain", charset="utf-8")
 
     async def readyz(_: web.Request) -> web.Response:
         code = 200 if ready() else 503
-        return web.Response(body=told(), content_type="text/plain", charset="utf-8", status=code)
+        return web.Response(body=cached_line(), content_type="text/plain", charset="utf-8", status=code)
 
     return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
 
 
 def metrics_route(measured: metrics.Metrics, guard: auth.Guard | None) -> web.RouteDef:
-    """Return the route of the metrics: without a guard they are open, for they name no pod."""
-    text = http_server.cached(measured.text)
+    """Return the route of the metrics: without a guard they are public, for they name no pod."""
+    cached_text = http_server.cached(measured.text)
 
     async def show(_: web.Request) -> web.Response:
-        return web.Response(body=text(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return web.Response(body=cached_text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     return web.get(METRICS, show) if guard is None else guard.protect(METRICS, show)

@@ -1,8 +1,7 @@
-"""What there is to see of the ledger, as plain values: who waits and why, who holds what, what was decided.
+"""The ledger as plain values: waiting pods and their reasons, devices and their holders, decisions.
 
-What there may be much of is told one by one, so that whoever asks can let others have their
-turn in between: each piece is read between two awaits and copied, so that it may be written
-out in another thread while the ledger goes on.
+Long lists are generators, so that the caller may let other tasks run in between: each item is read
+between two awaits and copied, so that another thread may encode it while the ledger changes.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,31 +14,30 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, explain, node_info, queued_pods, under_policy
 from berth_operator.scheduling.devices import allocator, device_view, facts
 
-# Up to so many nodes every card is looked at. No pod is bound meanwhile, so that there is an end to it,
-# however hard a request is; a simple one is looked at on all of them, and nodes that a hard one does not
-# reach say so. Of many nodes it takes as long again to ask all at once.
+# Up to so many nodes every card is examined. No pod is bound meanwhile, so the effort is limited: a
+# simple request is examined on all nodes, and those that a hard one does not reach are marked so.
 FEW_NODES: Final = 64
 STEPS: Final = 5_000
 SECONDS_IF_FEW: Final = 0.03
 SECONDS: Final = 0.012
 EDIT: Final = "an edit of the pod"
-HELD: Final = "It is not tried as long as it has spec.schedulingGates. Without them: "
+GATED: Final = "It is not tried as long as it has spec.schedulingGates. Without them: "
 
 Fields = dict[str, Any]
-Said = Callable[[queued_pods.Candidate], str]
-Why = explain.Explanation | decisions.Reject
+ReasonOf = Callable[[queued_pods.Candidate], str]
+Answer = explain.Explanation | decisions.Reject
 
 
-# ---------------------------------------------------------------- who waits
+# ---------------------------------------------------------------- waiting pods
 
 
-def waiting(ledger: Ledger, now: float, said: Said) -> Iterator[Fields]:
-    """Yield for each pod that is not placed why, how often it was tried and what it waits for, in order."""
+def unplaced_pods(ledger: Ledger, now: float, reason_of: ReasonOf) -> Iterator[Fields]:
+    """Yield the pods that are not placed: why, their attempts, and what they wait for, in order."""
     tried = list(ledger.backlog.each())
     binding = sorted(ledger.assumed_pods.values(), key=lambda one: one.candidate.order())
     gated = sorted(ledger.gated.values(), key=lambda candidate: candidate.order())
-    yield from (_tried(entry, now, said(entry.candidate)) for entry in tried)
-    yield from (_binding(one, now, said(one.candidate)) for one in binding)
+    yield from (_tried(entry, now, reason_of(entry.candidate)) for entry in tried)
+    yield from (_binding(one, now, reason_of(one.candidate)) for one in binding)
     yield from (_pod(one, queued_pods.Standing.GATED) for one in gated)
 
 
@@ -76,13 +74,13 @@ def _pod(candidate: queued_pods.Candidate, standing: queued_pods.Standing) -> Fi
 
 
 def find(ledger: Ledger, title: str) -> queued_pods.Candidate | None:
-    """Look a pod up that is not placed."""
-    everybody = (*(entry.candidate for entry in ledger.backlog.each()), *ledger.gated.values())
-    return next((one for one in everybody if one.title == title), None)
+    """Return the candidate of a pod that is not placed, if there is one."""
+    unplaced = (*(entry.candidate for entry in ledger.backlog.each()), *ledger.gated.values())
+    return next((one for one in unplaced if one.title == title), None)
 
 
 def whereabouts(ledger: Ledger, title: str) -> str:
-    """Return where a pod is that does not wait, as far as that is known."""
+    """Return a sentence about a pod that does not wait, as far as it is known."""
     for assumed in ledger.assumed_pods.values():
         if assumed.candidate.title == title:
             return f"Pod {title} does not wait: its bind to {assumed.placement.node} is under way."
@@ -92,16 +90,16 @@ def whereabouts(ledger: Ledger, title: str) -> str:
     return f"There is no pod {title} that waits for this scheduler."
 
 
-# ---------------------------------------------------------------- who holds what
+# ---------------------------------------------------------------- devices and holders
 
 
 def nodes(ledger: Ledger) -> Iterator[Fields]:
-    """Return what each node has and who holds it."""
+    """Yield the devices of each node and their holders."""
     yield from (node(ledger, info) for info in list(ledger.inventory.each()))
 
 
 def node(ledger: Ledger, info: node_info.Row) -> Fields:
-    """Return what a node has and who holds it."""
+    """Return the devices of a node and their holders."""
     view, published = info.view(), info.device is not None
     return {
         "node": info.name,
@@ -133,38 +131,38 @@ def _device(view: device_view.View, card: facts.Card) -> Fields:
     }
 
 
-# ---------------------------------------------------------------- what was decided
+# ---------------------------------------------------------------- decisions
 
 
-def decided(records: decision_records.DecisionRecords) -> Iterator[Fields]:
+def decisions_made(records: decision_records.DecisionRecords) -> Iterator[Fields]:
     """Yield the last decisions, the newest first."""
     for one in list(records.decisions)[::-1]:
         yield {
             "time": one.moment.isoformat(timespec="milliseconds"),
             "pod": one.candidate.title,
             "uid": one.candidate.uid,
-            "answer": answer(one.decision, one.candidate),
+            "answer": decision_fields(one.decision, one.candidate),
             "inputs": one.inputs,
         }
 
 
-def answer(given: decisions.Decision, candidate: queued_pods.Candidate) -> Fields:
-    """Return what was decided for a pod."""
-    match given:
+def decision_fields(decision: decisions.Decision, candidate: queued_pods.Candidate) -> Fields:
+    """Return the decision for a pod."""
+    match decision:
         case decisions.Bind(_, placement):
             return {"kind": "Bind", **_plain(placement)}
         case decisions.Wait(_, counts):
             reason = explain.brief(counts, candidate)
             return {"kind": "Wait", "reason": reason, "counts": _plain(counts)}
         case decisions.Reject():
-            return {"kind": "Reject", "reason": explain.sentence(given, candidate)}
+            return {"kind": "Reject", "reason": explain.sentence(decision, candidate)}
 
 
-# ---------------------------------------------------------------- why not
+# ---------------------------------------------------------------- explanations
 
 
-def why(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Why:
-    """Explain on the picture as it is now why a pod does not fit, if it does not."""
+def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Answer:
+    """Return why a pod does not fit now, or where it would."""
     if faults := under_policy.under(ledger.policy, candidate).faults:
         return decisions.Reject(candidate.uid, faults)
     few = len(ledger.inventory.index) <= FEW_NODES
@@ -172,29 +170,31 @@ def why(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], fl
     return explain.explain(ledger.search, candidate, policy=ledger.policy, whole=few, effort=effort)
 
 
-def why_in_text(told: Why, candidate: queued_pods.Candidate, *, gated: bool = False) -> str:
-    """Lay an explanation out for people."""
-    said = f"{candidate.title}: {HELD if gated else ''}{explain.sentence(told, candidate)}\n"
-    return said if isinstance(told, decisions.Reject) else f"{said}\n{explain.table(told)}"
+def explanation_text(explanation: Answer, candidate: queued_pods.Candidate, *, gated: bool = False) -> str:
+    """Return an explanation as text for people."""
+    text = f"{candidate.title}: {GATED if gated else ''}{explain.sentence(explanation, candidate)}\n"
+    return text if isinstance(explanation, decisions.Reject) else f"{text}\n{explain.table(explanation)}"
 
 
-def why_in_fields(told: Why, candidate: queued_pods.Candidate, *, gated: bool = False) -> Fields:
-    """Return an explanation for programs."""
-    sentence = f"{HELD if gated else ''}{explain.sentence(told, candidate)}"
-    said: Fields = {"pod": candidate.title, "sentence": sentence}
-    if isinstance(told, decisions.Reject):
-        return said | {"faults": _plain(told.refusals)}
-    return said | {
-        "total": told.total,
-        "fits": told.fits,
-        "counts": _plain(told.counts),
-        "refusals": _plain(explain.refusals(told, candidate)),
-        "nearest": explain.nearest(told.nearest) if told.nearest else None,
-        "changes": [explain.would_fit(change) for change in told.changes],
-        "nodes": _plain(told.nodes),
+def explanation_fields(
+    explanation: Answer, candidate: queued_pods.Candidate, *, gated: bool = False
+) -> Fields:
+    """Return an explanation as values for programs."""
+    sentence = f"{GATED if gated else ''}{explain.sentence(explanation, candidate)}"
+    fields: Fields = {"pod": candidate.title, "sentence": sentence}
+    if isinstance(explanation, decisions.Reject):
+        return fields | {"faults": _plain(explanation.refusals)}
+    return fields | {
+        "total": explanation.total,
+        "fits": explanation.fits,
+        "counts": _plain(explanation.counts),
+        "refusals": _plain(explain.refusals(explanation, candidate)),
+        "nearest": explain.nearest(explanation.nearest) if explanation.nearest else None,
+        "changes": [explain.would_fit(change) for change in explanation.changes],
+        "nodes": _plain(explanation.nodes),
     }
 
 
 def _plain(value: object) -> Any:
-    """Turn frozen values into what JSON and YAML have; sets get an order."""
+    """Return frozen values as those of JSON and YAML; sets are sorted."""
     return msgspec.to_builtins(value, order="deterministic")

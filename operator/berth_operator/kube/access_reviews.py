@@ -1,7 +1,7 @@
-"""Whose token it is and what they may read: asked of the API server, which alone knows.
+"""Asks the API server whose a token is, and what that user may read.
 
-First a TokenReview, then a SubjectAccessReview for whoever it named; both are answered
-without anything being stored.
+First a TokenReview, then a SubjectAccessReview of the user that it named. The API server stores
+neither.
 """
 
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class User(wire.Struct, frozen=True):
-    """Who a token belongs to, as a right is asked for."""
+    """The user of a token, as a SubjectAccessReview names it."""
 
     username: str = ""
     uid: str = ""
@@ -39,24 +39,24 @@ class _AccessReview(wire.Struct, frozen=True):
     status: _AccessStatus = _AccessStatus()
 
 
-class Reviews:
-    """Asks the API server about those who ask us."""
+class AccessReviews:
+    """Reviews bearer tokens by the API server."""
 
     def __init__(self, session: api.Api) -> None:
         self._session = session
 
-    async def judge(self, token: str, path: str) -> tuple[str, bool] | None:
-        """Return whose token it is and whether they may get the path; None where it is nobody's."""
-        user = await self._whose(token)
+    async def review(self, token: str, path: str) -> tuple[str, bool] | None:
+        """Return the token's user and whether they may get the path; None for an unknown token."""
+        user = await self._authenticate(token)
         if user is None:
             return None
-        return user.username, await self._may(user, path)
+        return user.username, await self._is_allowed(user, path)
 
-    async def _whose(self, token: str) -> User | None:
-        found = await self._ask(resources.TOKEN_REVIEWS, {"token": token}, _TokenReview)
-        return found.status.user if found.status.authenticated and found.status.user.username else None
+    async def _authenticate(self, token: str) -> User | None:
+        review = await self._create(resources.TOKEN_REVIEWS, {"token": token}, _TokenReview)
+        return review.status.user if review.status.authenticated and review.status.user.username else None
 
-    async def _may(self, user: User, path: str) -> bool:
+    async def _is_allowed(self, user: User, path: str) -> bool:
         spec = {
             "user": user.username,
             "uid": user.uid,
@@ -64,10 +64,10 @@ class Reviews:
             "extra": user.extra or {},
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        found = await self._ask(resources.ACCESS_REVIEWS, spec, _AccessReview)
-        return found.status.allowed and not found.status.denied
+        review = await self._create(resources.ACCESS_REVIEWS, spec, _AccessReview)
+        return review.status.allowed and not review.status.denied
 
-    async def _ask(self, kind: resources.Resource, spec: dict[str, Any], into: type[T]) -> T:
+    async def _create(self, kind: resources.Resource, spec: dict[str, Any], into: type[T]) -> T:
         body = await self._session.create(
             kind, {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
         )

@@ -1,10 +1,10 @@
-"""The cluster as manifests: all that a decision depends on, to be placed anew somewhere else.
+"""The cluster as manifests: all objects on which a decision depends, for the simulation.
 
-Everything is listed from the API when somebody asks, for the ledger keeps only what it
-read. Binds under way are not in the API yet; they are added as they will be, so that the
-cards they take are taken in the copy too. It comes in pages, because a large cluster is too
-much to be held at once. What placement never reads and might be a
-secret (environments, arguments, what was once applied) is left out.
+Every snapshot is listed from the API, for the ledger keeps only the fields that it needs. Binds
+under way are not in the API yet; they are added as they will be, so that their cards are taken
+in the copy too. A snapshot comes in pages, because a large cluster is too much to be held at
+once. Fields that placement never reads and that may hold secrets (environments, arguments, the
+last applied configuration) are left out.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
@@ -14,10 +14,10 @@ from berth_crds import names
 from berth_crds.client import api, resources, watch
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import feeds, writer
+from berth_operator.kube import binding_writer, feeds
 from berth_operator.scheduling import decisions
 
-Thing = dict[str, Any]
+Manifest = dict[str, Any]
 
 # Listed in all namespaces, and whole.
 WHOLE: Final = (
@@ -27,22 +27,22 @@ WHOLE: Final = (
     resources.PRIORITY_CLASSES,
     resources.GPU_PODS,
 )
-PAGE: Final = 250  # A page is decoded and looked through in one go, and pods wait meanwhile.
+PAGE: Final = 250  # A page is decoded between two awaits, and pods wait meanwhile.
 OBJECTS: Final = watch.Codec(dict[str, Any])
-TERM: Final = "assumed"  # Stands where the leader's term will, in pods that are about to be bound.
-APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+TERM: Final = "assumed"  # In place of the leader's term, in pods whose bind is under way.
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
-OF_CONTAINERS: Final = frozenset({"name", "image", "resources", "restartPolicy", "ports"})
+CONTAINER_FIELDS: Final = frozenset({"name", "image", "resources", "restartPolicy", "ports"})
 
 
-class Snapshots:
-    """Lists the cluster."""
+class ClusterSnapshots:
+    """Lists the cluster as manifests."""
 
     def __init__(self, session: api.Api, ledger: Ledger) -> None:
         self._session = session
         self._ledger = ledger
 
-    async def pages(self) -> AsyncGenerator[list[Thing]]:
+    async def pages(self) -> AsyncGenerator[list[Manifest]]:
         """Yield all objects, a page at a time, pods last."""
         for resource in WHOLE:
             async for page in self._list(resource):
@@ -51,15 +51,15 @@ class Snapshots:
             yield page
         assumed = self._placements()
         async for page in self._list(resources.PODS, fields=feeds.UNFINISHED):
-            # Whoever was assumed before the list may be confirmed by now, and in it still without a node.
+            # A pod that was assumed before the list may be confirmed by now, and have no node in the list.
             assumed |= self._placements()
             yield [pod(one, self._open_bind(one, assumed)) for one in page]
 
     def _open_bind(
-        self, one: Thing, assumed: Mapping[str, decisions.Placement]
+        self, one: Manifest, assumed: Mapping[str, decisions.Placement]
     ) -> decisions.Placement | None:
-        """Return where a pod is about to be bound, or was since it was listed."""
-        uid = str(one["metadata"].get("uid", ""))  # Whatever it is: an odd object has any.
+        """Return the placement of a pod whose bind is under way, or was when the pod was listed."""
+        uid = str(one["metadata"].get("uid", ""))  # An invalid object may have a uid of any type.
         return assumed.get(uid) if self._ledger.state(uid) is not State.FREE else None
 
     def _placements(self) -> dict[str, decisions.Placement]:
@@ -67,41 +67,45 @@ class Snapshots:
 
     async def _list(
         self, resource: resources.Resource, *, namespace: str = "", fields: str = ""
-    ) -> AsyncIterator[list[Thing]]:
+    ) -> AsyncIterator[list[Manifest]]:
         path = resource.path(namespace=namespace)
         selectors = {"fieldSelector": fields} if fields else {}
         async for page in watch.by_page(self._session, path, OBJECTS, selectors=selectors, size=PAGE):
-            yield list(_named(resource, page.items))
+            yield list(_manifests(resource, page.items))
 
 
-def _named(resource: resources.Resource, items: Iterable[Thing | watch.Unreadable]) -> Iterator[Thing]:
-    """Yield the objects of a list with the kind that the list alone told, without their managedFields."""
+def _manifests(
+    resource: resources.Resource, items: Iterable[Manifest | watch.Unreadable]
+) -> Iterator[Manifest]:
+    """Yield the objects of a list with the kind, which only the list names, and without managedFields."""
     for one in items:
         if isinstance(one, watch.Unreadable):
             continue
         meta = {key: value for key, value in _object(one.get("metadata")).items() if key != "managedFields"}
-        notes = {key: value for key, value in _object(meta.get("annotations")).items() if key != APPLIED}
-        meta |= {"annotations": notes} if notes else {}
-        if not notes:
+        annotations = {
+            key: value for key, value in _object(meta.get("annotations")).items() if key != LAST_APPLIED
+        }
+        meta |= {"annotations": annotations} if annotations else {}
+        if not annotations:
             meta.pop("annotations", None)
         yield {"apiVersion": resource.api_version, "kind": resource.kind, **one, "metadata": meta}
 
 
-def pod(one: Thing, placement: decisions.Placement | None) -> Thing:
-    """Return a pod as placement sees it; one that is about to be bound, as it will be."""
+def pod(one: Manifest, placement: decisions.Placement | None) -> Manifest:
+    """Return the fields of a pod that placement reads; with a placement, as the bind will leave it."""
     spec = dict(_object(one.get("spec")))
     for part in CONTAINERS:
         if part in spec:
-            spec[part] = [_bare(_object(container)) for container in _list(spec[part])]
+            spec[part] = [_container(_object(container)) for container in _list(spec[part])]
     if placement is None or spec.get("nodeName"):
         return {**one, "spec": spec}
     meta = dict(one["metadata"])
-    meta["annotations"] = {**meta.get("annotations", {}), **writer.annotations(placement, term=TERM)}
+    meta["annotations"] = {**meta.get("annotations", {}), **binding_writer.annotations(placement, term=TERM)}
     return {**one, "metadata": meta, "spec": {**spec, "nodeName": placement.node}}
 
 
-def _object(value: Any) -> Thing:
-    """Return an object, an empty one for what should be one and is not."""
+def _object(value: Any) -> Manifest:
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -109,5 +113,5 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _bare(container: Mapping[str, Any]) -> Thing:
-    return {key: value for key, value in container.items() if key in OF_CONTAINERS}
+def _container(container: Mapping[str, Any]) -> Manifest:
+    return {key: value for key, value in container.items() if key in CONTAINER_FIELDS}

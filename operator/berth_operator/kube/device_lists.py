@@ -1,10 +1,10 @@
-"""Lists and events of Devices, as Kopf is given them: without what no handler of ours looks at.
+"""Lists and watch events of Devices for Kopf, with only the fields that our handlers read.
 
-Most of a Device is its cards and who manages which field of it. Making Python objects of that
-was more than a quarter of all that Kopf computed as it started beside a thousand nodes.
+Most of a Device is its cards and its managedFields. Making Python objects of these was more than
+a quarter of all that Kopf computed as it started with a thousand nodes.
 
-Kopf ends at a text that is nested deeper than its reader can follow, or than it can copy, and
-whoever may write an object may nest its managed fields so. Kopf is given nothing that is deep.
+Kopf fails at JSON that is nested deeper than its parser or its copies can follow, and anybody who
+may write an object may nest its managedFields so deep. What is too deep is cut before Kopf reads it.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class _Meta(TypedDict, total=False):
 
 
 class Status(TypedDict, total=False):
-    """The parts of a Device's status that our handlers look at: those of `statuses.OURS`."""
+    """The parts of a Device's status that our handlers read: those of `kind_statuses.OWN_FIELDS`."""
 
     conditions: Any
     summary: Any
@@ -64,9 +64,9 @@ CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 def read(path: str, text: str) -> Any:
-    """Return what an answer says, in brief if its path is that of the Devices and all is as expected.
+    """Return the decoded body; of a list of Devices, only the fields of the structs above.
 
-    What an error says is always read whole, so it comes without a path.
+    The body of an error is always decoded whole: its `path` is empty.
     """
     body = text.encode()
     try:
@@ -80,11 +80,11 @@ def read(path: str, text: str) -> Any:
 
 
 def event(path: str, line: bytes) -> bytes:
-    """Return a line of a watch, in brief if it is a change of a Device and all is as expected."""
+    """Return a line of a watch; of a changed Device, only the fields of the structs above."""
     if path.endswith(resources.DEVICES.path()):
         with contextlib.suppress(*errors.ODD):
             frame = reading.decode(_frame, line)
             if frame.type in CHANGES:
-                brief = msgspec.json.encode(reading.decode(_device, frame.object))
-                return msgspec.json.encode(_Frame(frame.type, msgspec.Raw(brief)))
+                reduced = msgspec.json.encode(reading.decode(_device, frame.object))
+                return msgspec.json.encode(_Frame(frame.type, msgspec.Raw(reduced)))
     return nesting.cut(line)

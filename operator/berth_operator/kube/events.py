@@ -1,10 +1,9 @@
 """Kubernetes Events: what happened to a pod or a Device, for `kubectl describe` and `kubectl get events`.
 
-They are the least important writes there are: posted by one worker that keeps to a
-pace, which makes way for binds; the same one told again only raises its count. The namespaces
-take turns, and those of what has none, as Devices, are one more. When too many pile up the oldest
-of the namespace that has most are dropped and counted. An Event that cannot be posted is never
-an error.
+Events are the least important writes. One worker posts them at a limited rate that makes way for
+binds, and an Event that is repeated only raises its count. The namespaces take turns; objects
+without a namespace, such as Devices, count as one more. When too many Events are queued, the
+oldest of the namespace with most are dropped and counted. A failed post is never an error.
 """
 
 import asyncio
@@ -27,14 +26,14 @@ log = logging.getLogger(__name__)
 
 MOST_QUEUED: Final = 16_384
 LONGEST_MESSAGE: Final = 1024  # The API server refuses more.
-REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much.
+THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 MOST_REMEMBERED: Final = 4096
-NAMESPACE_OF_NONE: Final = "default"
+CLUSTER_SCOPED_NAMESPACE: Final = "default"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Subject:
-    """What an Event is about; a pod, if nothing else is said."""
+class InvolvedObject:
+    """The object of an Event; a pod by default."""
 
     namespace: str
     name: str
@@ -42,133 +41,133 @@ class Subject:
     kind: resources.Resource = resources.PODS
 
     @property
-    def events_in(self) -> str:
-        """The namespace of its Events: of what has none itself, they are kept in this one."""
-        return self.namespace or NAMESPACE_OF_NONE
+    def event_namespace(self) -> str:
+        """The namespace of its Events; those of cluster-scoped objects are in `default`."""
+        return self.namespace or CLUSTER_SCOPED_NAMESPACE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Note:
-    """One thing to tell; equal notes are the same Event, told again."""
+class Event:
+    """What happened; an equal value is the same Event, repeated."""
 
-    subject: Subject
+    involved: InvolvedObject
     reason: str
     message: str
     warning: bool = False
 
 
 @dataclasses.dataclass(slots=True)
-class Posted:
-    """An Event that exists, and how often its note was told."""
+class PostedEvent:
+    """An Event object that exists, and its count."""
 
     name: str
     count: int = 1
 
 
-class Events:
-    """Posts notes as Events."""
+class EventRecorder:
+    """Records events and posts them as Event objects."""
 
     def __init__(
         self,
         session: api.Api,
-        rhythm: rate_limiter.RateLimiter,
+        limiter: rate_limiter.RateLimiter,
         *,
         wall: Callable[[], dt.datetime],
         instance: str,
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
-        self._rhythm = rhythm
+        self._rate_limiter = limiter
         self._wall = wall
         self._instance = instance
-        self._queue = fair_queue.InTurns[Note]()
-        self._news = asyncio.Event()
-        self._posted: collections.OrderedDict[Note, Posted] = collections.OrderedDict()
+        self._queue = fair_queue.FairQueue[Event]()
+        self._queued = asyncio.Event()
+        self._posted: collections.OrderedDict[Event, PostedEvent] = collections.OrderedDict()
         self._on_drop = on_drop
 
-    def tell(self, note: Note) -> None:
-        """Queue a note."""
-        self._queue.push(note.subject.namespace, note)
+    def record(self, event: Event) -> None:
+        """Queue an event."""
+        self._queue.push(event.involved.namespace, event)
         if len(self._queue) > MOST_QUEUED:
             self._queue.drop()
             self._on_drop()
-        self._news.set()
+        self._queued.set()
 
     async def run(self) -> None:
-        """Post for ever."""
+        """Post queued events, for ever."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._queued.wait()
+            self._queued.clear()
             while self._queue:
-                await self._rhythm.acquire()
+                await self._rate_limiter.acquire()
                 await self._post_first()
 
     async def drain(self, seconds: float) -> None:
-        """Post what is left, within a time."""
+        """Post what is queued, within this time."""
         try:
             async with asyncio.timeout(seconds):
                 while self._queue:
-                    await self._rhythm.wait_backoff()
+                    await self._rate_limiter.wait_backoff()
                     await self._post_first()
         except TimeoutError:
             log.info("events not posted before the end: %d", len(self._queue))
 
     async def _post_first(self) -> None:
-        if self._queue:  # The last posts and the usual ones go on beside each other.
+        if self._queue:  # `drain` may run beside `run`.
             await self._post(self._queue.pop())
 
-    async def _post(self, note: Note) -> None:
+    async def _post(self, event: Event) -> None:
         try:
-            known = self._posted.get(note)
-            if known is None:
-                self._remember(note, await self._create(note))
+            posted = self._posted.get(event)
+            if posted is None:
+                self._remember(event, await self._create(event))
             else:
-                await self._repeat(note, known)
+                await self._repeat(event, posted)
         except errors.NotFound:
-            # The server has let the old one go: it is told as a new one.
-            if self._posted.pop(note, None) is not None:
-                self._queue.put_back(note.subject.namespace, note)
+            # The Event has expired in the server: create a new one.
+            if self._posted.pop(event, None) is not None:
+                self._queue.put_back(event.involved.namespace, event)
         except errors.Throttled as error:
-            self._rhythm.back_off(error.retry_after or REST_SECONDS)
-            self._queue.put_back(note.subject.namespace, note)
+            self._rate_limiter.back_off(error.retry_after or THROTTLED_SECONDS)
+            self._queue.put_back(event.involved.namespace, event)
         except errors.ClientError as error:
             log.debug("an event was not posted: %s", error)
 
-    async def _create(self, note: Note) -> Posted:
-        name = f"{note.subject.name[:230].rstrip('-.')}.{secrets.token_hex(8)}"
-        thing = event(note, name, moment=lease.second(self._wall()), instance=self._instance)
-        await self._session.create(resources.EVENTS, thing, namespace=note.subject.events_in)
-        return Posted(name)
+    async def _create(self, event: Event) -> PostedEvent:
+        name = f"{event.involved.name[:230].rstrip('-.')}.{secrets.token_hex(8)}"
+        body = manifest(event, name, moment=lease.second(self._wall()), instance=self._instance)
+        await self._session.create(resources.EVENTS, body, namespace=event.involved.event_namespace)
+        return PostedEvent(name)
 
-    async def _repeat(self, note: Note, known: Posted) -> None:
-        count = known.count + 1
+    async def _repeat(self, event: Event, posted: PostedEvent) -> None:
+        count = posted.count + 1
         body = {"count": count, "lastTimestamp": lease.second(self._wall())}
-        path = resources.EVENTS.path(known.name, namespace=note.subject.events_in)
+        path = resources.EVENTS.path(posted.name, namespace=event.involved.event_namespace)
         await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.MERGE_PATCH)
-        known.count = count
+        posted.count = count
 
-    def _remember(self, note: Note, posted: Posted) -> None:
-        self._posted[note] = posted
+    def _remember(self, event: Event, posted: PostedEvent) -> None:
+        self._posted[event] = posted
         if len(self._posted) > MOST_REMEMBERED:
             self._posted.popitem(last=False)
 
 
-def event(note: Note, name: str, *, moment: str, instance: str) -> dict[str, Any]:
-    """Make the Event object of a note."""
+def manifest(event: Event, name: str, *, moment: str, instance: str) -> dict[str, Any]:
+    """Return the Event object of an event."""
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": note.subject.events_in},
+        "metadata": {"name": name, "namespace": event.involved.event_namespace},
         "involvedObject": {
-            "apiVersion": note.subject.kind.api_version,
-            "kind": note.subject.kind.kind,
-            **({"namespace": note.subject.namespace} if note.subject.namespace else {}),
-            "name": note.subject.name,
-            "uid": note.subject.uid,
+            "apiVersion": event.involved.kind.api_version,
+            "kind": event.involved.kind.kind,
+            **({"namespace": event.involved.namespace} if event.involved.namespace else {}),
+            "name": event.involved.name,
+            "uid": event.involved.uid,
         },
-        "type": "Warning" if note.warning else "Normal",
-        "reason": note.reason,
-        "message": text.line(note.message, most=LONGEST_MESSAGE),
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "message": text.line(event.message, most=LONGEST_MESSAGE),
         "count": 1,
         "firstTimestamp": moment,
         "lastTimestamp": moment,

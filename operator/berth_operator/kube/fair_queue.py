@@ -1,4 +1,4 @@
-"""Things that wait to be written, by namespace: each has its turn, so that a crowd delays only its own."""
+"""A queue that serves its keys (namespaces) in turn, so that a crowd delays only its own items."""
 
 import collections
 from collections.abc import Iterable
@@ -7,66 +7,66 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class InTurns(Generic[T]):
-    """Things by name: of each name the oldest comes first, and the names take turns.
+class FairQueue(Generic[T]):
+    """Items by key: the oldest of a key comes first, and the keys take turns.
 
-    A name of which nothing waits is not remembered; when it comes again, it comes after the others.
+    A key without items is forgotten; when it comes back, it comes after the others.
     """
 
     def __init__(self) -> None:
-        # The name whose turn it is comes first; an ordinary dict is slow to find its first after many moves.
-        self._things: collections.OrderedDict[str, collections.deque[T]] = collections.OrderedDict()
+        # The key whose turn it is comes first; an ordinary dict is slow to find its first after many moves.
+        self._items: collections.OrderedDict[str, collections.deque[T]] = collections.OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
-        """Count the things of all names."""
+        """Return the number of items of all keys."""
         return self._count
 
-    def push(self, name: str, thing: T) -> None:
-        """Add a thing, the last of its name."""
-        self._of(name).append(thing)
+    def push(self, key: str, item: T) -> None:
+        """Add an item, the last of its key."""
+        self._of(key).append(item)
         self._count += 1
 
-    def put_back(self, name: str, thing: T) -> None:
-        """Add a thing that comes before all others."""
-        self._of(name).appendleft(thing)
-        self._things.move_to_end(name, last=False)
+    def put_back(self, key: str, item: T) -> None:
+        """Add an item that comes before all others."""
+        self._of(key).appendleft(item)
+        self._items.move_to_end(key, last=False)
         self._count += 1
 
-    def _of(self, name: str) -> collections.deque[T]:
-        things = self._things.get(name)
-        if things is None:
-            things = self._things[name] = collections.deque()
-        return things
+    def _of(self, key: str) -> collections.deque[T]:
+        items = self._items.get(key)
+        if items is None:
+            items = self._items[key] = collections.deque()
+        return items
 
     def pop(self) -> T:
-        """Remove the thing that comes first, and return it; the next one is another name's."""
-        name = next(iter(self._things))
-        self._things.move_to_end(name)
-        return self._oldest(name)
+        """Remove and return the first item; the next one is another key's."""
+        key = next(iter(self._items))
+        self._items.move_to_end(key)
+        return self._oldest(key)
 
-    def take(self, most: int) -> list[T]:
-        """Remove the things that come first, at most so many, and return them."""
+    def pop_many(self, most: int) -> list[T]:
+        """Remove and return the first items, at most so many."""
         return [self.pop() for _ in range(min(most, self._count))]
 
     def drop(self) -> T:
-        """Remove the oldest thing of the name that has most, and return it."""
-        return self._oldest(max(self._things, key=lambda name: len(self._things[name])))
+        """Remove and return the oldest item of the key that has most."""
+        return self._oldest(max(self._items, key=lambda key: len(self._items[key])))
 
-    def _oldest(self, name: str) -> T:
-        things = self._things[name]
-        found = things.popleft()
-        if not things:
-            del self._things[name]
+    def _oldest(self, key: str) -> T:
+        items = self._items[key]
+        found = items.popleft()
+        if not items:
+            del self._items[key]
         self._count -= 1
         return found
 
-    def replace(self, things: Iterable[tuple[str, T]]) -> None:
-        """Have these things instead; who was there before keeps the turn."""
-        for left in self._things.values():
+    def replace(self, items: Iterable[tuple[str, T]]) -> None:
+        """Replace all items; keys that stay keep their turn."""
+        for left in self._items.values():
             left.clear()
         self._count = 0
-        for name, thing in things:
-            self.push(name, thing)
-        for name in [name for name, one in self._things.items() if not one]:
-            del self._things[name]
+        for key, item in items:
+            self.push(key, item)
+        for key in [key for key, one in self._items.items() if not one]:
+            del self._items[key]

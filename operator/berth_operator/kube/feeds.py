@@ -1,7 +1,7 @@
-"""Informers to ledger: every event that feeds decisions comes through here.
+"""Informers to ledger: every watch event that decisions depend on comes through here.
 
-Each sink reads one kind through `translate` and tells the ledger (or the watchdog) in
-the core's words. Nothing is awaited on the way.
+Each sink translates one kind through `translate` and updates the ledger or the watchdog. Nothing
+is awaited on the way.
 """
 
 import asyncio
@@ -18,44 +18,44 @@ from berth_operator.engine import bound_pod_memory, drift, ports, waiting_pod_me
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import foreign_gpupods, kopf_lag, policy_sink
+from berth_operator.kube import kopf_lag, misplaced_gpupods, policy_sink
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import device_size, devices, gpupods, long_pods, nodes, pods, raw
 
 log = logging.getLogger(__name__)
 
-READ_AGAIN_SECONDS: Final = 0.1  # Between two waiting pods that were not kept.
-LOOK_FOR_ROOM_SECONDS: Final = 1.0
+READ_REJECTED_SECONDS: Final = 0.1  # Between two waiting pods that the memory budget did not admit.
+MEMORY_CHECK_SECONDS: Final = 1.0
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-class Onlooker(Protocol):
-    """Who wants to know what pods show that wait, beside the ledger."""
+class PodObserver(Protocol):
+    """What observes waiting pods beside the ledger."""
 
-    def saw(self, pod: raw.Pod) -> None:
-        """See a waiting pod."""
+    def pod_waiting(self, pod: raw.Pod) -> None:
+        """Observe the present state of a waiting pod."""
 
-    def done(self, uid: str) -> None:
-        """Record that a pod waits no more."""
+    def pod_left(self, uid: str) -> None:
+        """Forget a pod that does not wait any more."""
 
 
 class PodSink:
-    """Pods: who waits and who holds."""
+    """Pods: those that wait and those that hold devices."""
 
     def __init__(
         self,
         ledger: Ledger,
-        status_writer: Onlooker,
+        observer: PodObserver,
         logger: logging.Logger = log,
         schedulers: Collection[str] = pods.ANSWERING,
     ) -> None:
         self._ledger = ledger
-        self._status_writer = status_writer
+        self._observer = observer
         self._schedulers = schedulers
         self._logger = logger
-        self._faulty: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
         self.budget = waiting_pod_memory.WaitingPodMemory()
         self._allowance = bound_pod_memory.BoundPodMemory()
 
@@ -64,7 +64,7 @@ class PodSink:
         match pods.view(pods.adopted(thing, self._schedulers)):
             case pods.Waiting(candidate, gated, weight):
                 candidate = self.budget.admit(candidate, weight)
-                self._status_writer.saw(thing)
+                self._observer.pod_waiting(thing)
                 self._ledger.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.Bound() as bound:
                 self._bound(bound, thing.metadata.namespace)
@@ -74,9 +74,9 @@ class PodSink:
     def _bound(self, pod: pods.Bound, namespace: str) -> None:
         hold, teaches, nameless, where = pod.hold, pod.teaches, pod.nameless, pod.unadmitted
         self.budget.release(hold.uid)
-        self._status_writer.done(hold.uid)
+        self._observer.pod_left(hold.uid)
         if not self._allowance.charge(hold.uid, namespace, pod.weight):
-            # What is known to be there is charged whatever is said of it now.
+            # A pod that is known already stays charged, whatever its weight is now.
             new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted_pods
             nameless = bound_pod_memory.trimmed(nameless, admitted=where is None or not new)
             if where is not None and new:
@@ -91,14 +91,14 @@ class PodSink:
         self._over(meta.uid)
 
     def odd(self, thing: watch.Unreadable) -> None:
-        """Fail closed on a pod that cannot be read: what it held it still holds, else all of its node."""
+        """Fail closed on a pod that cannot be decoded: it keeps what it held, or withholds its whole node."""
         uid = thing.metadata.uid
         hold = pods.remains(thing)
         known = self._ledger.state(uid) is State.CONFIRMED and uid not in self._ledger.unadmitted_pods
         self._allowance.release(uid)
         if hold is not None and not known:
             self.budget.release(uid)
-            self._status_writer.done(uid)
+            self._observer.pod_left(uid)
             self._report(uid, hold.title, thing.detail)
             self._ledger.pod_bound(hold, nameless=allocation_recovery.Nameless())
 
@@ -107,135 +107,135 @@ class PodSink:
     def _over(self, uid: str) -> None:
         self.budget.release(uid)
         self._allowance.release(uid)
-        self._faulty.pop(uid, None)
-        self._status_writer.done(uid)
+        self._faults.pop(uid, None)
+        self._observer.pod_left(uid)
         self._ledger.pod_over(uid)
 
     def _report(self, uid: str, title: str, fault: str) -> None:
-        if fault and self._faulty.get(uid) != fault:
+        if fault and self._faults.get(uid) != fault:
             self._logger.warning("%s withholds cards of its node: %s", title, fault, extra=logs.pod(title))
-            self._faulty[uid] = fault
+            self._faults[uid] = fault
 
 
 class GpuPodSink:
-    """GpuPods: who may speak for pods whose own record cannot be read."""
+    """GpuPods: the records that stand in for pods whose own allocation cannot be read."""
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
         self._ledger = ledger
         self._logger = logger
-        self._faulty: dict[str, str] = {}
-        self.known = foreign_gpupods.Known()
+        self._faults: dict[str, str] = {}
+        self.store = misplaced_gpupods.GpuPodStore()
 
     def upserted(self, thing: wire.GpuPod) -> None:
-        """Apply what an agent wrote; what becomes of the pod's phase and grants is no news to the ledger."""
+        """Apply what an agent wrote; the ledger ignores the phase and the grants."""
         title = gpupods.title(thing.metadata)
-        self.known.put(title, foreign_gpupods.record(thing))
+        self.store.put(title, misplaced_gpupods.record(thing))
         named = gpupods.named(thing)
         if isinstance(named, allocation_recovery.Named):
-            self._faulty.pop(title, None)
+            self._faults.pop(title, None)
             self._ledger.gpupod_seen(named)
         else:
             self._report(title, named)
             self._ledger.gpupod_gone(title)
 
     def _report(self, title: str, fault: str) -> None:
-        if self._faulty.get(title) != fault:
+        if self._faults.get(title) != fault:
             self._logger.warning("GpuPod %s names nothing: %s", title, fault, extra=logs.pod(title))
-            self._faulty[title] = fault
+            self._faults[title] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
-        self.known.drop(title)
-        self._faulty.pop(title, None)
+        self.store.drop(title)
+        self._faults.pop(title, None)
         self._ledger.gpupod_gone(title)
 
     odd_gone = deleted
 
     def odd(self, thing: watch.Unreadable) -> None:
-        """Fail closed: a GpuPod that cannot be read names nothing."""
+        """Fail closed: a GpuPod that cannot be decoded names nothing."""
         self.deleted(thing.metadata)
 
 
 class NodeSink:
-    """Nodes: what they can give and whom they take."""
+    """Nodes: their resources, labels and taints."""
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
         self._ledger = ledger
         self._logger = logger
-        self._faulty: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
 
     def upserted(self, thing: raw.Node) -> None:
-        """Apply a node's new state; one that says too much takes no pod."""
+        """Apply a node's new state; one beyond the limits of size takes no pod."""
         fault, name = nodes.excess(thing), thing.metadata.name
         if not fault:
-            self._faulty.pop(name, None)
+            self._faults.pop(name, None)
             self._ledger.node_seen(nodes.node(thing))
             return
-        if self._faulty.get(name) != fault:
+        if self._faults.get(name) != fault:
             self._logger.warning("node %s takes no pod: %s", name, fault, extra=logs.node(name))
-            self._faulty[name] = fault
+            self._faults[name] = fault
         self._ledger.node_gone(name)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a node is gone."""
-        self._faulty.pop(meta.name, None)
+        self._faults.pop(meta.name, None)
         self._ledger.node_gone(meta.name)
 
     odd_gone = deleted
 
     def odd(self, thing: watch.Unreadable) -> None:
-        """Fail closed: a node that cannot be read takes no pod."""
+        """Fail closed: a node that cannot be decoded takes no pod."""
         self.deleted(thing.metadata)
 
 
 class DeviceSink:
-    """Devices: the cards, and whether their agent was found silent before."""
+    """Devices: the cards, and whether their agent was silent before."""
 
     def __init__(self, ledger: Ledger, watchdog: Watchdog, logger: logging.Logger = log) -> None:
         self._ledger = ledger
         self._watchdog = watchdog
         self._logger = logger
-        self._faulty: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
         self.uids: dict[str, str] = {}  # Of the Devices, by name.
 
     def upserted(self, thing: wire.Device) -> None:
-        """Record what an agent published; no pod gets a card of a Device that says too much."""
+        """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
         self.uids[thing.metadata.name] = thing.metadata.uid
         fault = device_size.too_large(thing) or device_size.of(thing.spec)
         self._report(thing.metadata.name, fault)
         self._ledger.device_seen(devices.device(thing, fault), devices.record(thing.status))
-        self._watchdog.device_seen(thing.metadata.name, found_silent=condemned(thing))
+        self._watchdog.device_seen(thing.metadata.name, found_silent=was_silent(thing))
 
     def _report(self, name: str, fault: str) -> None:
         if not fault:
-            self._faulty.pop(name, None)
-        elif self._faulty.get(name) != fault:
+            self._faults.pop(name, None)
+        elif self._faults.get(name) != fault:
             self._logger.warning("Device %s gets no pod: it has %s", name, fault, extra=logs.node(name))
-            self._faulty[name] = fault
+            self._faults[name] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
-        self._faulty.pop(meta.name, None)
+        self._faults.pop(meta.name, None)
         self._watchdog.device_gone(meta.name)
         self._ledger.device_gone(meta.name)
 
     odd_gone = deleted
 
     def odd(self, thing: watch.Unreadable) -> None:
-        """Fail closed: cards of which the agent's word cannot be read get no pod."""
+        """Fail closed: no pod gets a card of a Device that cannot be decoded."""
         self.deleted(thing.metadata)
 
 
 class LeaseSink:
-    """Leases of the agents: their signs of life."""
+    """Leases of the agents: their heartbeats."""
 
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
 
     def restored(self) -> None:
-        """Treat no Lease that is listed now as a sign of life: the one that stood there before came back."""
+        """Count no Lease of the next list as a heartbeat: after a restore, old Leases come back."""
         self._watchdog.restored()
 
     def upserted(self, thing: lease.Lease) -> None:
@@ -247,8 +247,8 @@ class LeaseSink:
         self._watchdog.lease_gone(meta.name)
 
 
-def condemned(thing: wire.Device) -> bool:
-    """Return whether the Device says that its agent was found silent."""
+def was_silent(thing: wire.Device) -> bool:
+    """Whether the Device says that its agent was found silent."""
     return any(
         one.type == vocabulary.DeviceCondition.READY
         and one.status == vocabulary.Truth.FALSE
@@ -259,59 +259,61 @@ def condemned(thing: wire.Device) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """Which pods are Berth's, and by which clock and into which log they are read."""
+    """The scheduler names that Berth answers to, the clock and the logger."""
 
     schedulers: Collection[str] = pods.ANSWERING
     clock: ports.Clock = time.monotonic
     logger: logging.Logger = log
 
 
-USUAL: Final = Options()
+DEFAULTS: Final = Options()
 
 
 class Feeds:
-    """All informers together."""
+    """All informers of the operator."""
 
     def __init__(
         self,
         session: api.Api,
         ledger: Ledger,
         watchdog: Watchdog,
-        status_writer: Onlooker,
-        options: Options = USUAL,
+        observer: PodObserver,
+        options: Options = DEFAULTS,
     ) -> None:
         logger = options.logger
         self._ledger = ledger
-        self._wanted: tuple[int, ...] = ()  # After a restore, how many lists each informer had read before.
+        self._lists_before: tuple[
+            int, ...
+        ] = ()  # The number of lists of each informer at the last restore; empty once all have relisted.
         self._history = session.history
         self._history.join(self)
         self._gpupods = GpuPodSink(ledger, logger)
         self._devices = DeviceSink(ledger, watchdog, logger)
-        self._pods = PodSink(ledger, status_writer, logger, options.schedulers)
+        self._pods = PodSink(ledger, observer, logger, options.schedulers)
         pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
-        follow = functools.partial(informer.Informer, session, means=informer.Means(clock=options.clock))
-        # Nodes and Devices before pods: a decision never sees a pod on a node it does not know.
-        # GpuPods too: nor one whose cards somebody names, without that name.
-        self._all: tuple[informer.Informer[Any], ...] = (
-            follow(resources.NODES, raw.Node, NodeSink(ledger, logger)),
-            follow(resources.DEVICES, raw.Device, self._devices),
-            follow(resources.LEASES, lease.Lease, LeaseSink(watchdog), scope=agents),
-            follow(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
-            follow(resources.GPU_PODS, wire.GpuPod, self._gpupods),
-            follow(resources.PODS, long_pods.Pod, self._pods, scope=pods_scope),
+        new = functools.partial(informer.Informer, session, means=informer.Means(clock=options.clock))
+        # Nodes, Devices and GpuPods before pods: a decision never sees a pod on an unknown node, nor
+        # one without the GpuPod that names its cards.
+        self._informers: tuple[informer.Informer[Any], ...] = (
+            new(resources.NODES, raw.Node, NodeSink(ledger, logger)),
+            new(resources.DEVICES, raw.Device, self._devices),
+            new(resources.LEASES, lease.Lease, LeaseSink(watchdog), scope=agents),
+            new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
+            new(resources.GPU_PODS, wire.GpuPod, self._gpupods),
+            new(resources.PODS, long_pods.Pod, self._pods, scope=pods_scope),
         )
 
     async def run(self) -> None:
-        """Follow everything for ever."""
+        """Run all informers, for ever."""
         async with asyncio.TaskGroup() as group:
-            for one in self._all:
+            for one in self._informers:
                 group.create_task(one.run())
-            group.create_task(self._read_again())
+            group.create_task(self._read_rejected())
 
-    async def _read_again(self) -> None:
-        """Read pods again, for ever and one after another, that were not kept and now could be."""
-        *_, pods_ = self._all
+    async def _read_rejected(self) -> None:
+        """Read waiting pods again that the memory budget did not admit, as soon as it may; for ever."""
+        *_, pods_ = self._informers
         while True:
             pod = self._pods.budget.next_unkept()
             try:
@@ -320,29 +322,29 @@ class Feeds:
             except errors.ClientError as error:
                 log.debug("a pod is read again later: %s", error)
                 pod = None
-            await asyncio.sleep(LOOK_FOR_ROOM_SECONDS if pod is None else READ_AGAIN_SECONDS)
+            await asyncio.sleep(MEMORY_CHECK_SECONDS if pod is None else READ_REJECTED_SECONDS)
 
     async def wait_synced(self) -> None:
         """Wait until everything has been read once."""
-        for one in self._all:
+        for one in self._informers:
             await one.wait_synced()
         self._ledger.all_devices_read()
 
     async def catch_up(self) -> None:
-        """Wait until all that was committed before this call is in the ledger."""
-        await asyncio.gather(*(one.catch_up() for one in self._all))
+        """Wait until everything that was committed before this call is in the ledger."""
+        await asyncio.gather(*(one.catch_up() for one in self._informers))
 
-    async def reach_pods(self, version: str) -> None:
-        """Wait until everything that became of pods up to a revision is in the ledger."""
+    async def wait_pods(self, version: str) -> None:
+        """Wait until all changes of pods up to a revision are in the ledger."""
         if version:
-            await self._all[-1].reach(version)
+            await self._informers[-1].reach(version)
 
-    async def mend(self, ghosts: Iterable[str] = ()) -> None:
-        """Read everything anew, tell also what has not changed, and forget of these pods those that are gone.
+    async def resync(self, ghosts: Iterable[str] = ()) -> None:
+        """List everything anew, feed also unchanged objects, and forget the ghosts that do not exist.
 
-        Only now: a pod that somebody may still have must not lose its cards to a mistaken look.
+        They are looked up after the lists: a pod that exists must not lose its cards to a stale read.
         """
-        *others, pods_ = self._all
+        *others, pods_ = self._informers
         await asyncio.gather(*(one.retell() for one in others))
         await pods_.retell()
         for uid in pods_.missing(ghosts):
@@ -351,20 +353,20 @@ class Feeds:
     # ------------------------------------------------------------ after a restore
 
     def relist(self) -> None:
-        """Record that nothing is sure until each informer, which relists by itself, has done so."""
-        self._wanted = tuple(one.lists for one in self._all)
+        """Record a restore: each informer relists by itself, and until then its objects may be outdated."""
+        self._lists_before = tuple(one.lists for one in self._informers)
 
-    async def wait_sure(self) -> None:
-        """Wait until what is known is of the history that the server goes on with."""
-        while wanted := self._wanted:
-            for one, lists in zip(self._all, wanted, strict=True):
+    async def wait_relisted(self) -> None:
+        """Wait until all informers have relisted since the last restore."""
+        while wanted := self._lists_before:
+            for one, lists in zip(self._informers, wanted, strict=True):
                 await one.wait_listed(lists)
-            if self._wanted == wanted:
-                self._wanted = ()
+            if self._lists_before == wanted:
+                self._lists_before = ()
 
     def revisions_of(self, sources: Collection[drift.Source]) -> dict[drift.Source, str]:
-        """Return in which revisions these were told last; what is not there has none."""
-        nodes_, devices_, *_, gpupods_, pods_ = self._all
+        """Return the revisions in which these objects were read last; missing ones are left out."""
+        nodes_, devices_, *_, gpupods_, pods_ = self._informers
         kinds = {drift.NODE: nodes_, drift.DEVICE: devices_, drift.GPU_POD: gpupods_, drift.POD: pods_}
         return {
             (kind, name): revision
@@ -373,22 +375,22 @@ class Feeds:
         }
 
     async def read(self) -> None:
-        """Read everything once, without following it."""
-        for one in self._all:
+        """List everything once, without a watch."""
+        for one in self._informers:
             await one.read()
 
     @property
-    def gpupods(self) -> foreign_gpupods.Known:
-        """All GpuPods that there are."""
-        return self._gpupods.known
+    def gpupods(self) -> misplaced_gpupods.GpuPodStore:
+        """All GpuPods."""
+        return self._gpupods.store
 
     def uid_of_device(self, name: str) -> str:
         """Return the uid of a Device; empty where there is none."""
         return self._devices.uids.get(name, "")
 
     def revisions(self) -> kopf_lag.Revisions | None:
-        """Return what Kopf should have delivered; None where the server was not heard a moment ago."""
-        _, devices_, _, policies_, *_ = self._all
+        """Return what Kopf should have delivered; None where no watch is open."""
+        _, devices_, _, policies_, *_ = self._informers
         if not (devices_.live and policies_.live):
             return None
         known = {names.DEVICES: devices_.revisions(), names.POLICIES: policies_.revisions()}
@@ -397,4 +399,4 @@ class Feeds:
     @property
     def synced(self) -> bool:
         """Whether everything has been read once."""
-        return all(one.synced for one in self._all)
+        return all(one.synced for one in self._informers)

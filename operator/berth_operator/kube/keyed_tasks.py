@@ -1,4 +1,4 @@
-"""Work under way on several things at a time, and on each of them once."""
+"""Tasks by key: several keys at a time, and one task for each."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,51 +7,51 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Places(Generic[T]):
-    """Runs work in tasks of its own, which outlive whoever began them."""
+class KeyedTasks(Generic[T]):
+    """Runs one task for each key; the tasks outlive their callers."""
 
     def __init__(self) -> None:
-        self._taken: dict[T, asyncio.Task[None]] = {}
-        self._news = asyncio.Event()
+        self._tasks: dict[T, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return on how many things work is under way."""
-        return len(self._taken)
+        """Return the number of tasks that run."""
+        return len(self._tasks)
 
-    def __contains__(self, thing: object) -> bool:
-        """Return whether work is under way on a thing."""
-        return thing in self._taken
+    def __contains__(self, key: object) -> bool:
+        """Whether the task of a key runs."""
+        return key in self._tasks
 
-    def taken(self) -> tuple[T, ...]:
-        """Return on what work is under way."""
-        return tuple(self._taken)
+    def keys(self) -> tuple[T, ...]:
+        """Return the keys whose tasks run."""
+        return tuple(self._tasks)
 
-    def begin(self, thing: T, work: Coroutine[Any, Any, None]) -> None:
-        """Begin work on a thing."""
-        task = self._taken[thing] = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._left(thing))
+    def start(self, key: T, work: Coroutine[Any, Any, None]) -> None:
+        """Start the task of a key."""
+        task = self._tasks[key] = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._finished(key))
 
-    def _left(self, thing: T) -> None:
-        del self._taken[thing]
-        self.tell()
+    def _finished(self, key: T) -> None:
+        del self._tasks[key]
+        self.notify()
 
-    def tell(self) -> None:
-        """Let whoever waits look again."""
-        self._news.set()
+    def notify(self) -> None:
+        """Wake the caller of `wait_changed`."""
+        self._changed.set()
 
-    async def news(self) -> None:
-        """Wait until work ends, or until there is something to tell."""
-        await self._news.wait()
-        self._news.clear()
+    async def wait_changed(self) -> None:
+        """Wait until a task ends or `notify` is called."""
+        await self._changed.wait()
+        self._changed.clear()
 
-    async def head_start(self, thing: T, seconds: float) -> None:
-        """Wait until the work on a thing ends, or for so long."""
-        if (task := self._taken.get(thing)) is not None:
+    async def wait_for(self, key: T, seconds: float) -> None:
+        """Wait until the task of a key ends, at most so long."""
+        if (task := self._tasks.get(key)) is not None:
             await asyncio.wait([task], timeout=seconds)
 
-    async def end(self) -> None:
-        """End all that is under way."""
-        tasks = tuple(self._taken.values())
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait for their end."""
+        tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
         if tasks:

@@ -1,13 +1,13 @@
-"""What Kopf has not delivered yet of what the informers know.
+"""The objects that the informers know in a revision that Kopf has not delivered yet.
 
-Kopf can stop without a word: a watcher that waits for ever, a loop that does not turn, a
-start that never came to the first list. Its own word is therefore not asked. The informers
-follow the same objects by a way of their own, so whatever they know in a revision that Kopf
-does not deliver shows that it has stopped.
+Kopf can stop silently: a watcher that waits for ever, a loop that hangs, a start that never comes
+to the first list. So its own state proves nothing. The informers watch the same objects over
+connections of their own, so a revision that they know and Kopf does not deliver shows that Kopf
+has stopped.
 
-Time is counted in looks, not in seconds. A process that slept or was starved made no look
-meanwhile, and finds nothing overdue when it goes on. An object that changes all the while is
-not behind: what counts is how long one revision of it has been awaited.
+Time is counted in checks, not in seconds. A process that slept or was starved made no checks
+meanwhile, and finds nothing overdue when it goes on. An object that changes all the time is not
+behind: what counts is how long one revision of it has been awaited.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ from typing import Final
 from berth_crds.client import history
 from berth_operator import metrics
 
-LOOK_SECONDS: Final = 1.0
-# An object waits for so long, and nothing at all of its kind came meanwhile: the watcher has stopped.
-QUIET_LOOKS: Final = 20
-# An object waits for so long though others of its kind come, none of them for the first time as in a list.
-BEHIND_LOOKS: Final = 45
+CHECK_SECONDS: Final = 1.0
+# An object has waited for so long, and nothing of its kind came meanwhile: the watcher has stopped.
+QUIET_CHECKS: Final = 20
+# An object has waited for so long though known objects of its kind came: no list is going on.
+BEHIND_CHECKS: Final = 45
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Revisions:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """What shows that a run of Kopf is to be ended."""
+class KopfFault:
+    """Why a run of Kopf is to be ended."""
 
     cause: metrics.KopfEnd
     text: str
@@ -43,32 +43,32 @@ class Finding:
 @dataclasses.dataclass(slots=True)
 class _Awaited:
     version: str
-    looks: int = 0
+    checks: int = 0
 
 
 @dataclasses.dataclass(slots=True)
 class _Kind:
     delivered: dict[str, str] = dataclasses.field(default_factory=dict)
     awaited: dict[str, _Awaited] = dataclasses.field(default_factory=dict)
-    quiet: int = 0  # Looks since anything came.
-    listed: int = 0  # Looks since an object came for the first time.
+    quiet: int = 0  # Checks since anything came.
+    listed: int = 0  # Checks since an object came for the first time.
 
 
-class Lag:
-    """How far one run of Kopf is behind the informers."""
+class KopfLag:
+    """The objects by which one run of Kopf is behind the informers."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, _Kind] = {}
         self._restores: int | None = None
-        self.looks = 0
+        self.checks = 0
 
     def __repr__(self) -> str:
         """Show the state in words."""
-        return f"<Lag: {self.behind} objects behind after {self.looks} looks>"
+        return f"<KopfLag: {self.behind} objects behind after {self.checks} checks>"
 
     @property
     def behind(self) -> int:
-        """How many objects Kopf has not delivered in the revision that was known at the last look."""
+        """How many objects Kopf has not delivered in the revision that was known at the last check."""
         return sum(len(one.awaited) for one in self._kinds.values())
 
     def delivered(self, kind: str, name: str, version: str) -> None:
@@ -89,47 +89,49 @@ class Lag:
         """Return the names of the objects that Kopf has delivered and that are not gone."""
         return self._kinds[kind].delivered.keys() if kind in self._kinds else ()
 
-    def look(self, revisions: Revisions) -> Finding | None:
-        """Compare with what the informers know now; return why Kopf is to be ended, if it is."""
-        self.looks += 1
-        before, self._restores = self._restores, revisions.restores
-        if before not in {None, self._restores}:
-            return Finding(metrics.KopfEnd.RESTORED, "the API server's data were restored from an older copy")
+    def check(self, revisions: Revisions) -> KopfFault | None:
+        """Compare with what the informers know now; return why Kopf is to be ended, if so."""
+        self.checks += 1
+        restores_before, self._restores = self._restores, revisions.restores
+        if restores_before not in {None, self._restores}:
+            return KopfFault(
+                metrics.KopfEnd.RESTORED, "the API server's data were restored from an older copy"
+            )
         for kind, known in revisions.known.items():
             self._compare(self._kinds.setdefault(kind, _Kind()), known)
-        found = filter(None, (_stopped(kind, self._kinds[kind]) for kind in revisions.known))
-        return next((Finding(metrics.KopfEnd.LIFELESS, one) for one in found), None)
+        found = filter(None, (_lifeless(kind, self._kinds[kind]) for kind in revisions.known))
+        return next((KopfFault(metrics.KopfEnd.LIFELESS, one) for one in found), None)
 
     def _compare(self, one: _Kind, known: Mapping[str, str]) -> None:
         one.quiet += 1
         one.listed += 1
         one.awaited = {
-            name: _still(one.awaited.get(name), one.delivered.get(name), version)
+            name: _awaited(one.awaited.get(name), one.delivered.get(name), version)
             for name, version in known.items()
-            if not _covers(one.delivered.get(name), version)
+            if not _is_delivered(one.delivered.get(name), version)
         }
 
 
-def _covers(delivered: str | None, version: str) -> bool:
-    """Whether a delivered revision is the one that was awaited, or a later one."""
+def _is_delivered(delivered: str | None, version: str) -> bool:
+    """Whether a delivered revision is the awaited one, or a later one."""
     return delivered == version or (delivered is not None and history.earlier(version, delivered))
 
 
-def _still(awaited: _Awaited | None, delivered: str | None, version: str) -> _Awaited:
-    """Go on waiting for the revision that was awaited, or begin with this one where that has come."""
-    if awaited is None or _covers(delivered, awaited.version):
+def _awaited(awaited: _Awaited | None, delivered: str | None, version: str) -> _Awaited:
+    """Go on waiting for the awaited revision; if it has come, wait for this one."""
+    if awaited is None or _is_delivered(delivered, awaited.version):
         return _Awaited(version)
-    awaited.looks += 1
+    awaited.checks += 1
     return awaited
 
 
-def _stopped(kind: str, one: _Kind) -> str:
+def _lifeless(kind: str, one: _Kind) -> str:
     if not one.awaited:
         return ""
-    name, longest = max(one.awaited.items(), key=lambda item: item[1].looks)
-    if min(longest.looks, one.listed) < BEHIND_LOOKS and min(longest.looks, one.quiet) < QUIET_LOOKS:
+    name, longest = max(one.awaited.items(), key=lambda item: item[1].checks)
+    if min(longest.checks, one.listed) < BEHIND_CHECKS and min(longest.checks, one.quiet) < QUIET_CHECKS:
         return ""
     return (
         f"it shows no life: revision {longest.version} of {name} ({kind}) has not come for "
-        f"{longest.looks * LOOK_SECONDS:g} s, nor anything of {kind} for {one.quiet * LOOK_SECONDS:g} s"
+        f"{longest.checks * CHECK_SECONDS:g} s, nor anything of {kind} for {one.quiet * CHECK_SECONDS:g} s"
     )

@@ -1,19 +1,19 @@
 """One run of Kopf, in a thread and loop of its own, which can always be ended.
 
-Left to itself, Kopf does not end in some cases. When the watch of one kind fails, as when
+On its own, Kopf does not end in some cases. When the watch of one kind fails, as when
 its CRD is deleted, it goes on with the others for five seconds and then cancels every task
 of its loop at once. A watcher that asks for a new watch at that moment takes its cancellation
-for a pause, because the task that tells it of pauses was cancelled as well; it goes on, and
-Kopf waits for it for ever. So its tasks are started, watched and ended from here: the roots
-first, then each watcher alone, then the rest. What does not end even so is left in a loop
-that never turns again.
+for a pause, because the task that signals pauses was cancelled as well; it goes on, and
+Kopf waits for it for ever. So its tasks are started, watched and ended here: the root tasks
+first, then each watcher alone, then the rest. Tasks that do not end even so are left in a
+stopped loop.
 
-Nothing of a run that is over reaches anybody: what it delivers is dropped, and its sessions
-send no request, also where its thread hangs and wakes up much later.
+A run that is stopped has no effect any more: its events are dropped, and its sessions send no
+request, also where its thread hangs and wakes up much later.
 
-Kopf asks the server once, at its start, which kinds there are, and never watches what was
-not among them. An API server that has just come up serves our kinds a moment before it
-names them, so a Kopf that did not find them is blind for good: it is ended, too.
+Kopf asks the server for its kinds once, at the start, and never watches a kind that was missing
+then. An API server that has just started serves our kinds a moment before discovery lists them,
+so a run that did not find them is ended, too.
 """
 
 import asyncio
@@ -35,41 +35,43 @@ from berth_operator.kube import handlers, kopf_sessions, kopf_settings
 
 GRACE_SECONDS: Final = 1.0  # For the tasks that Kopf ends by itself.
 WATCHER_SECONDS: Final = 3.0  # For a watcher that lets its workers finish, which takes two.
-GOODBYE_SECONDS: Final = 0.1
+TLS_CLOSE_SECONDS: Final = 0.1
 WATCHER: Final = "watcher for "  # How Kopf names these tasks.
 
 Task = asyncio.Task[Any]
 
 
-class Blind(Exception):
+class KindsNotFound(Exception):
     """Kopf did not find the kinds that it is to watch."""
 
 
-class Run:
-    """One life of Kopf."""
+class KopfRun:
+    """One run of Kopf."""
 
-    def __init__(self, link: connection.Connection, desk: handlers.Desk) -> None:
+    def __init__(self, link: connection.Connection, sink: handlers.KopfSink) -> None:
         self._link = link
-        self._desk = desk
+        self._sink = sink
         self._closed = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._sessions: list[aiohttp.ClientSession] = []
         self._left: Collection[Task] = ()
-        self.over: concurrent.futures.Future[None] = concurrent.futures.Future()  # With why it ended.
-        self.over.set_running_or_notify_cancel()  # Whoever gives up waiting for it does not cancel it.
+        self.ended: concurrent.futures.Future[None] = (
+            concurrent.futures.Future()
+        )  # With the error that ended it.
+        self.ended.set_running_or_notify_cancel()  # A waiter that gives up does not cancel it.
         self._thread = threading.Thread(target=self._main, name="kopf", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; a RuntimeError says that there can be no more of them."""
+        """Start the thread; raise RuntimeError if the system has too many threads."""
         try:
             self._thread.start()
         except RuntimeError:
             self._loop.close()
             raise
 
-    def end(self) -> None:
-        """Drop what it delivers from now on, and ask it to end."""
+    def stop(self) -> None:
+        """Drop the run's events from now on, and ask it to end."""
         self._closed.set()
         with contextlib.suppress(RuntimeError):  # The loop is closed once the thread has ended.
             self._loop.call_soon_threadsafe(self._stopping.set)
@@ -80,18 +82,18 @@ class Run:
         try:
             self._loop.run_until_complete(self._work())
         except BaseException as error:  # noqa: BLE001  Kopf ends with whatever the API gave it
-            self.over.set_exception(error)
+            self.ended.set_exception(error)
         else:
-            self.over.set_result(None)
+            self.ended.set_result(None)
         finally:
             self._closed.set()
-            # Kept, for a task that is taken apart before it is done complains.
+            # Kept, for a pending task that is collected as garbage logs an error.
             self._left = asyncio.all_tasks(self._loop)
             self._loop.close()
 
     async def _work(self) -> None:
         registry = kopf.OperatorRegistry()
-        handlers.register(registry, self._desk)
+        handlers.register(registry, self._sink)
 
         @kopf.on.login(id="berth", registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
@@ -102,7 +104,7 @@ class Run:
             )
 
         found = references.Insights()
-        roots = await kopf.spawn_tasks(
+        root_tasks = await kopf.spawn_tasks(
             registry=registry,
             settings=kopf_settings.settings(),
             insights=found,
@@ -110,35 +112,35 @@ class Run:
             clusterwide=True,
         )
         try:
-            await self._until_ended(roots, asyncio.ensure_future(_blindness(found)))
+            await self._until_ended(root_tasks, asyncio.ensure_future(_wait_kinds_missing(found)))
         finally:
-            await self._end(roots)
+            await self._end(root_tasks)
 
-    async def _until_ended(self, roots: Collection[Task], blind: asyncio.Task[Blind]) -> None:
-        """Wait until Kopf ends by itself, is to end, or is blind; raise why, if there is a fault."""
+    async def _until_ended(self, root_tasks: Collection[Task], missing: asyncio.Task[KindsNotFound]) -> None:
+        """Wait until Kopf ends, is stopped, or misses our kinds; raise the error, if there is one."""
         stopping = asyncio.ensure_future(self._stopping.wait())
-        done, _ = await asyncio.wait([*roots, blind, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if blind in done:
-            raise blind.result()
+        done, _ = await asyncio.wait([*root_tasks, missing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if missing in done:
+            raise missing.result()
         for task in done:
             task.result()
 
-    async def _end(self, roots: Collection[Task]) -> None:
+    async def _end(self, root_tasks: Collection[Task]) -> None:
         self._closed.set()
-        # What an ended Kopf complains of is nothing that anybody could mend.
+        # The errors of a Kopf that is being ended need no log.
         self._loop.set_exception_handler(lambda *_: None)
-        await _cancelled(roots, GRACE_SECONDS)
+        await _cancelled(root_tasks, GRACE_SECONDS)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await _cancelled([one for one in others if one.get_name().startswith(WATCHER)], WATCHER_SECONDS)
         for session in self._sessions:
             await session.close()
         await _cancelled(asyncio.all_tasks() - {asyncio.current_task()}, GRACE_SECONDS)
-        # TLS needs some turns of the loop to close its connections.
-        await asyncio.sleep(GOODBYE_SECONDS)
+        # TLS needs some iterations of the loop to close its connections.
+        await asyncio.sleep(TLS_CLOSE_SECONDS)
 
 
 async def _cancelled(tasks: Collection[Task | None], seconds: float) -> None:
-    """Cancel tasks, and wait for them for a while."""
+    """Cancel tasks, and wait for them, at most so long."""
     left = [one for one in tasks if one is not None and not one.done()]
     for one in left:
         one.cancel()
@@ -146,22 +148,22 @@ async def _cancelled(tasks: Collection[Task | None], seconds: float) -> None:
         await asyncio.wait(left, timeout=seconds)
 
 
-async def _blindness(found: references.Insights) -> Blind:
-    """Wait until Kopf has found out what there is; return only if our kinds are not all among it."""
+async def _wait_kinds_missing(found: references.Insights) -> KindsNotFound:
+    """Wait until Kopf has listed the server's kinds; return only if some of ours are missing."""
     await found.ready_resources.wait()
     named = {one.plural for one in found.watched_resources}
-    missing = [one for one in handlers.WATCHED if one not in named]
-    if not missing:
+    unnamed = [one for one in handlers.WATCHED if one not in named]
+    if not unnamed:
         await asyncio.Event().wait()
-    return Blind(f"the API server did not name {' and '.join(missing)} of {names.GROUP} yet")
+    return KindsNotFound(f"the API server did not name {' and '.join(unnamed)} of {names.GROUP} yet")
 
 
-def reason(error: BaseException | None) -> str:
-    """Return in a line why a run ended."""
+def end_reason(error: BaseException | None) -> str:
+    """Return in one line why a run ended."""
     if isinstance(error, asyncio.CancelledError):
         return "it was cancelled from within"
     if error is None:
         return "it ended by itself"
     # Kopf's own errors of the API are shown as tuples otherwise.
-    said = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
-    return text.line(said or type(error).__name__)
+    message = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+    return text.line(message or type(error).__name__)

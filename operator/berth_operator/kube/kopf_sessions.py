@@ -1,8 +1,8 @@
-"""The session with the API server that Kopf is lent.
+"""The HTTP sessions of Kopf with the API server.
 
-Kopf reads what the server says by itself. What holds for our own client is seen to from
-here: each request is logged in, answers come as they are, none has more than a list may
-have, and a run of Kopf that is over asks nothing more.
+Kopf reads the responses itself. These sessions give it the guarantees of our own client: each
+request is authorized, responses are not compressed, bodies are limited as lists are, and a run of
+Kopf that is over sends no request.
 """
 
 import functools
@@ -15,15 +15,15 @@ from berth_crds.client import api, connection, errors, parser, watch
 from berth_operator.kube import device_lists
 
 
-class Events:
-    """What a watch says, with each of its events as Kopf is to read it."""
+class WatchContent:
+    """The body of a watch, with each of its events reduced for Kopf."""
 
     def __init__(self, path: str, content: aiohttp.StreamReader) -> None:
         self._path = path
         self._content = content
 
     def __getattr__(self, name: str) -> Any:
-        """Be in all else the content that it stands for."""
+        """Return all other attributes of the wrapped content."""
         return getattr(self._content, name)
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
@@ -35,18 +35,18 @@ class Events:
             raise aiohttp.ClientPayloadError(str(error)) from error
 
 
-class Answer(aiohttp.ClientResponse):
-    """An answer of which no more is read than any list has, and of a watch nothing that is deep."""
+class KopfResponse(aiohttp.ClientResponse):
+    """A response whose body is limited, and whose watch events are reduced."""
 
     async def start(self, connection: aiohttp.connector.Connection) -> Self:
-        """Begin to read it."""
+        """Read the headers, and wrap the body of a watch."""
         await super().start(connection)
         if self.ok and self.url.query.get("watch") == "true":
-            self.content = cast("aiohttp.StreamReader", Events(self.url.path, self.content))
+            self.content = cast("aiohttp.StreamReader", WatchContent(self.url.path, self.content))
         return self
 
     async def read(self) -> bytes:
-        """Return the whole body, or raise what Kopf takes for a body that broke off."""
+        """Return the whole body; raise ClientPayloadError if it is too long."""
         if self._body is None:
             body = await api.beginning(self.content, parser.LONGEST_BODY)
             if len(body) > parser.LONGEST_BODY:
@@ -62,7 +62,7 @@ class Answer(aiohttp.ClientResponse):
         loads: Callable[[str], Any] | None = None,
         content_type: str | None = "application/json",
     ) -> Any:
-        """Return what the body says, where nobody says how to read it."""
+        """Return the decoded body; by default with our own decoder."""
         loads = loads or functools.partial(device_lists.read, self.url.path if self.ok else "")
         return await super().json(encoding=encoding, loads=loads, content_type=content_type)
 
@@ -70,9 +70,9 @@ class Answer(aiohttp.ClientResponse):
 def session(
     link: connection.Connection, *, closed: Callable[[], bool] = lambda: False
 ) -> aiohttp.ClientSession:
-    """Make a session that is always logged in, because each request asks for its header anew.
+    """Return a session that asks for the Authorization header anew for each request.
 
-    Once `closed` says so, it sends nothing.
+    Once `closed` returns true, it sends nothing.
     """
 
     async def authorize(
@@ -96,5 +96,5 @@ def session(
         proxy=link.proxy,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
-        response_class=Answer,
+        response_class=KopfResponse,
     )

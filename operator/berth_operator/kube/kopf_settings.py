@@ -1,7 +1,7 @@
-"""How Kopf is configured: a reader that scans, posts and writes nothing.
+"""The configuration of Kopf: a reader that scans, posts and writes nothing.
 
-What the operator writes it writes itself, from `statuses`. So Kopf needs no place to store
-what it handled, no annotations and no finalizers.
+The operator writes statuses itself (`kind_statuses`). So Kopf needs no storage of its progress,
+no annotations and no finalizers.
 """
 
 from typing import Any
@@ -10,23 +10,23 @@ import kopf
 
 
 def settings() -> kopf.OperatorSettings:
-    """Configure Kopf for a quiet reader: no scanning, no posting, no annotations, no finalizers."""
-    chosen = kopf.OperatorSettings()
-    chosen.scanning.disabled = True  # The CRDs exist before the operator starts; less RBAC, fewer watches.
-    chosen.posting.enabled = False  # Events go through our own aggregator.
-    chosen.peering.standalone = True  # Leadership is ours: Kopf's peering is no election.
-    chosen.networking.request_timeout = 30
-    chosen.networking.connect_timeout = 5
-    chosen.watching.server_timeout = 600
-    chosen.watching.client_timeout = 660  # For a server that does not end a watch as it was asked to.
-    chosen.watching.chunk_size = 100  # A page of Devices as dicts is ten times as large as its bytes.
-    chosen.queueing.exit_timeout = 2
-    # Else ten minutes after each end of it that nobody asked for, Kopf kills the whole process.
-    chosen.process.ultimate_exiting_timeout = None
-    chosen.execution.max_workers = 2  # All handlers are asynchronous.
-    chosen.persistence.progress_storage = NoProgress()
-    chosen.persistence.diffbase_storage = NoDiffBase()
-    return chosen
+    """Return settings without scanning, posting, annotations and finalizers."""
+    settings_ = kopf.OperatorSettings()
+    settings_.scanning.disabled = True  # The CRDs exist before the operator starts; less RBAC, fewer watches.
+    settings_.posting.enabled = False  # Events go through our own recorder.
+    settings_.peering.standalone = True  # Leadership is ours: Kopf's peering is no election.
+    settings_.networking.request_timeout = 30
+    settings_.networking.connect_timeout = 5
+    settings_.watching.server_timeout = 600
+    settings_.watching.client_timeout = 660  # For a server that does not end a watch in time.
+    settings_.watching.chunk_size = 100  # A page of Devices takes ten times its bytes as dicts.
+    settings_.queueing.exit_timeout = 2
+    # Else Kopf kills the whole process ten minutes after it has ended by itself.
+    settings_.process.ultimate_exiting_timeout = None
+    settings_.execution.max_workers = 2  # All handlers are asynchronous.
+    settings_.persistence.progress_storage = NoProgress()
+    settings_.persistence.diffbase_storage = NoDiffBase()
+    return settings_
 
 
 class NoProgress(kopf.ProgressStorage):

@@ -1,12 +1,12 @@
-"""The lead, kept in a thread of its own.
+"""Leader election in a thread of its own.
 
-Decisions, long lists and the collector can keep the main loop busy for longer than a Lease
-may go without a renewal. So the elector runs in a thread with a loop and a connection of
-its own, where nothing else is done. It must not keep the lead for a program that hangs:
-the main loop shows that it turns by `pulse`, and where it does not, the lead is lost.
+Decisions, long lists and garbage collection can keep the main loop busy for longer than a Lease
+may go without a renewal. So the elector runs in a thread with a loop and a connection of its own,
+where nothing else runs. It must not keep the Lease for a program that hangs: the main loop runs
+`heartbeat`, and without heartbeats leadership is lost.
 
-Losing the lead ends the process from this thread, whatever the main loop does: what that
-has in its hands must not be sent any more.
+Losing leadership ends the process from this thread, whatever the main loop does: no write that
+the main loop has prepared may be sent any more.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ from berth_operator.kube import elector
 
 log = logging.getLogger(__name__)
 
-PULSE_SECONDS: Final = 0.5
+HEARTBEAT_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 2.0
 
 T = TypeVar("T")
-Idle = Callable[[], float]
-There = tuple[asyncio.AbstractEventLoop, elector.Elector]
+IdleSeconds = Callable[[], float]
+LoopAndElector = tuple[asyncio.AbstractEventLoop, elector.Elector]
 
 
-class Lead:
-    """Campaigns for the lead and keeps it, beside the loop that runs `pulse`.
+class LeaderElection:
+    """Runs the elector beside the loop that runs `heartbeat`.
 
-    `make` gives the elector, in the thread, of a session and of what tells for how long the main
-    loop has not turned; `lost` is called in the thread when the lead is over.
+    `make` is called in the thread and returns the elector for a session and for a function that
+    returns for how long the main loop has hung. `lost` is called in the thread when leadership is lost.
     """
 
     def __init__(
         self,
         session: Callable[[], api.Api],
-        make: Callable[[api.Api, Idle], elector.Elector],
+        make: Callable[[api.Api, IdleSeconds], elector.Elector],
         *,
         clock: ports.Clock,
         lost: Callable[[str], None],
@@ -50,9 +50,9 @@ class Lead:
         self._make = make
         self._clock = clock
         self._lost = lost
-        self._turned = clock()
+        self._last_heartbeat = clock()
         self._thread = threading.Thread(target=self._run, name="lead", daemon=True)
-        self._ready: concurrent.futures.Future[There] = concurrent.futures.Future()
+        self._ready: concurrent.futures.Future[LoopAndElector] = concurrent.futures.Future()
         self._main: asyncio.AbstractEventLoop
         self._loop: asyncio.AbstractEventLoop  # The thread's.
         self._elector: elector.Elector
@@ -60,55 +60,55 @@ class Lead:
         self._stop: asyncio.Event
         self._holding: asyncio.Task[None]
 
-    # ------------------------------------------------------------ asked by the main loop
+    # ------------------------------------------------------------ called by the main loop
 
     async def start(self) -> None:
-        """Start the thread, and wait until it takes orders."""
+        """Start the thread, and wait until its loop runs."""
         self._main = asyncio.get_running_loop()
         self._thread.start()
         self._loop, self._elector = await asyncio.wrap_future(self._ready)
 
-    async def pulse(self) -> None:
-        """Show that the main loop turns, for ever."""
+    async def heartbeat(self) -> None:
+        """Record that the main loop runs, periodically, for ever."""
         while True:
-            self._turned = self._clock()
-            await asyncio.sleep(PULSE_SECONDS)
+            self._last_heartbeat = self._clock()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def campaign(self) -> elector.Term:
-        """Wait until the Lease is ours; it is kept from then on."""
-        return await self._there(self._win)
+        """Acquire the Lease, however long it takes, and renew it from then on."""
+        return await self._in_thread(self._campaign)
 
     def leads(self) -> bool:
-        """Whether the lead is surely still ours."""
+        """Whether we surely lead."""
         return self._elector.leads()
 
-    async def wait_steady(self) -> None:
-        """Wait until the Lease was renewed since there was last a doubt of the server."""
-        while not self._elector.steady():
+    async def wait_confirmed(self) -> None:
+        """Wait until the Lease was renewed since the last call of `doubt`."""
+        while not self._elector.confirmed():
             self._renewed.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PULSE_SECONDS):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await self._renewed.wait()
 
     def doubt(self) -> None:
-        """Have the Lease renewed before anything else is sent: the server was not there."""
+        """Renew the Lease before anything else is sent: the server was unavailable."""
         self._loop.call_soon_threadsafe(self._elector.doubt)
 
     async def declare(self, text: str) -> None:
-        """Have the Lease carry a declaration, and wait until it surely does."""
-        await self._there(lambda mine: mine.declare(text))
+        """Write a declaration into the Lease, and wait until it surely is there."""
+        await self._in_thread(lambda elector_: elector_.declare(text))
 
     async def release(self) -> None:
-        """Release the Lease in order, so that the next leader need not wait."""
-        await self._there(lambda mine: mine.release())
+        """Release the Lease, so that the next leader need not wait."""
+        await self._in_thread(lambda elector_: elector_.release())
 
     async def stop(self) -> None:
-        """End the thread; a Lease that was not released is left to lapse."""
+        """End the thread; a Lease that was not released is left to expire."""
         self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join, STOP_SECONDS)
 
-    async def _there(self, work: Callable[[elector.Elector], Coroutine[Any, Any, T]]) -> T:
-        """Have something done in the thread, and wait for it here."""
+    async def _in_thread(self, work: Callable[[elector.Elector], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the thread, and wait for its result here."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(self._elector), self._loop))
 
     # ------------------------------------------------------------ inside the thread
@@ -117,7 +117,7 @@ class Lead:
         try:
             asyncio.run(self._work())
         except Exception as error:
-            log.exception("the thread that keeps the lead ended")
+            log.exception("the thread of the leader election ended")
             if not self._ready.done():
                 self._ready.set_exception(error)
             self._lost(f"{type(error).__name__}: {error}")
@@ -125,23 +125,23 @@ class Lead:
     async def _work(self) -> None:
         async with self._session() as session:
             self._stop = asyncio.Event()
-            mine = self._make(session, lambda: self._clock() - self._turned)
-            self._ready.set_result((asyncio.get_running_loop(), mine))
+            elector_ = self._make(session, lambda: self._clock() - self._last_heartbeat)
+            self._ready.set_result((asyncio.get_running_loop(), elector_))
             await self._stop.wait()
 
-    async def _win(self, mine: elector.Elector) -> elector.Term:
-        term = await mine.campaign()
-        self._holding = asyncio.create_task(self._hold(mine), name="hold the lead")
+    async def _campaign(self, elector_: elector.Elector) -> elector.Term:
+        term = await elector_.campaign()
+        self._holding = asyncio.create_task(self._hold(elector_), name="hold the lead")
         return term
 
-    def _tell(self) -> None:
+    def _notify_renewed(self) -> None:
         self._main.call_soon_threadsafe(self._renewed.set)
 
-    async def _hold(self, mine: elector.Elector) -> None:
+    async def _hold(self, elector_: elector.Elector) -> None:
         try:
-            await mine.hold(self._tell)
-        except elector.Lost as error:
+            await elector_.hold(self._notify_renewed)
+        except elector.LeadershipLost as error:
             self._lost(str(error))
         except Exception as error:
-            log.exception("the lead cannot be held")
+            log.exception("the Lease cannot be renewed")
             self._lost(f"{type(error).__name__}: {error}")

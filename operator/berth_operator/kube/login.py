@@ -1,9 +1,8 @@
-"""Logging in: every form of kubeconfig, through kubernetes-asyncio.
+"""Login with every form of kubeconfig, through kubernetes-asyncio.
 
-In a pod the mounted service account is used by our own client. A kubeconfig may log in
-by certificate, token, password, an exec plug-in or an identity provider; the library
-knows them all, and what it finds is turned into our Connection. Whatever is wrong with
-the files is found by our own reader first, which says it in one line.
+In a pod our own client uses the mounted service account. A kubeconfig may use a certificate, a
+token, a password, an exec plug-in or an identity provider; the library supports them all, and its
+result is turned into our Connection. Our own reader checks the files first, for errors of one line.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from berth_crds.client import connection, errors
 
 RENEW_SECONDS: Final = 60.0
 PLUGIN_SECONDS: Final = 30.0
-LONGEST_SAID: Final = 300  # Of what the library says went wrong.
+LONGEST_ERROR: Final = 300  # Of the library's message.
 ENTRY: Final = re.compile(r"\{.*\}")
 
 
@@ -35,7 +34,7 @@ async def connect(kubeconfig: str | None = None, *, context: str | None = None) 
 
 
 async def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None) -> connection.Connection:
-    """Log in as a kubeconfig says."""
+    """Log in with a kubeconfig."""
     origin = os.pathsep.join(str(path) for path in paths)
     with connection.making_sense_of(origin):
         return await _from_kubeconfig(paths, origin, context)
@@ -45,7 +44,7 @@ async def _from_kubeconfig(
     paths: tuple[Path, ...], origin: str, context: str | None
 ) -> connection.Connection:
     files = connection.merge(paths)
-    # Of several files the first that names a current context wins; the library takes the last.
+    # The first file that names a current context wins; the library takes the last.
     chosen = context or files.current
     entry = connection.pick(files.contexts, chosen, what="context", origin=origin)
     cluster = connection.pick(files.clusters, entry.get("cluster"), what="cluster", origin=origin)
@@ -58,7 +57,7 @@ async def _from_kubeconfig(
     try:
         loader = await _load(origin, chosen, found)
         trust = _trust(found) if server.startswith("https://") else None
-    except Exception as error:  # the library and its plug-ins raise whatever they like
+    except Exception as error:  # the library and its plug-ins raise anything
         raise errors.Unusable(f"{origin}: login failed: {_line(error)}.") from error
     if user.get("exec") and not (found.api_key or found.cert_file):
         raise errors.Unusable(f"{origin}: login failed: the plug-in gave neither a token nor a certificate.")
@@ -74,7 +73,7 @@ async def _from_kubeconfig(
 
 
 async def _load(origin: str, context: str | None, found: Any) -> Any:
-    async with _patience():
+    async with _plugin_timeout():
         return await config.load_kube_config(
             config_file=origin, context=context, client_configuration=found, persist_config=False
         )
@@ -90,26 +89,26 @@ class Login:
         self._checked = clock()
 
     async def __call__(self) -> str:
-        """Return the header; once a minute ask the plug-in whether its token still holds."""
+        """Return the header; renew the plug-in's token once a minute if it expires."""
         if self._clock() - self._checked >= RENEW_SECONDS:
-            # Noted before the wait, so that others go on with the old token meanwhile.
+            # Set before the wait, so that other callers use the old token meanwhile.
             self._checked = self._clock()
             await self._renew()
         return str(self._found.api_key.get("BearerToken", ""))
 
     async def _renew(self) -> None:
         try:
-            # Cheap where nothing has to be done: the loader knows when a plug-in's token expires.
-            async with _patience():
+            # Cheap where the token is valid: the loader knows when it expires.
+            async with _plugin_timeout():
                 await self._loader.load_and_set(self._found)
-        except Exception as error:  # the plug-in is somebody else's program
+        except Exception as error:  # the plug-in raises anything
             message = f"the login cannot be renewed: {_line(error)}"
             raise errors.Unreachable(message, ambiguous=False) from error
 
 
 @contextlib.asynccontextmanager
-async def _patience() -> AsyncIterator[None]:
-    """Let a plug-in take its time; one that hangs is ended, for the library only stops listening to it."""
+async def _plugin_timeout() -> AsyncIterator[None]:
+    """Limit the time of a plug-in; one that hangs is killed, which the library does not do."""
     before = _children()
     try:
         async with asyncio.timeout(PLUGIN_SECONDS):
@@ -122,7 +121,7 @@ async def _patience() -> AsyncIterator[None]:
 
 
 def _children() -> set[int]:
-    """List our own child processes, as Linux tells them."""
+    """Return the pids of our own child processes, from Linux's /proc."""
     with contextlib.suppress(OSError):
         lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
         return {int(pid) for words in lists for pid in words.split()}
@@ -142,5 +141,5 @@ def _line(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {PLUGIN_SECONDS:g} s"
     # The library quotes whole entries of the file in its messages, keys and tokens included.
-    said = text.line(ENTRY.sub("{...}", " ".join(str(error).split())), most=LONGEST_SAID)
-    return said.rstrip(".") or type(error).__name__
+    message = text.line(ENTRY.sub("{...}", " ".join(str(error).split())), most=LONGEST_ERROR)
+    return message.rstrip(".") or type(error).__name__

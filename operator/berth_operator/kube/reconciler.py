@@ -1,12 +1,11 @@
 """Keeps Kopf running beside the engine.
 
-Kopf hooks signals in the main thread, ends on several API errors, and sometimes stops
-without a word; none of that may touch the loop that binds pods, nor the one that writes
-statuses. So each run of it has a thread and a loop of its own, and is watched from here: one
-that ends is followed by another after a growing pause, and one that falls behind what the
-informers know is ended. What was missed meanwhile is made good by the list that the next one
-begins with, and by the periodic flush. The ledger reaches this thread only as summaries,
-which are plain values.
+Kopf hooks signals in the main thread, ends on several API errors, and sometimes stops silently;
+none of that may affect the loop that binds pods, nor the one that writes statuses. So each run of
+Kopf has a thread and a loop of its own and is supervised here: a run that ends is followed by
+another after a growing pause, and a run that falls behind the informers is ended. The next run
+begins with a list, which with the periodic flush makes up for missed events. This thread gets
+only summaries of the ledger, which are plain values.
 """
 
 import asyncio
@@ -28,82 +27,82 @@ log = logging.getLogger(__name__)
 
 FLUSH_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)
-STEADY_LOOKS: Final = 30  # A run that had all there is after so many looks was well.
+STEADY_CHECKS: Final = 30  # A run that has delivered everything after so many checks was healthy.
 STOP_SECONDS: Final = 5.0
-END_SECONDS: Final = 8.0  # All that a run can take to end, unless its loop does not turn.
+END_SECONDS: Final = 8.0  # The longest that a run takes to end, unless its loop hangs.
 
 
-class Measure(Protocol):
-    """What is measured of Kopf; from any thread."""
+class KopfMetrics(Protocol):
+    """Metrics of Kopf; called from any thread."""
 
     def ended(self, why: metrics.KopfEnd) -> None:
         """Count a run that ended, or that was ended."""
 
     def behind(self, objects: int) -> None:
-        """Note how many objects it has not delivered as they are."""
+        """Record how many objects it has not delivered in their present revision."""
 
 
 class Inbox:
-    """What one run delivers, on its way from Kopf's thread to ours; once closed it takes nothing more."""
+    """Passes the events of one run from Kopf's thread to ours; once closed it drops them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, desk: kind_statuses.Statuses) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, statuses: kind_statuses.KindStatuses) -> None:
         self._loop = loop
-        self._desk = desk
-        self._passed: collections.deque[Callable[[], None]] = collections.deque()
-        self._called = False
-        self.lag = kopf_lag.Lag()
+        self._statuses = statuses
+        self._events: collections.deque[Callable[[], None]] = collections.deque()
+        self._scheduled = False
+        self.lag = kopf_lag.KopfLag()
         self.closed = False
 
-    def saw_device(self, name: str, status: dict[str, Any], version: str) -> None:
+    def device_seen(self, name: str, status: dict[str, Any], version: str) -> None:
         """Record the status of a Device."""
 
-        def take() -> None:
+        def apply() -> None:
             self.lag.delivered(names.DEVICES, name, version)
-            self._desk.saw_device(name, status)
+            self._statuses.device_seen(name, status)
 
-        self._pass(take)
+        self._pass(apply)
 
-    def lost_device(self, name: str) -> None:
+    def device_gone(self, name: str) -> None:
         """Forget a Device that was deleted."""
 
-        def take() -> None:
+        def apply() -> None:
             self.lag.gone(names.DEVICES, name)
-            self._desk.lost_device(name)
+            self._statuses.device_gone(name)
 
-        self._pass(take)
+        self._pass(apply)
 
-    def saw_policy(self, body: dict[str, Any]) -> None:
+    def policy_seen(self, body: dict[str, Any]) -> None:
         """Record a policy."""
 
-        def take() -> None:
+        def apply() -> None:
             meta = body["metadata"]
             self.lag.delivered(names.POLICIES, meta["name"], meta.get("resourceVersion", ""))
-            self._desk.saw_policy(body)
+            self._statuses.policy_seen(body)
 
-        self._pass(take)
+        self._pass(apply)
 
-    def lost_policy(self, name: str) -> None:
+    def policy_gone(self, name: str) -> None:
         """Forget a policy that was deleted."""
         self._pass(lambda: self.lag.gone(names.POLICIES, name))
 
-    def _pass(self, take: Callable[[], None]) -> None:
-        """Have something taken in our thread, which is called once for all that comes until it does."""
-        self._passed.append(take)
-        if not self._called:
-            self._called = True
+    def _pass(self, apply: Callable[[], None]) -> None:
+        """Queue an event for our thread, which is called once for all events that are queued."""
+        self._events.append(apply)
+        if not self._scheduled:
+            self._scheduled = True
             with contextlib.suppress(RuntimeError):  # The loop is closed once our thread has ended.
-                self._loop.call_soon_threadsafe(self._take)
+                self._loop.call_soon_threadsafe(self._apply_all)
 
-    def _take(self) -> None:
-        self._called = False  # First, so that whatever comes from now on calls again.
-        while self._passed:
-            take = self._passed.popleft()
+    def _apply_all(self) -> None:
+        self._scheduled = False  # First, so that later events schedule another call.
+        while self._events:
+            apply = self._events.popleft()
             if self.closed:
                 continue
             try:
-                take()
+                apply()
             except Exception:
-                log.exception("what Kopf delivered cannot be taken")
+                log.exception("an event of Kopf cannot be applied")
 
 
 class Reconciler:
@@ -112,49 +111,51 @@ class Reconciler:
     def __init__(
         self,
         link: connection.Connection,
-        rhythm: rate_limiter.RateLimiter,
+        limiter: rate_limiter.RateLimiter,
         *,
         agent: str,
         wall: Callable[[], dt.datetime],
         tally: api.Tally = api.uncounted,
-        measure: Measure | None = None,
+        kopf_metrics: KopfMetrics | None = None,
     ) -> None:
         self._link = link
-        self._rhythm = rhythm
+        self._rate_limiter = limiter
         self._agent = agent
         self._tally = tally
         self._wall = wall
-        self._measure = measure
+        self._metrics = kopf_metrics
         self._thread = threading.Thread(target=self._main, name="reconciler", daemon=True)
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._desk: kind_statuses.Statuses | None = None
+        self._statuses: kind_statuses.KindStatuses | None = None
         self._stop: asyncio.Event | None = None
         self._inbox: Inbox | None = None
-        self._verdict: asyncio.Future[kopf_lag.Finding] | None = None  # Why the present run is to be ended.
-        self.trouble = ""  # What is wrong with Kopf, in a few words, until it has delivered everything again.
+        self._fault_found: asyncio.Future[kopf_lag.KopfFault] | None = (
+            None  # Why the present run is to be ended.
+        )
+        self.fault = ""  # What is wrong with Kopf, until it has delivered everything again.
 
     def start(self) -> None:
-        """Start the thread and wait until it takes news."""
+        """Start the thread and wait until it is ready."""
         self._thread.start()
-        # A thread that cannot even begin must not keep the engine from working.
+        # A thread that cannot start must not block the engine.
         self._ready.wait(STOP_SECONDS)
 
     @property
     def failed(self) -> bool:
-        """Whether the thread has ended though nobody told it to: nothing is shown any more then."""
-        told = self._stop is not None and self._stop.is_set()
-        return self._thread.ident is not None and not self._thread.is_alive() and not told
+        """Whether the thread has ended without `stop`: then no status is written any more."""
+        stopped = self._stop is not None and self._stop.is_set()
+        return self._thread.ident is not None and not self._thread.is_alive() and not stopped
 
-    def want(self, news: list[node_summaries.NodeSummary]) -> None:
-        """Hand over the ledger's newest summaries, from any thread."""
-        if news and self._desk is not None:
-            self._call(self._desk.want, news)
+    def update(self, changed: list[node_summaries.NodeSummary]) -> None:
+        """Pass on the newest summaries of the ledger, from any thread."""
+        if changed and self._statuses is not None:
+            self._call(self._statuses.update, changed)
 
     def compare(self, revisions: kopf_lag.Revisions | None) -> None:
-        """Compare Kopf with what the informers surely know now, from any thread."""
+        """Compare Kopf's progress with the informers' revisions, from any thread."""
         if revisions is not None:
-            self._call(self._look, revisions)
+            self._call(self._check, revisions)
 
     def stop(self) -> None:
         """End the thread, within a few seconds."""
@@ -162,11 +163,11 @@ class Reconciler:
             self._call(self._stop.set)
             self._thread.join(STOP_SECONDS)
 
-    def _call(self, what: Callable[..., object], *words: object) -> None:
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
         if self._loop is not None:
             # The loop is closed once the thread has ended.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(what, *words)
+                self._loop.call_soon_threadsafe(function, *arguments)
 
     # ------------------------------------------------------------ inside the thread
 
@@ -179,78 +180,78 @@ class Reconciler:
     async def _work(self) -> None:
         async with api.Api(self._link, agent=self._agent, tally=self._tally) as session:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._desk = kind_statuses.Statuses(session, self._rhythm, wall=self._wall)
-            flushing = asyncio.create_task(self._flush(self._desk), name="flush statuses")
+            self._statuses = kind_statuses.KindStatuses(session, self._rate_limiter, wall=self._wall)
+            flushing = asyncio.create_task(self._flush(self._statuses), name="flush statuses")
             self._ready.set()
-            await self._keep_kopf(self._desk, self._stop)
+            await self._keep_running(self._statuses, self._stop)
             flushing.cancel()
             await asyncio.wait([flushing])
-            await self._desk.end()
+            await self._statuses.cancel()
 
-    async def _flush(self, desk: kind_statuses.Statuses) -> None:
+    async def _flush(self, statuses: kind_statuses.KindStatuses) -> None:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             try:
-                await desk.flush()
+                await statuses.flush()
             except Exception:
                 log.exception("statuses were not flushed")
 
-    async def _keep_kopf(self, desk: kind_statuses.Statuses, stop: asyncio.Event) -> None:
+    async def _keep_running(self, statuses: kind_statuses.KindStatuses, stop: asyncio.Event) -> None:
         attempt = 0
         while not stop.is_set():
-            self._inbox = inbox = Inbox(asyncio.get_running_loop(), desk)
+            self._inbox = inbox = Inbox(asyncio.get_running_loop(), statuses)
             try:
                 await self._run(inbox, stop)
             except Exception as error:
                 inbox.closed = True
                 log.exception("Kopf cannot be run")
-                self._ended(metrics.KopfEnd.ENDED, f"Kopf cannot be run: {kopf_runs.reason(error)}")
+                self._ended(metrics.KopfEnd.ENDED, f"Kopf cannot be run: {kopf_runs.end_reason(error)}")
             if not stop.is_set():
-                attempt = 0 if inbox.lag.looks >= STEADY_LOOKS and not inbox.lag.behind else attempt
+                attempt = 0 if inbox.lag.checks >= STEADY_CHECKS and not inbox.lag.behind else attempt
                 pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
                 attempt += 1
                 log.info("Kopf starts again in %g s", pause)
                 await _either(stop.wait(), asyncio.sleep(pause))
 
     async def _run(self, inbox: Inbox, stop: asyncio.Event) -> None:
-        """Run Kopf once, until it ends, is stopped, or has stopped by itself."""
-        run = kopf_runs.Run(self._link, inbox)
-        self._verdict = verdict = asyncio.get_running_loop().create_future()
+        """Run Kopf once, until it ends, `stop` is set, or it turns out to be lifeless."""
+        run = kopf_runs.KopfRun(self._link, inbox)
+        self._fault_found = fault_found = asyncio.get_running_loop().create_future()
         run.start()
-        over = asyncio.wrap_future(run.over)
-        await _either(asyncio.wait([over]), stop.wait(), asyncio.wait([verdict]))
-        fault = metrics.KopfEnd.ENDED if over.done() else None
+        ended = asyncio.wrap_future(run.ended)
+        await _either(asyncio.wait([ended]), stop.wait(), asyncio.wait([fault_found]))
+        cause = metrics.KopfEnd.ENDED if ended.done() else None
         inbox.closed = True
-        run.end()
-        await asyncio.wait([over], timeout=END_SECONDS)
-        if verdict.done():
-            self._ended(verdict.result().cause, f"Kopf is ended: {verdict.result().text}")
-        elif fault is not None:
-            self._ended(fault, f"Kopf ended: {kopf_runs.reason(over.exception())}")
-        if not over.done():
-            log.warning("Kopf does not end; its thread is left alone, and can do nothing more")
-        over.add_done_callback(lambda late: late.exception())  # Known, or of no interest any more.
+        run.stop()
+        await asyncio.wait([ended], timeout=END_SECONDS)
+        if fault_found.done():
+            self._ended(fault_found.result().cause, f"Kopf is ended: {fault_found.result().text}")
+        elif cause is not None:
+            self._ended(cause, f"Kopf ended: {kopf_runs.end_reason(ended.exception())}")
+        if not ended.done():
+            log.warning("Kopf does not end; its thread is abandoned, and has no effect any more")
+        ended.add_done_callback(lambda late: late.exception())  # Logged above, or of no interest any more.
 
     def _ended(self, why: metrics.KopfEnd, what: str) -> None:
         log.warning("%s", what)
-        self.trouble = f"{what}; summaries and conditions may be out of date"
-        if self._measure is not None:
-            self._measure.ended(why)
+        self.fault = f"{what}; summaries and conditions may be out of date"
+        if self._metrics is not None:
+            self._metrics.ended(why)
 
-    def _look(self, revisions: kopf_lag.Revisions) -> None:
-        """Find out whether Kopf still delivers what there is."""
-        inbox, verdict = self._inbox, self._verdict
-        if inbox is None or verdict is None or inbox.closed or verdict.done():
+    def _check(self, revisions: kopf_lag.Revisions) -> None:
+        """Check whether Kopf still delivers all objects."""
+        inbox, fault_found = self._inbox, self._fault_found
+        if inbox is None or fault_found is None or inbox.closed or fault_found.done():
             return
-        found = inbox.lag.look(revisions)
+        found = inbox.lag.check(revisions)
         if found is not None:
-            verdict.set_result(found)
+            fault_found.set_result(found)
         elif not inbox.lag.behind:
-            self.trouble = ""
-        if self._desk is not None:
-            self._desk.keep_only(revisions.known[names.DEVICES].keys() | inbox.lag.names(names.DEVICES))
-        if self._measure is not None:
-            self._measure.behind(inbox.lag.behind)
+            self.fault = ""
+        if self._statuses is not None:
+            self._statuses.keep_only(revisions.known[names.DEVICES].keys() | inbox.lag.names(names.DEVICES))
+        if self._metrics is not None:
+            self._metrics.behind(inbox.lag.behind)
 
 
 async def _either(*waits: Any) -> None:

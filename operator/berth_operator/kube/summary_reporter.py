@@ -1,4 +1,4 @@
-"""Summaries of nodes on their way from the ledger to those who show them.
+"""Reports summaries of nodes: to the statuses and to the log.
 
 All nodes are summed up once, and from then on those that have changed. A thousand nodes take a
 while, so other tasks run in between.
@@ -10,35 +10,35 @@ from typing import Final
 
 from berth_operator.engine import node_summaries, ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import node_news
+from berth_operator.kube import node_log
 
 PERIOD_SECONDS: Final = 0.5
 
 
 class SummaryReporter:
-    """Sums nodes up, and has that shown and told."""
+    """Sums nodes up, and reports the summaries."""
 
     def __init__(
         self,
         ledger: Ledger,
         show: Callable[[list[node_summaries.NodeSummary]], None],
-        news: node_news.NodeNews,
+        log: node_log.NodeLog,
         *,
         clock: ports.Clock,
     ) -> None:
         self._ledger = ledger
         self._show = show
-        self._news = news
+        self._log = log
         self._clock = clock
         self._changes = ledger.changes.reader()
 
     async def run(self) -> None:
-        """Report how all nodes stand, and for ever what becomes of them."""
-        self._news.begin([summary async for portion in self._portions() for summary in portion])
+        """Report all nodes once, and changed ones periodically, for ever."""
+        self._log.begin([summary async for portion in self._portions() for summary in portion])
         while True:
             await asyncio.sleep(PERIOD_SECONDS)
             async for portion in self._portions():
-                self._news.hear(portion)
+                self._log.update(portion)
 
     async def _portions(self) -> AsyncIterator[list[node_summaries.NodeSummary]]:
         """Sum up and show what has changed until now; other tasks run after each portion."""

@@ -1,8 +1,8 @@
-"""Whose trouble it is that things cannot be written: everybody's, or that of one of them.
+"""Tells an outage from a single object that cannot be written.
 
-What fails alone rests, longer each time, and comes after all others. What fails one after the
-other at several different things, with no success in between, is everybody's trouble, which is
-held against none of them.
+An object that fails alone backs off, longer each time, and comes after all others. Failures of
+several different objects in a row, without a success in between, are an outage, and no object
+backs off because of it.
 """
 
 from collections.abc import Callable
@@ -11,54 +11,54 @@ from typing import Final, Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 SEVERAL: Final = 2
-PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)  # So late is what an outage met alone.
+PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)  # Also the delay of one object that alone met an outage.
 
 
-class Rest(NamedTuple):
-    """How often a thing has failed alone, and until when nobody tries it."""
+class Backoff(NamedTuple):
+    """How often an object has failed alone, and until when it is not tried."""
 
     times: int
     until: float
 
 
-class Failures(Generic[T]):
-    """Remembers what could not be written."""
+class WriteFailures(Generic[T]):
+    """Remembers the objects that could not be written."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._alone: dict[T, Rest] = {}
+        self._backoffs: dict[T, Backoff] = {}
         self._in_a_row: set[T] = set()
 
-    def failed(self, thing: T) -> bool:
-        """Record that a thing could not be written, and return whether that is everybody's trouble."""
-        self._in_a_row.add(thing)
+    def failed(self, key: T) -> bool:
+        """Record a failed write; return whether that is an outage."""
+        self._in_a_row.add(key)
         if len(self._in_a_row) >= SEVERAL:
             for one in self._in_a_row:
-                self._alone.pop(one, None)
+                self._backoffs.pop(one, None)
             return True
-        times = self._alone[thing].times if thing in self._alone else 0
+        times = self._backoffs[key].times if key in self._backoffs else 0
         pause = PAUSE_SECONDS[min(times, len(PAUSE_SECONDS) - 1)]
-        self._alone[thing] = Rest(times + 1, self._clock() + pause)
+        self._backoffs[key] = Backoff(times + 1, self._clock() + pause)
         return False
 
-    def succeeded(self, thing: T) -> None:
-        """Record that a thing was written: whatever fails now is nobody else's trouble."""
+    def succeeded(self, key: T) -> None:
+        """Record a successful write: there is no outage."""
         self._in_a_row.clear()
-        self.forget(thing)
+        self.forget(key)
 
-    def forget(self, thing: T) -> None:
-        """Forget a thing that is gone."""
-        self._in_a_row.discard(thing)
-        self._alone.pop(thing, None)
+    def forget(self, key: T) -> None:
+        """Forget an object that is gone."""
+        self._in_a_row.discard(key)
+        self._backoffs.pop(key, None)
 
-    def alone(self, thing: T) -> bool:
-        """Return whether a thing failed alone the last time."""
-        return thing in self._alone
+    def failed_alone(self, key: T) -> bool:
+        """Whether an object failed alone the last time."""
+        return key in self._backoffs
 
-    def until(self, thing: T) -> float:
-        """Return until when nobody tries a thing; 0 for one that did not fail alone."""
-        return self._alone[thing].until if thing in self._alone else 0.0
+    def backoff_until(self, key: T) -> float:
+        """Return until when an object is not tried; 0 for one that did not fail alone."""
+        return self._backoffs[key].until if key in self._backoffs else 0.0
 
-    def rests(self, thing: T) -> bool:
-        """Return whether it is too early to try a thing again."""
-        return self.until(thing) > self._clock()
+    def in_backoff(self, key: T) -> bool:
+        """Whether it is too early to try an object again."""
+        return self.backoff_until(key) > self._clock()

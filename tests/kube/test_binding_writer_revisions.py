@@ -11,8 +11,8 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import raw
+from kube.binding_writers import NODE, hand
 from kube.conftest import Noted
-from kube.writers import NODE, hand
 from support import pods
 
 

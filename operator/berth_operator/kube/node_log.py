@@ -1,9 +1,8 @@
-"""What the leader tells people of nodes beside their Devices: one line of the log for each change.
+"""The log lines of changes on nodes, one for each change.
 
-An agent falls silent or is heard again; a source of an agent fails or is back; devices are
-cordoned or no more; a cordon names nothing, of which an Event on the Device tells as well. It
-hears the summaries of nodes as they are made. How things stand when a leader begins is told
-in one line for all nodes.
+An agent becomes silent or renews its Lease again; a source of an agent fails or recovers; devices
+are cordoned or uncordoned; a cordon names no device, which is also an Event on the Device. The
+changes come from the summaries of nodes. A new leader logs the state of all nodes in one line.
 """
 
 import logging
@@ -22,19 +21,19 @@ NO_SUCH_DEVICE: Final = "NoSuchDevice"
 UidOf = Callable[[str], str]
 
 
-class NodeNews:
-    """Compares each summary with the one before it, and tells what has changed."""
+class NodeLog:
+    """Compares each summary with the one before it, and logs what has changed."""
 
-    def __init__(self, tell: Callable[[events.Note], None], uid_of: UidOf) -> None:
-        """Begin with nothing known; `uid_of` gives the uid of a Device."""
-        self._tell = tell
+    def __init__(self, record: Callable[[events.Event], None], uid_of: UidOf) -> None:
+        """Start without summaries; `uid_of` returns the uid of a Device."""
+        self._record = record
         self._uid_of = uid_of
-        self._known: dict[str, node_summaries.NodeSummary] = {}
+        self._last: dict[str, node_summaries.NodeSummary] = {}
 
     def begin(self, found: Iterable[node_summaries.NodeSummary]) -> None:
-        """Record how things stand, and write that in one line."""
-        self._known = {summary.node: summary for summary in found}
-        nodes = self._known.values()
+        """Record the state of all nodes, and log it in one line."""
+        self._last = {summary.node: summary for summary in found}
+        nodes = self._last.values()
         log.info(
             "nodes with devices: %d; with a silent agent: %d; with a source that failed: %d; "
             "with cordoned devices: %d",
@@ -46,11 +45,11 @@ class NodeNews:
         for summary in nodes:
             self._report_unknown(summary)
 
-    def hear(self, found: Iterable[node_summaries.NodeSummary]) -> None:
-        """Write what has changed on these nodes."""
+    def update(self, found: Iterable[node_summaries.NodeSummary]) -> None:
+        """Log what has changed on these nodes."""
         for summary in found:
-            before = self._known.get(summary.node)
-            self._known[summary.node] = summary
+            before = self._last.get(summary.node)
+            self._last[summary.node] = summary
             if before is not None:
                 _report_agent(before, summary)
                 _report_cordon(before, summary)
@@ -61,8 +60,8 @@ class NodeNews:
 
     def _report_unknown(self, summary: node_summaries.NodeSummary) -> None:
         if summary.unmatched_cordon:
-            subject = events.Subject("", summary.node, self._uid_of(summary.node), resources.DEVICES)
-            self._tell(events.Note(subject, NO_SUCH_DEVICE, _sentence(summary), warning=True))
+            subject = events.InvolvedObject("", summary.node, self._uid_of(summary.node), resources.DEVICES)
+            self._record(events.Event(subject, NO_SUCH_DEVICE, _sentence(summary), warning=True))
             log.warning(
                 "node %s: %s",
                 summary.node,
@@ -72,24 +71,30 @@ class NodeNews:
 
 
 def _sentence(summary: node_summaries.NodeSummary) -> str:
-    """Return what a person who has cordoned something is told of what it did not do."""
+    """Return the message of the Event for a cordon that names no device."""
     warning = node_summaries.cordon_warning(summary.unmatched_cordon)
     return f"The {warning}. Write the uuid of a device, the minor of a GPU, or all."
 
 
 def _report_agent(before: node_summaries.NodeSummary, now: node_summaries.NodeSummary) -> None:
     if before.silent != now.silent:
-        said = "its agent is silent; no card of it is given out" if now.silent else "its agent is heard again"
-        log.info("node %s: %s", now.node, said, extra=logs.node(now.node))
+        message = (
+            "its agent is silent; no pod gets a card of it"
+            if now.silent
+            else "its agent renews its Lease again"
+        )
+        log.info("node %s: %s", now.node, message, extra=logs.node(now.node))
     if before.failed != now.failed:
-        said = f"no card is given out: {now.failed}" if now.failed else "the sources of its agent are well"
-        log.info("node %s: %s", now.node, said, extra=logs.node(now.node))
+        message = (
+            f"no pod gets a card of it: {now.failed}" if now.failed else "the sources of its agent work again"
+        )
+        log.info("node %s: %s", now.node, message, extra=logs.node(now.node))
 
 
 def _report_cordon(before: node_summaries.NodeSummary, now: node_summaries.NodeSummary) -> None:
     for verb, uuids in (
         ("cordoned", set(now.cordoned) - set(before.cordoned)),
-        ("cordoned no more", set(before.cordoned) - set(now.cordoned)),
+        ("uncordoned", set(before.cordoned) - set(now.cordoned)),
     ):
         if uuids:
             extra = logs.node(now.node, devices=sorted(uuids))

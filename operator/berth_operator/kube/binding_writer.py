@@ -1,9 +1,9 @@
-"""The writer: one Binding for each placement, and a look at the pod when the answer is unclear.
+"""Writes one Binding for each placement, and reads the pod when the outcome is unclear.
 
-The Binding carries the node, every annotation of the answer and the label that the fence
-selects by, so that all of it is one revision in etcd and `patch pods` is never needed. The
-pod's uid and its revision are preconditions, which etcd itself compares: a bind that
-arrives late, at a server whose copy of the Lease is old, is void once the pod has changed.
+The Binding carries the node, every annotation of the placement and the label that the fence
+selects by, so that all of it is one revision in etcd and `patch pods` is never needed. The pod's
+uid and revision are preconditions, which etcd itself compares: a bind that arrives late, at a
+server whose copy of the Lease is old, is void once the pod has changed.
 """
 
 import dataclasses
@@ -22,28 +22,28 @@ from berth_operator.translate import long_pods, pods, raw
 
 log = logging.getLogger(__name__)
 
-SERVER_SECONDS: Final = 3  # The server gives a bind up after this long, so that it cannot happen later.
+SERVER_SECONDS: Final = 3  # The server gives a bind up after this time, so that it cannot happen later.
 CLIENT_SECONDS: Final = 4.0
 FENCE: Final = "ValidatingAdmissionPolicy 'berth-fence'"
 FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within moments.
-# So begins what the server says of the webhooks that it asks before it writes anything, whatever the code.
+# The server's messages about webhooks, which it calls before it writes anything, begin so for any code.
 WEBHOOKS: Final = ("Internal error occurred: failed calling webhook ", 'admission webhook "')
-NO_DRY_RUN: Final = "does not support dry run"  # The server's words.
+NO_DRY_RUN: Final = "does not support dry run"  # In the server's message.
 DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.AmbiguousNotFound)
-REST_SECONDS: Final = 1.0  # For a server that asks for patience without saying how much, or for none.
+THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 
 
-class Lead(Protocol):
-    """Who knows whether we lead, and for which pods we have said that we do."""
+class Leader(Protocol):
+    """Leadership, and the pods whose binds are declared in the Lease."""
 
     def leads(self) -> bool:
-        """Whether the lead is surely still ours."""
+        """Whether we surely lead."""
 
     def doubt(self) -> None:
-        """Record that the server did not answer as one that is well."""
+        """Record that the server may be unavailable."""
 
     async def sure(self) -> None:
-        """Wait until the lead and the picture are sure."""
+        """Wait until leadership and ledger are confirmed."""
 
     async def permit(self, uid: str) -> None:
         """Wait until the Lease declares that a bind of this pod may be under way."""
@@ -52,28 +52,28 @@ class Lead(Protocol):
         """Change a pod that has this revision, so that no bind arrives which names it or an earlier one."""
 
 
-class Writer:
-    """Carries decisions out under one term, and only while that lasts."""
+class BindingWriter:
+    """Writes the Bindings of one term, and only while it lasts."""
 
     def __init__(
-        self, session: api.Api, ledger: Ledger, lead: Lead, *, term: str, clock: ports.Clock
+        self, session: api.Api, ledger: Ledger, leader: Leader, *, term: str, clock: ports.Clock
     ) -> None:
         self._session = session
         self._ledger = ledger
-        self._lead = lead
+        self._leader = leader
         self._term = term
         self._clock = clock
         self._fenced_since: float | None = None
-        self.sure, self.permit = lead.sure, lead.permit
+        self.sure, self.permit = leader.sure, leader.permit
 
     async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
-        """Send one Binding and tell what became of it."""
+        """Send one Binding and return its outcome."""
         return await self._send(candidate, placement)
 
     async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
-        """Have everybody judge a Binding whom the server asks, and write nothing.
+        """Send a Binding as a dry run: admission and webhooks check it, and nothing is written.
 
-        Where a webhook can judge no dry run, only the bind itself will tell.
+        Where a webhook does not support dry runs, the answer is Bound.
         """
         answer = await self._send(candidate, placement, dryRun="All")
         if isinstance(answer, ports.Refused) and NO_DRY_RUN in answer.message:
@@ -88,22 +88,22 @@ class Writer:
         version = known.text if known is not None else ""
         body = msgspec.json.encode(binding(candidate, placement, term=self._term, version=version))
         params["timeout"] = f"{SERVER_SECONDS}s"
-        if not self._lead.leads():
-            # A process that was stopped for a while must not go on where it was when it wakes up.
+        if not self._leader.leads():
+            # A process that was suspended must not go on with its writes when it wakes up.
             return ports.Refused("the term is over")
         try:
             await self._session.send("POST", path, params=params, body=body, deadline=CLIENT_SECONDS)
         except errors.ClientError as error:
             if isinstance(error, errors.Forbidden) and FENCE in error.message:
                 self._fenced()
-            if isinstance(error, DOUBTFUL) and not _of_webhook(error):
-                self._lead.doubt()
-            return _of_revision(outcome(error), version)
+            if isinstance(error, DOUBTFUL) and not _is_from_webhook(error):
+                self._leader.doubt()
+            return _with_version(outcome(error), version)
         self._fenced_since = None
         return ports.Bound()
 
     def _fenced(self) -> None:
-        """Log once what is wrong when the fence keeps refusing the very leader that the Lease names."""
+        """Log once if the fence keeps refusing the leader that the Lease names."""
         if self._fenced_since is None:
             self._fenced_since = self._clock()
         elif self._clock() - self._fenced_since > FENCE_PATIENCE_SECONDS:
@@ -122,7 +122,7 @@ class Writer:
                 resources.PODS, candidate.name, into=long_pods.Pod, namespace=candidate.namespace
             )
         except errors.AmbiguousNotFound as error:
-            return ports.Unknown(str(error))  # Taken for its end, it would give the pod's cards to another.
+            return ports.Unknown(str(error))  # Read as its end, it would give the pod's cards to another.
         except errors.NotFound:
             return ports.Gone()
         except (errors.ClientError, msgspec.DecodeError) as error:
@@ -136,15 +136,15 @@ class Writer:
         return ports.Bound()
 
     async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
-        """Change the pod, so that no bind of it arrives that was sent before, and read what it is like then.
+        """Change the pod, so that all earlier binds of it are void, and read it.
 
-        Whatever has changed it meanwhile is as good, unless that was a bind.
+        Any other change of it has the same effect, unless that was a bind.
         """
         before = await self.read_pod(candidate)
         if not isinstance(before, ports.Unbound):
             return before
         try:
-            await self._lead.touch(candidate, before.version)
+            await self._leader.touch(candidate, before.version)
         except errors.ClientError as error:
             log.debug("%s cannot be changed: %s", candidate.title, error)
         after = await self.read_pod(candidate)
@@ -153,7 +153,7 @@ class Writer:
         return after
 
     def _unbound(self, pod: raw.Pod, candidate: queued_pods.Candidate) -> ports.ReadResult:
-        """Return what a pod without a node is; the server binds none that is being deleted."""
+        """Return the state of a pod without a node; the server binds no pod that is being deleted."""
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
         self._ledger.pod_revised(pod.metadata.uid, pod.metadata.resource_version)
@@ -161,28 +161,28 @@ class Writer:
         return ports.Unbound(same=same, version=pod.metadata.resource_version)
 
 
-def _of_revision(answer: ports.Answer, version: str) -> ports.Answer:
+def _with_version(answer: ports.Answer, version: str) -> ports.Answer:
     return dataclasses.replace(answer, version=version) if isinstance(answer, ports.Unknown) else answer
 
 
-def _of_webhook(error: errors.ClientError) -> bool:
-    """Whether a webhook is in the way: nothing was written then, and the server is well."""
+def _is_from_webhook(error: errors.ClientError) -> bool:
+    """Whether a webhook refused or failed: then nothing was written, and the server is available."""
     return isinstance(error, errors.ApiError) and error.message.startswith(WEBHOOKS)
 
 
 def outcome(error: errors.ClientError) -> ports.Answer:
-    """Return what a failed bind means for the pod."""
+    """Return the outcome of a failed bind for the pod."""
     match error:
         case errors.AmbiguousNotFound():
-            # No API server answers a bind like this; whoever stands between us may have passed it on.
+            # No API server answers a bind like this; a proxy may have passed it on.
             return ports.Unknown(str(error))
         case errors.Conflict() | errors.NotFound():
-            # Perhaps it was our own earlier bind that won: the pod itself knows.
+            # Our own earlier bind may have won: the pod shows it.
             return ports.Unknown(error.message, open=False)
-        case errors.ApiError() if _of_webhook(error):
+        case errors.ApiError() if _is_from_webhook(error):
             return ports.Refused(error.message)
         case errors.Throttled():
-            return ports.Throttled(error.message, error.retry_after or REST_SECONDS)
+            return ports.Throttled(error.message, error.retry_after or THROTTLED_SECONDS)
         case errors.Unreachable(ambiguous=False):
             return ports.Refused(str(error))
         case (
@@ -194,7 +194,7 @@ def outcome(error: errors.ClientError) -> ports.Answer:
         ):
             return ports.Refused(error.message)
         case errors.Unreachable() | errors.ApiError():
-            # Perhaps nobody has answered it, or somebody between us who may have passed it on.
+            # The server may have done it, or a proxy may have passed it on.
             return ports.Unknown(str(error))
         case _:
             return ports.Refused(str(error))
@@ -203,7 +203,7 @@ def outcome(error: errors.ClientError) -> ports.Answer:
 def binding(
     candidate: queued_pods.Candidate, placement: decisions.Placement, *, term: str, version: str = ""
 ) -> dict[str, Any]:
-    """Make the Binding that says everything at once; `version` is the pod's revision, if that is known."""
+    """Return the Binding of a placement; `version` is the pod's revision, if it is known."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -220,14 +220,14 @@ def binding(
 
 
 def annotations(placement: decisions.Placement, *, term: str) -> dict[str, str]:
-    """Write the answer; a pod that asked for no card has no allocation, only its term."""
+    """Return the annotations of a bind; a pod without cards has only the term, no allocation."""
     if not placement.grants:
         return {names.TERM: term}
     return allocation.annotations(record(placement), term=term)
 
 
 def record(placement: decisions.Placement) -> allocation.Allocation:
-    """Turn a placement into the record that the annotation holds."""
+    """Return the allocation of a placement, as the annotation holds it."""
     return allocation.of(
         placement.node, {grant.container: _by_type(grant.shares) for grant in placement.grants}
     )

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from berth_operator.engine import node_summaries
-from berth_operator.kube import events, node_news
+from berth_operator.kube import events, node_log
 
 WELL = node_summaries.NodeSummary("n1", 4, 0, 4, silent=False)
 SILENT = dataclasses.replace(WELL, silent=True)
@@ -19,20 +19,20 @@ class Ear:
     """Collects news of nodes."""
 
     def __init__(self, *begin: node_summaries.NodeSummary) -> None:
-        self.notes: list[events.Note] = []
-        self.news = node_news.NodeNews(self.notes.append, "uid-{}".format)
+        self.notes: list[events.Event] = []
+        self.news = node_log.NodeLog(self.notes.append, "uid-{}".format)
         self.news.begin(begin)
 
 
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
-        (WELL, SILENT, "node n1: its agent is silent; no card of it is given out"),
-        (SILENT, WELL, "node n1: its agent is heard again"),
-        (WELL, FAILED, "node n1: no card is given out: NVMLDown"),
-        (FAILED, WELL, "node n1: the sources of its agent are well"),
+        (WELL, SILENT, "node n1: its agent is silent; no pod gets a card of it"),
+        (SILENT, WELL, "node n1: its agent renews its Lease again"),
+        (WELL, FAILED, "node n1: no pod gets a card of it: NVMLDown"),
+        (FAILED, WELL, "node n1: the sources of its agent work again"),
         (WELL, CORDONED, "node n1: cordoned: GPU-1, GPU-2"),
-        (CORDONED, WELL, "node n1: cordoned no more: GPU-1, GPU-2"),
+        (CORDONED, WELL, "node n1: uncordoned: GPU-1, GPU-2"),
         (WELL, ASTRAY, "node n1: cordon names no device: 9, GPU-x"),
         (WELL, dataclasses.replace(WELL, free=1, used=3), None),
     ],
@@ -48,8 +48,8 @@ def test_each_change_is_told_once(
     ear = Ear(before)
     caplog.clear()
 
-    ear.news.hear([now])
-    ear.news.hear([now])
+    ear.news.update([now])
+    ear.news.update([now])
 
     assert [record.getMessage() for record in caplog.records] == ([said] if said else [])
 
@@ -68,12 +68,12 @@ def test_how_things_stand_is_told_in_one_line(caplog: pytest.LogCaptureFixture) 
 def test_a_cordon_that_names_nothing_is_an_event_on_the_device() -> None:
     """Told when it comes to be so, when it changes, and by each new leader."""
     ear = Ear(ASTRAY)
-    ear.news.hear([ASTRAY])
-    ear.news.hear([dataclasses.replace(ASTRAY, unmatched_cordon=("9",))])
-    ear.news.hear([WELL])
+    ear.news.update([ASTRAY])
+    ear.news.update([dataclasses.replace(ASTRAY, unmatched_cordon=("9",))])
+    ear.news.update([WELL])
 
-    assert [one.subject for one in ear.notes] == [ear.notes[0].subject] * 2
-    found = events.event(ear.notes[0], "e", moment="", instance="")
+    assert [one.involved for one in ear.notes] == [ear.notes[0].involved] * 2
+    found = events.manifest(ear.notes[0], "e", moment="", instance="")
     assert found["involvedObject"] == {
         "apiVersion": "berth.dev/v1alpha1",
         "kind": "Device",
@@ -90,6 +90,6 @@ def test_nodes_that_come_later_are_no_news(caplog: pytest.LogCaptureFixture) -> 
     ear = Ear()
     caplog.clear()
 
-    ear.news.hear([SILENT, dataclasses.replace(ASTRAY, node="n2")])
+    ear.news.update([SILENT, dataclasses.replace(ASTRAY, node="n2")])
 
     assert [record.getMessage() for record in caplog.records] == ["node n2: cordon names no device: 9, GPU-x"]

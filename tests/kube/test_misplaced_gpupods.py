@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.client import api, resources
-from berth_operator.kube import foreign_gpupods, suspect_gpupods
+from berth_operator.kube import misplaced_gpupods, suspect_gpupods
 from berth_operator.scheduling import holds
 from kube.cleaning import GONE, LISTED, NONE, OTHER, POD, WHERE, Scene, Thing, gpupod, pod
 from support import stub
@@ -29,28 +29,28 @@ async def scene() -> AsyncIterator[Scene]:
             {"node": "n2"},
             "n1",
             pod(),
-            foreign_gpupods.Objection(OTHER, "it is of node n2, and the pod is on n1"),
+            misplaced_gpupods.Mismatch(OTHER, "it is of node n2, and the pod is on n1"),
             id="another node's",
         ),
         pytest.param(
             {"pod_uid": "u0"},
             "n1",
             pod(),
-            foreign_gpupods.Objection(GONE, "it is of a pod with the uid u0, and that of the pod is u1"),
+            misplaced_gpupods.Mismatch(GONE, "it is of a pod with the uid u0, and that of the pod is u1"),
             id="another pod's",
         ),
         pytest.param(
             {"node": "n2"},
             "",
             NONE,
-            foreign_gpupods.Objection(GONE, "there is no pod of that name"),
+            misplaced_gpupods.Mismatch(GONE, "there is no pod of that name"),
             id="nobody's",
         ),
         pytest.param(
             {"node": "n2"},
             "",
             pod(node=""),
-            foreign_gpupods.Objection(OTHER, "it is of node n2, and the pod is on no node"),
+            misplaced_gpupods.Mismatch(OTHER, "it is of node n2, and the pod is on no node"),
             id="of a pod that waits",
         ),
     ],
@@ -60,11 +60,11 @@ async def test_a_misplaced_one_is_removed(
     written: dict[str, str],
     known_pod: str,
     answer: stub.Answer,
-    why: foreign_gpupods.Objection,
+    why: misplaced_gpupods.Mismatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Found so twice in a row, and read anew: that very object is deleted, counted, and told of in a line."""
-    caplog.set_level(logging.INFO, foreign_gpupods.__name__)
+    caplog.set_level(logging.INFO, misplaced_gpupods.__name__)
     scene.knows(**{"node": "n1"} | written)
     if known_pod:
         scene.bound(known_pod)
@@ -76,11 +76,11 @@ async def test_a_misplaced_one_is_removed(
 
     assert after_one == 0
     assert scene.deletes == [{"preconditions": {"uid": "g1"}}]
-    assert scene.reasons == [why.why]
+    assert scene.reasons == [why.cause]
     node = written.get("node", "n1")
-    level = logging.WARNING if why.why is OTHER else logging.INFO
+    level = logging.WARNING if why.cause is OTHER else logging.INFO
     line = f"GpuPod ml/train, which was written for node {node}, is removed: {why.text}"
-    told = [one for one in caplog.records if one.name == foreign_gpupods.__name__]
+    told = [one for one in caplog.records if one.name == misplaced_gpupods.__name__]
     assert [(one.levelno, one.message) for one in told] == [(level, line)]
     [asked] = [one for one in scene.server.requests if one.path == LISTED]
     assert dict(asked.query) == {"fieldSelector": "metadata.name=train", "limit": "1"}
@@ -130,7 +130,7 @@ def beside(node: str = "n1", uid: str = "g1") -> Thing:
 async def test_one_beside_that_of_the_name_is_held_to_its_owner(scene: Scene, place: str) -> None:
     """It is named by the uid of its pod and its node: the name of its pod stands in its owner."""
     thing = beside(place)
-    scene.known.put(f"ml/u1.{place}", foreign_gpupods.record(msgspec.convert(thing, wire.GpuPod)))
+    scene.store.put(f"ml/u1.{place}", misplaced_gpupods.record(msgspec.convert(thing, wire.GpuPod)))
     scene.bound("n1")
     scene.serves(thing, pod())
     scene.server.on("DELETE", resources.GPU_PODS.path(f"u1.{place}", namespace="ml"), stub.thing({}))
@@ -150,7 +150,7 @@ async def test_an_owner_that_can_be_no_pod_is_not_asked_for(scene: Scene, name: 
     thing = beside()
     thing["metadata"]["ownerReferences"][0]["name"] = name
     mine = resources.PODS.path("u1.n1", namespace="ml")
-    scene.known.put("ml/u1.n1", foreign_gpupods.record(msgspec.convert(thing, wire.GpuPod)))
+    scene.store.put("ml/u1.n1", misplaced_gpupods.record(msgspec.convert(thing, wire.GpuPod)))
     scene.serves(thing, pod())
     scene.server.on("GET", mine, NONE)
     scene.server.on("DELETE", resources.GPU_PODS.path("u1.n1", namespace="ml"), stub.thing({}))
@@ -182,10 +182,10 @@ async def test_what_was_seen_of_those_that_are_gone_is_forgotten(scene: Scene) -
 
     for at in range(100):
         scene.knows("n1", uid=f"g{at}")
-        right = len(scene.known.right)
-        scene.known.drop("ml/train")
+        right = len(scene.store.verified)
+        scene.store.drop("ml/train")
 
-        assert (right, len(scene.known.right)) == (1, 0)
+        assert (right, len(scene.store.verified)) == (1, 0)
 
 
 async def test_what_comes_keeps_nobody_from_his_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,8 +280,8 @@ async def test_a_few_are_read_in_a_pass_and_each_has_its_turn(
 
     await scene.passes(2)
     first = [one.path for one in scene.server.requests]
-    scene.known.drop("ml/train")
-    scene.known.put("ml/train", foreign_gpupods.Record("g9", "u1", "n2"))
+    scene.store.drop("ml/train")
+    scene.store.put("ml/train", misplaced_gpupods.Record("g9", "u1", "n2"))
     scene.serves(gpupod("n2", uid="g9"), pod())
     await scene.passes(3)
 
@@ -292,18 +292,18 @@ async def test_a_few_are_read_in_a_pass_and_each_has_its_turn(
 
 async def test_many_are_gone_through_in_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of them give others their turn, and what comes or goes meanwhile is no trouble."""
-    monkeypatch.setattr(foreign_gpupods, "AT_A_TIME", 10)
+    monkeypatch.setattr(misplaced_gpupods, "YIELD_EVERY", 10)
     turns = 0
     for at in range(100):
-        scene.known.put(f"ml/p{at}", foreign_gpupods.Record(f"g{at}", f"u{at}", "n1"))
+        scene.store.put(f"ml/p{at}", misplaced_gpupods.Record(f"g{at}", f"u{at}", "n1"))
         scene.ledger.pod_bound(holds.Hold(f"u{at}", f"ml/p{at}", f"n{at % 20}"))
 
-    looking = scene.cleaner.look()
+    looking = scene.cleaner.scan()
     step = looking.__await__()
     for turns, _ in enumerate(step, 1):
-        scene.known.drop(f"ml/p{turns}")
+        scene.store.drop(f"ml/p{turns}")
         scene.ledger.pod_over(f"u{turns}")
-        fresh = dataclasses.replace(scene.known.records["ml/p0"], uid=f"new{turns}")
-        scene.known.put(f"ml/new{turns}", fresh)
+        fresh = dataclasses.replace(scene.store.records["ml/p0"], uid=f"new{turns}")
+        scene.store.put(f"ml/new{turns}", fresh)
 
     assert turns >= 15

@@ -5,7 +5,7 @@ from typing import Any, cast
 from berth_crds import wire
 from berth_crds.client import api
 from berth_operator.engine import rate_limiter
-from berth_operator.kube import pod_status, verdict_budget
+from berth_operator.kube import condition_budget, pod_status
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
 from kube.telling import Notes
@@ -48,7 +48,7 @@ def candidate(name: str, namespace: str) -> queued_pods.Candidate:
 def seen(status_writer: pod_status.PodStatusWriter, *names: str) -> None:
     """Have pods seen that show nothing yet."""
     for name in names:
-        status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+        status_writer.pod_waiting(raw.Pod(wire.Meta(uid=name, resource_version="5")))
 
 
 @timeless.scenario
@@ -72,7 +72,7 @@ async def test_large_pods_are_told_anew_at_their_own_pace() -> None:
             await timeless.passing(0.1)
         took = now() - began
 
-    most = verdict_budget.NAMESPACE_BYTES * (took + verdict_budget.AT_ONCE_SECONDS) + MIB
+    most = condition_budget.NAMESPACE_BYTES * (took + condition_budget.AT_ONCE_SECONDS) + MIB
     assert 0.5 * most <= server.stored(*large, since=began) <= most
     assert [name for _, name in server.taken].count("small") == 100
     assert len({name for at, name in server.taken if at >= began}) > 8  # They take turns.
@@ -94,9 +94,9 @@ async def test_many_namespaces_together_keep_within_the_bytes_of_all() -> None:
 
     rewritten = server.stored(*names, since=0.0) - 40 * MIB
     assert (
-        0.5 * verdict_budget.BYTES * took
+        0.5 * condition_budget.BYTES * took
         <= rewritten
-        <= verdict_budget.BYTES * (took + verdict_budget.AT_ONCE_SECONDS) + MIB
+        <= condition_budget.BYTES * (took + condition_budget.AT_ONCE_SECONDS) + MIB
     )
     assert min([name for _, name in server.taken].count(each) for each in names) >= 2
 
@@ -104,18 +104,18 @@ async def test_many_namespaces_together_keep_within_the_bytes_of_all() -> None:
 @timeless.scenario
 async def test_a_write_that_failed_is_not_paid_for() -> None:
     """The server stored nothing, so the next try may come at once."""
-    accounts = verdict_budget.Rewrites(timeless.clock())
+    accounts = condition_budget.ConditionBudget(timeless.clock())
     accounts.spend("ml", 3 * MIB)
-    assert accounts.owes("ml")
-    assert not accounts.owes("another")
+    assert accounts.exhausted("ml")
+    assert not accounts.exhausted("another")
     accounts.spend("ml", -3 * MIB)
-    assert not accounts.owes("ml")
+    assert not accounts.exhausted("ml")
 
 
 @timeless.scenario
 async def test_namespaces_that_owe_nothing_are_forgotten() -> None:
     """However many there were, only so many are remembered."""
-    accounts = verdict_budget.Rewrites(timeless.clock())
-    for at in range(10 * verdict_budget.MOST_REMEMBERED):
+    accounts = condition_budget.ConditionBudget(timeless.clock())
+    for at in range(10 * condition_budget.MOST_REMEMBERED):
         accounts.spend(f"ml-{at}", 1)
-    assert len(accounts._accounts) <= verdict_budget.MOST_REMEMBERED
+    assert len(accounts._budgets) <= condition_budget.MOST_REMEMBERED

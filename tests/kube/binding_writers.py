@@ -5,7 +5,7 @@ from typing import Any
 
 from berth_crds.client import api
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import writer
+from berth_operator.kube import binding_writer
 from berth_operator.scheduling import decisions, queued_pods
 from support import hands, pods
 
@@ -29,10 +29,12 @@ class Lead(hands.Lead):
         self.doubts += 1
 
 
-def hand(session: api.Api, lead: Lead | None = None, ledger: Ledger | None = None) -> writer.Writer:
+def hand(
+    session: api.Api, lead: Lead | None = None, ledger: Ledger | None = None
+) -> binding_writer.BindingWriter:
     """Make a writer of a term."""
     ledger = ledger or Ledger(time.monotonic)
-    return writer.Writer(session, ledger, lead or Lead(), term=TERM, clock=time.monotonic)
+    return binding_writer.BindingWriter(session, ledger, lead or Lead(), term=TERM, clock=time.monotonic)
 
 
 def bound_by(session: api.Api, candidate: queued_pods.Candidate, *cards: decisions.Share) -> Any:

@@ -48,7 +48,7 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
     odd: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither while the audit mends nor afterwards is the card given to anybody else; its end frees it."""
-    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(auditor, "SECOND_COMPARISON_SECONDS", 0.0)
     ledger = Ledger(time.monotonic)
     watchdog = Watchdog(ledger, clock=time.monotonic)
     given: list[decisions.Decision] = []
@@ -56,21 +56,21 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Cluster(server)
         cluster.pods[:] = [holder("5"), rival()]
-        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
+        following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver())
 
         async def mend(ghosts: Any) -> None:
             given.extend(books.decide(ledger))
-            await following.mend(ghosts)
+            await following.resync(ghosts)
             given.extend(books.decide(ledger))
 
-        audit = auditing.audit_of(session, ledger, following, mend=mend)
+        audit = auditing.audit_of(session, ledger, following, resync=mend)
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)
             watchdog.lease_seen(NODE, "later")
             cluster.pods[:] = [odd, rival()]
             assert await audit.audit() != ()
             cluster.pods[:] = [rival()]
-            await following.mend()
+            await following.resync()
 
     assert [type(one) for one in given] == [decisions.Wait] * 2
     assert {count.reason for one in given if isinstance(one, decisions.Wait) for count in one.counts} <= {
@@ -82,7 +82,7 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
 
 async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its GpuPod has not changed: what the audit reads anew is told all the same, and names the card."""
-    monkeypatch.setattr(auditor, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(auditor, "SECOND_COMPARISON_SECONDS", 0.0)
     ledger = Ledger(time.monotonic)
     watchdog = Watchdog(ledger, clock=time.monotonic)
     nameless = HOLDER | {"resourceVersion": "5", "annotations": {names.ALLOCATION: "{"}}
@@ -91,7 +91,7 @@ async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.Mo
         cluster = Cluster(server)
         cluster.pods[:] = [holder("5", metadata=nameless)]
         cluster.gpupods[:] = [churn.gpupod("holder", "u-1", NODE, 0)]
-        following = feeds.Feeds(session, ledger, watchdog, auditor.Nobody())
+        following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver())
         audit = auditing.audit_of(session, ledger, following)
         async with timeless.beside(following.run()):
             await asyncio.wait_for(following.wait_synced(), 5)

@@ -32,7 +32,7 @@ async def test_a_verdict_that_changes_back_while_it_is_written_is_written_back()
         status_writer = pod_status.PodStatusWriter(
             session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
-        status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        status_writer.pod_waiting(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
             for count, message in enumerate(("A", "B", "A"), 1):
                 status_writer.unschedulable(candidate, message)
@@ -64,7 +64,7 @@ async def test_what_is_said_again_while_its_write_fails_is_written(
         status_writer = pod_status.PodStatusWriter(
             session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
-        status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        status_writer.pod_waiting(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
             status_writer.unschedulable(candidate, "A")
             await until_sent(server, 1)
@@ -93,7 +93,7 @@ async def test_a_verdict_that_makes_a_pod_too_large_is_not_written_for_ever(
         )
         async with timeless.beside(status_writer.run()):
             for one in (large, small):
-                status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+                status_writer.pod_waiting(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
                 status_writer.unschedulable(one, "A")
             await until_sent(server, 5)
 
@@ -114,13 +114,13 @@ async def test_who_shows_nothing_yet_comes_first() -> None:
                 type="PodScheduled", status="False", reason="Unschedulable", message="A"
             )
             status = raw.PodStatus(conditions=(condition,))
-            status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
             status_writer.unschedulable(one, "B")
         newcomer = queued_pods.Candidate(uid="u-new", namespace="ml", name="new")
         async with timeless.beside(status_writer.run()):
             began = time.monotonic()
             await until_sent(server, 1)
-            status_writer.saw(raw.Pod(wire.Meta(uid="u-new", resource_version="7")))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid="u-new", resource_version="7")))
             status_writer.unschedulable(newcomer, "C")
             await until_sent(server, 201)
             took = time.monotonic() - began
@@ -134,14 +134,14 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
 ) -> None:
     """Whoever makes pods faster than verdicts are written does not freeze what all others show."""
     monkeypatch.setattr(pod_status, "BATCH", 4)
-    monkeypatch.setattr(pod_status, "KEPT_FOR_KNOWN", 1)
+    monkeypatch.setattr(pod_status, "RESERVED_FOR_REWRITES", 1)
     old = queued_pods.Candidate(uid="u-old", namespace="ml", name="old")
     stream = (queued_pods.Candidate(uid=f"u-{at}", namespace="x", name=f"p{at}") for at in itertools.count())
 
     def come(count: int) -> None:
         for one in itertools.islice(stream, count):
             server.on("PATCH", resources.PODS.path(one.name, namespace="x", sub="status"), then_more)
-            status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
             status_writer.unschedulable(one, "A")
 
     async def then_more(request: web.Request) -> web.StreamResponse:
@@ -155,7 +155,7 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
         )
         condition = raw.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="A")
         status = raw.PodStatus(conditions=(condition,))
-        status_writer.saw(raw.Pod(wire.Meta(uid="u-old", resource_version="5"), status=status))
+        status_writer.pod_waiting(raw.Pod(wire.Meta(uid="u-old", resource_version="5"), status=status))
         status_writer.unschedulable(old, "B")
         come(8)
         async with timeless.beside(status_writer.run()):
@@ -168,7 +168,7 @@ async def test_a_stream_of_new_pods_keeps_no_other_from_its_new_sentence(
 async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch, shows: bool) -> None:  # noqa: FBT001  a column of the table
     """A crowd of one delays no sentence of another, even where a batch has not one for each namespace."""
     monkeypatch.setattr(pod_status, "BATCH", 2)
-    monkeypatch.setattr(pod_status, "KEPT_FOR_KNOWN", 1)
+    monkeypatch.setattr(pod_status, "RESERVED_FOR_REWRITES", 1)
     condition = raw.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="A")
     status = raw.PodStatus(conditions=(condition,) if shows else ())
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
@@ -180,13 +180,15 @@ async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch, shows: boo
                 one = queued_pods.Candidate(uid=f"{namespace}-{at}", namespace=namespace, name=f"p{at}")
                 path = resources.PODS.path(one.name, namespace=namespace, sub="status")
                 server.on("PATCH", path, stub.thing({}))
-                status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status))
+                status_writer.pod_waiting(
+                    raw.Pod(wire.Meta(uid=one.uid, resource_version="5"), status=status)
+                )
                 status_writer.unschedulable(one, namespace)
         async with timeless.beside(status_writer.run()):
             await until_sent(server, 19)
 
     assert "".join(said(body) for body in server.bodies) == "abcml" + "abc" * 5
-    assert not list(status_writer._new._things) + list(status_writer._known._things)
+    assert not list(status_writer._first_due._items) + list(status_writer._rewrites_due._items)
 
 
 async def test_who_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +198,7 @@ async def test_who_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
 
     async def all_go(request: web.Request) -> web.StreamResponse:
         for one in crowd:
-            status_writer.done(one.uid)
+            status_writer.pod_left(one.uid)
         return await stub.thing({})(request)
 
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
@@ -205,13 +207,13 @@ async def test_who_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
         )
         for one in crowd:
             server.on("PATCH", resources.PODS.path("p", namespace=one.namespace, sub="status"), all_go)
-            status_writer.saw(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid=one.uid, resource_version="5")))
             status_writer.unschedulable(one, "A")
         async with timeless.beside(status_writer.run()):
             await until_sent(server, 1)
 
             async def forgotten() -> bool:
-                return not status_writer._new
+                return not status_writer._first_due
 
             await waiting.eventually(forgotten, what="nobody to be remembered", seconds=5)
 
@@ -259,7 +261,7 @@ async def test_a_write_that_failed(trouble: stub.Answer, tries: int, monkeypatch
         status_writer = pod_status.PodStatusWriter(
             session, Notes(session), rate_limiter.unlimited(), wall=clock.Clock().wall
         )
-        status_writer.saw(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
+        status_writer.pod_waiting(raw.Pod(wire.Meta(uid="u-1", resource_version="5")))
         async with timeless.beside(status_writer.run()):
             status_writer.unschedulable(candidate, waits(Reason.FULL))
 
@@ -283,7 +285,7 @@ async def test_everybodys_trouble_is_tried_with_one_pod(monkeypatch: pytest.Monk
             name = f"p{at}"
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, *([busy] if at == 0 else []), stub.thing({}))
-            status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             candidate = queued_pods.Candidate(uid=name, namespace="ml", name=name)
             status_writer.unschedulable(candidate, waits(Reason.FULL))
         async with timeless.beside(status_writer.run()):
@@ -310,7 +312,7 @@ async def test_what_comes_in_meanwhile_is_written_without_a_pause(monkeypatch: p
         def judge(name: str) -> None:
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, stub.thing({}))
-            status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             status_writer.unschedulable(
                 queued_pods.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL)
             )
@@ -341,7 +343,7 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
         def judge(name: str, *answers: stub.Answer) -> None:
             path = resources.PODS.path(name, namespace="ml", sub="status")
             server.on("PATCH", path, *answers)
-            status_writer.saw(raw.Pod(wire.Meta(uid=name, resource_version="5")))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid=name, resource_version="5")))
             status_writer.unschedulable(
                 queued_pods.Candidate(uid=name, namespace="ml", name=name), waits(Reason.FULL)
             )
@@ -359,7 +361,7 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision(
             await told("newcomer")
             assert "moving" in status_writer._due
 
-            status_writer.saw(raw.Pod(wire.Meta(uid="moving", resource_version="6")))
+            status_writer.pod_waiting(raw.Pod(wire.Meta(uid="moving", resource_version="6")))
             await told("moving")
 
     assert len(server.requests) == 3

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth_crds import json_lines, logs, text, wire
-from berth_operator.kube import auditor, policy_news, policy_sink
+from berth_operator.kube import auditor, policy_log, policy_sink
 from engine import books
 
 
@@ -58,7 +58,7 @@ def test_a_change_says_what_is_other_than_before(
     before: wire.PolicySpec, now: wire.PolicySpec, line: str, said: pytest.LogCaptureFixture
 ) -> None:
     """One line, however often the policy is read again."""
-    news = policy_news.PolicyNews()
+    news = policy_log.PolicyLog()
     news.in_force(before)
     said.clear()
 
@@ -80,14 +80,14 @@ def test_the_first_policy_is_told_as_it_differs_from_the_defaults(
     rules: wire.PolicySpec, line: str, said: pytest.LogCaptureFixture
 ) -> None:
     """What holds from the start on can be read in the log, too."""
-    policy_news.PolicyNews().in_force(rules)
+    policy_log.PolicyLog().in_force(rules)
 
     assert said.messages == [line]
 
 
 def test_a_policy_that_is_gone_is_told(said: pytest.LogCaptureFixture) -> None:
     """Once, with what holds instead."""
-    news = policy_news.PolicyNews()
+    news = policy_log.PolicyLog()
     news.in_force(spec(strategy="spread"))
     said.clear()
 
@@ -100,7 +100,7 @@ def test_a_policy_that_is_gone_is_told(said: pytest.LogCaptureFixture) -> None:
 
 def test_what_changed_are_fields(said: pytest.LogCaptureFixture) -> None:
     """In JSON each rule has what it was and what it is."""
-    news = policy_news.PolicyNews()
+    news = policy_log.PolicyLog()
     news.in_force(spec())
     news.in_force(spec(weights={"memory": 0}))
 
@@ -110,12 +110,12 @@ def test_what_changed_are_fields(said: pytest.LogCaptureFixture) -> None:
 
 def test_however_much_changes_the_line_stays_short(said: pytest.LogCaptureFixture) -> None:
     """Names of models are anybody's words, and there may be hundreds."""
-    news = policy_news.PolicyNews()
+    news = policy_log.PolicyLog()
     news.in_force(spec())
     news.in_force(spec(models={f"\x1b[2J{at}" + "m" * 1000: "x" * 1000 for at in range(256)}))
 
     line = said.messages[-1]
-    assert line.endswith(f"; {256 - policy_news.MOST_TOLD} more")
+    assert line.endswith(f"; {256 - policy_log.MOST_LOGGED} more")
     assert line == text.line(line, most=logs.LONGEST)
 
 
@@ -145,6 +145,6 @@ def test_only_what_is_in_force_is_told(said: pytest.LogCaptureFixture) -> None:
 
 def test_a_ledger_that_is_only_compared_tells_nothing(said: pytest.LogCaptureFixture) -> None:
     """Each audit reads the policy once more."""
-    policy_sink.PolicySink(books.of(), auditor.SILENCE).upserted(policy(strategy="binpack"))
+    policy_sink.PolicySink(books.of(), auditor.SILENT).upserted(policy(strategy="binpack"))
 
     assert said.messages == []

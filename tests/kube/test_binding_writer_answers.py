@@ -10,9 +10,9 @@ from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import writer
+from berth_operator.kube import binding_writer
 from berth_operator.scheduling import queued_pods
-from kube.writers import TERM, Lead, bound_by, hand
+from kube.binding_writers import TERM, Lead, bound_by, hand
 from support import clock, pods, stub
 from testbed import ports as sockets
 
@@ -23,7 +23,7 @@ PATH = resources.PODS.path("p", namespace="ml")
 @pytest.fixture
 async def made_up(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[stub.Stub]:
     """Lend a server that says what a test wants."""
-    monkeypatch.setattr(writer, "CLIENT_SECONDS", 2.0)
+    monkeypatch.setattr(binding_writer, "CLIENT_SECONDS", 2.0)
     async with stub.Stub() as server:
         yield server
 
@@ -106,8 +106,8 @@ async def test_a_pod_that_nobody_may_change_keeps_its_lost_bind(made_up: stub.St
     ("headers", "seconds"),
     [
         pytest.param({"Retry-After": "7"}, 7.0, id="as long as it says"),
-        pytest.param({}, writer.REST_SECONDS, id="it does not say"),
-        pytest.param({"Retry-After": "tomorrow"}, writer.REST_SECONDS, id="not in seconds"),
+        pytest.param({}, binding_writer.THROTTLED_SECONDS, id="it does not say"),
+        pytest.param({"Retry-After": "tomorrow"}, binding_writer.THROTTLED_SECONDS, id="not in seconds"),
     ],
 )
 async def test_a_server_that_is_asked_for_too_much_gets_the_rest_it_asks_for(
@@ -123,16 +123,16 @@ async def test_a_fence_that_is_out_of_date_is_told_once(
     made_up: stub.Stub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A moment of refusals is how a lead changes; when they go on, the log says what to do, one time."""
-    refusal = f"pods \"p\" is forbidden: {writer.FENCE} with binding 'berth-fence' denied request"
+    refusal = f"pods \"p\" is forbidden: {binding_writer.FENCE} with binding 'berth-fence' denied request"
     made_up.on("POST", f"{PATH}/binding", stub.status(403, refusal))
     now = clock.Clock()
 
     async with api.Api(made_up.link, agent="test") as session:
-        bound = writer.Writer(session, Ledger(now), Lead(), term=TERM, clock=now)
+        bound = binding_writer.BindingWriter(session, Ledger(now), Lead(), term=TERM, clock=now)
         for _ in range(3):
             await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
         assert "berth-fence" not in caplog.text
-        now.advance(writer.FENCE_PATIENCE_SECONDS + 1)
+        now.advance(binding_writer.FENCE_PATIENCE_SECONDS + 1)
         for _ in range(3):
             await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
 
@@ -153,7 +153,9 @@ async def test_a_webhook_that_judges_no_dry_run_forbids_no_bind(
     made_up.on("POST", f"{PATH}/binding", stub.status(400, message))
 
     async with api.Api(made_up.link, agent="test") as session:
-        sender = writer.Writer(session, Ledger(clock.Clock()), Lead(), term=TERM, clock=clock.Clock())
+        sender = binding_writer.BindingWriter(
+            session, Ledger(clock.Clock()), Lead(), term=TERM, clock=clock.Clock()
+        )
         answer = await sender.dry_run(CANDIDATE, pods.placement("n", pods.CARD))
 
     assert answer == expected
@@ -231,11 +233,11 @@ async def test_a_look_that_fails_decides_nothing(made_up: stub.Stub, answer: stu
 
 def test_only_what_may_come_later_is_open() -> None:
     """A conflict is final; no answer at all may still turn into a bind until the server's deadline."""
-    assert writer.outcome(errors.Conflict(409, "no")) == ports.Unknown("no", open=False)
-    assert writer.outcome(errors.Unreachable("gone", ambiguous=True)) == ports.Unknown("gone")
-    assert writer.outcome(errors.Unreachable("gone", ambiguous=False)) == ports.Refused("gone")
-    assert writer.outcome(errors.Unusable("no token")) == ports.Refused("no token")
-    assert writer.outcome(errors.Oversized(409, "too large")) == ports.Refused("too large")
+    assert binding_writer.outcome(errors.Conflict(409, "no")) == ports.Unknown("no", open=False)
+    assert binding_writer.outcome(errors.Unreachable("gone", ambiguous=True)) == ports.Unknown("gone")
+    assert binding_writer.outcome(errors.Unreachable("gone", ambiguous=False)) == ports.Refused("gone")
+    assert binding_writer.outcome(errors.Unusable("no token")) == ports.Refused("no token")
+    assert binding_writer.outcome(errors.Oversized(409, "too large")) == ports.Refused("too large")
 
 
 async def test_an_answer_that_only_the_pod_explains_tells_its_revision(made_up: stub.Stub) -> None:
@@ -246,7 +248,7 @@ async def test_an_answer_that_only_the_pod_explains_tells_its_revision(made_up: 
     ledger.pod_waiting(CANDIDATE, gated=False, version="7")
 
     async with api.Api(made_up.link, agent="test") as session:
-        sender = writer.Writer(session, ledger, Lead(), term=TERM, clock=clock.Clock())
+        sender = binding_writer.BindingWriter(session, ledger, Lead(), term=TERM, clock=clock.Clock())
         answer = await sender.bind(CANDIDATE, pods.placement("n", pods.CARD))
         seen = await sender.read_pod(CANDIDATE)
 

@@ -8,11 +8,11 @@ import pytest
 from berth_crds import allocation, names
 from berth_crds.client import api, connection, resources, watch
 from berth_operator.engine import ports
-from berth_operator.kube import writer
+from berth_operator.kube import binding_writer
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
+from kube.binding_writers import NODE, TERM, Lead, bound_by, hand
 from kube.conftest import Noted, Wired
-from kube.writers import NODE, TERM, Lead, bound_by, hand
 from support import builders, pods
 from testbed import cluster as clusters
 
@@ -172,7 +172,7 @@ async def test_somebody_without_the_right(berth: clusters.Cluster, yard: pods.Ya
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the writer give up soon."""
-    monkeypatch.setattr(writer, "CLIENT_SECONDS", 0.5)
+    monkeypatch.setattr(binding_writer, "CLIENT_SECONDS", 0.5)
 
 
 async def warm(session: api.Api) -> None:
