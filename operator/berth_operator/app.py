@@ -10,13 +10,11 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-import os
 import secrets
 import signal
-import threading
 import time
 from collections.abc import Coroutine
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -24,16 +22,16 @@ from berth_crds import http_server
 from berth_crds.client import api
 from berth_operator.engine import (
     bind_declaration,
-    bind_declarer,
     bind_sender,
     decision_records,
     device_audit,
     garbage_collection,
     inventory_metrics,
     loop,
-    rate_limiter,
 )
+from berth_operator.engine.bind_declarer import BindDeclarer
 from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.rate_limiter import RateLimiter, lower_while_busy
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.http_api import auth, pages, server
 from berth_operator.kube import (
@@ -51,10 +49,10 @@ from berth_operator.kube import (
     misplaced_gpupods,
     node_log,
     pod_status,
-    pod_touches,
     reconciler,
     summary_reporter,
 )
+from berth_operator.kube.pod_touches import PodTouches
 from berth_operator.metrics import Metrics
 from berth_operator.scheduling import queued_pods
 from berth_operator.settings import Settings
@@ -73,8 +71,6 @@ DRAIN_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = (
     binding_writer.SERVER_SECONDS + 1.0
 )  # After this, the last binds of an old leader have ended.
-EXIT_LOST: Final = 3
-LAST_LOG_SECONDS: Final = 1.0  # A blocked log must not delay the end of a process that lost leadership.
 
 
 def wall() -> dt.datetime:
@@ -93,10 +89,10 @@ class Operator:
         self._clock = clock
         self._ledger = Ledger(clock, day=time.time)
         self._watchdog = Watchdog(self._ledger, clock=clock)
-        secondary = rate_limiter.lower_while_busy(self._binding, **SECONDARY_RATE)
+        secondary = lower_while_busy(self._binding, **SECONDARY_RATE)
         self._events = events.EventRecorder(
             session,
-            rate_limiter.RateLimiter(clock, secondary),
+            RateLimiter(clock, secondary),
             wall=wall,
             instance=identity,
             on_drop=metrics.event_dropped,
@@ -106,13 +102,11 @@ class Operator:
         options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, self._status_writer, options)
         self._election = make_election(session, identity, settings, metrics)
-        self._declarer = bind_declarer.BindDeclarer(
-            self._ledger, self._election.declare, writer.size, clock=clock
-        )
+        self._declarer = BindDeclarer(self._ledger, self._election.declare, writer.size, clock=clock)
         self._touches = self._pod_touches(writer)
         self._reconciler = reconciler.Reconciler(
             session.link,
-            rate_limiter.RateLimiter(clock, secondary),
+            RateLimiter(clock, secondary),
             agent=AGENT,
             wall=wall,
             tally=metrics.writes,
@@ -137,20 +131,16 @@ class Operator:
         self._leading = False
         self._binds_ended = False  # Whether surely no bind of any term is under way.
 
-    def _pod_touches(self, writer: pod_status.PodStatusWriter) -> pod_touches.PodTouches:
+    def _pod_touches(self, writer: pod_status.PodStatusWriter) -> PodTouches:
         """Return what voids the binds that an earlier leader may have under way."""
-        return pod_touches.PodTouches(
-            self._session, self._ledger, writer.condition, size=writer.size, wall=wall
-        )
+        return PodTouches(self._session, self._ledger, writer.condition, size=writer.size, wall=wall)
 
     def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
         """Return the writer of conditions, Events and log lines of pods."""
         return pod_status.PodStatusWriter(
             session,
             self._events,
-            rate_limiter.RateLimiter(
-                self._clock, rate_limiter.lower_while_busy(self._binding, **CONDITION_RATE)
-            ),
+            RateLimiter(self._clock, lower_while_busy(self._binding, **CONDITION_RATE)),
             wall=wall,
             revised=self._ledger.pod_revised,
             bound=self._bind_log.bound,
@@ -356,18 +346,8 @@ def make_election(
         lambda: api.Api(session.link, agent=AGENT, tally=metrics.writes),
         make,
         clock=time.monotonic,
-        lost=exit_lost,
+        lost=leadership.exit_lost,
     )
-
-
-def exit_lost(why: str) -> NoReturn:
-    """End the process at once when leadership is lost, from any thread, so that no write can follow."""
-    timer = threading.Timer(LAST_LOG_SECONDS, os._exit, [EXIT_LOST])
-    timer.daemon = True
-    timer.start()
-    log.error("leadership lost: %s", why)
-    logging.shutdown()
-    os._exit(EXIT_LOST)
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from berth_crds import names
 from berth_crds.client import api, errors, resources
-from berth_operator import app
+from berth_operator.kube import leadership
 from e2e import plans
 from e2e.crowd import Crowd
 from e2e.stage import Stage, cards_of, condition
@@ -304,7 +304,7 @@ class Rig:
     async def _retire(self) -> None:
         """End all in order, which also spares the next round the wait for a Lease to lapse."""
         statuses = await asyncio.gather(*(seat.retire() for seat in self.seats))
-        if not {0, app.EXIT_LOST}.issuperset(statuses):
+        if not {0, leadership.EXIT_LOST}.issuperset(statuses):
             raise Wrong(f"asked to end, operators ended with {statuses}")
 
     async def _until_bound(self, start: float, seconds: float) -> None:
@@ -358,7 +358,7 @@ class Rig:
 
     def check(self) -> None:
         """Raise if anything was wrong at any revision, or if an operator ended in a way it should not."""
-        odd = [code for one in self.seats for code in one.exits if code not in {-9, app.EXIT_LOST, 0}]
+        odd = [code for one in self.seats for code in one.exits if code not in {-9, leadership.EXIT_LOST, 0}]
         kinds = {record.call.kind for one in self.seats for record in one.wire.seen}
         found = [
             *self.witness.complaints,

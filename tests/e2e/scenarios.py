@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from berth_operator import app
-from berth_operator.kube import binding_writer
+from berth_operator.kube import binding_writer, leadership
 from e2e import disasters, plans, rig
 from e2e.plans import Aim
 from testbed import calls, interceptor, waiting
@@ -75,7 +74,7 @@ async def sleeps(on: rig.Rig) -> None:
             return len(leader.exits) > before
 
         await waiting.eventually(ended, what="the sleeper to end")
-    if leader.exits[-1] != app.EXIT_LOST:
+    if leader.exits[-1] != leadership.EXIT_LOST:
         raise rig.Wrong(f"the sleeper ended with {leader.exits[-1]}")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import errors, resources
-from berth_operator import app
+from berth_operator.kube import leadership
 from e2e.stage import Stage, Thing, cards_of, condition, pod
 from testbed import audit, processes, proxy
 
@@ -129,7 +129,7 @@ async def test_a_leader_cut_off_ends_and_another_goes_on(room: Stage, wire: prox
     await creating
     await room.until_bound(*FIFTY, seconds=60)
 
-    assert status == app.EXIT_LOST
+    assert status == leadership.EXIT_LOST
     await room.assert_sound(*FIFTY)
     assert len(await terms(room)) == 2
 
@@ -157,7 +157,7 @@ async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
     sleeper.process.send_signal(signal.SIGCONT)
     await room.create(pod("late"))
 
-    assert await room.ended(sleeper) == app.EXIT_LOST
+    assert await room.ended(sleeper) == leadership.EXIT_LOST
     await room.until_bound("late")
     await room.assert_sound(*FIFTY, "late")
     # All that it knew of was bound by the other one, so that a bind of its own is refused. The one that was

@@ -26,6 +26,7 @@ from berth_operator.kube import (
     feeds,
     kind_statuses,
     kopf_lag,
+    leadership,
     misplaced_gpupods,
     pod_status,
     write_failures,
@@ -81,7 +82,7 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert f"{app.SECONDARY_RATE['meanwhile']:g} a second while binds are under way" in PAGE
     assert f"{app.SECONDARY_RATE['otherwise']:g} otherwise" in PAGE
     assert f"beyond {events.MOST_QUEUED} waiting ones" in PAGE
-    assert f"exit code {app.EXIT_LOST}" in PAGE
+    assert f"exit code {leadership.EXIT_LOST}" in PAGE
     usual, probes = http_server.USUAL, http_server.PROBES
     assert f"a port\nhas {usual.connections} of them (the probes have {probes.connections}," in PAGE
     assert f"whole within {usual.request_seconds:g} s" in PAGE
@@ -109,7 +110,7 @@ def test_its_exit_codes_are_those_of_the_programs() -> None:
         operator.EXIT_FAILED: "failed while it ran",
         program.EXIT_UNWRITTEN: "failed while it ran",
         flags.EXIT_UNUSABLE: "cannot be used",
-        app.EXIT_LOST: "lost the lead",
+        leadership.EXIT_LOST: "lost the lead",
     }
 
     assert meanings.keys() == words.keys()

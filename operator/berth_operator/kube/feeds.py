@@ -290,18 +290,16 @@ class Feeds:
         self._gpupods = GpuPodSink(ledger, logger)
         self._devices = DeviceSink(ledger, watchdog, logger)
         self._pods = PodSink(ledger, observer, logger, options.schedulers)
-        pods_scope = informer.Scope(fields=UNFINISHED)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         new = functools.partial(informer.Informer, session, means=informer.Means(clock=options.clock))
-        # Nodes, Devices and GpuPods before pods: a decision never sees a pod on an unknown node, nor
-        # one without the GpuPod that names its cards.
+        # Nodes, Devices and GpuPods before pods: no decision sees a pod without its node or GpuPod.
         self._informers: tuple[informer.Informer[Any], ...] = (
             new(resources.NODES, raw.Node, NodeSink(ledger, logger)),
             new(resources.DEVICES, raw.Device, self._devices),
             new(resources.LEASES, lease.Lease, LeaseSink(watchdog), scope=agents),
             new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
             new(resources.GPU_PODS, wire.GpuPod, self._gpupods),
-            new(resources.PODS, long_pods.Pod, self._pods, scope=pods_scope),
+            new(resources.PODS, long_pods.Pod, self._pods, scope=informer.Scope(fields=UNFINISHED)),
         )
 
     async def run(self) -> None:

@@ -13,9 +13,10 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from berth_crds.client import api
 from berth_operator.engine import ports
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 2.0
+EXIT_LOST: Final = 3
+LAST_LOG_SECONDS: Final = 1.0  # A blocked log must not delay the end of a process that lost leadership.
 
 T = TypeVar("T")
 IdleSeconds = Callable[[], float]
@@ -145,3 +148,13 @@ class LeaderElection:
         except Exception as error:
             log.exception("the Lease cannot be renewed")
             self._lost(f"{type(error).__name__}: {error}")
+
+
+def exit_lost(why: str) -> NoReturn:
+    """End the process at once when leadership is lost, from any thread, so that no write can follow."""
+    timer = threading.Timer(LAST_LOG_SECONDS, os._exit, [EXIT_LOST])
+    timer.daemon = True
+    timer.start()
+    log.error("leadership lost: %s", why)
+    logging.shutdown()
+    os._exit(EXIT_LOST)
