@@ -4,8 +4,9 @@ The counts of a failing decision are cheap and always there; looking closely at 
 trying what would help takes milliseconds, so a round has time for a few looks only: for
 so many, and not for longer than is left of its time after deciding. Pods
 that ask the same share one. A look is good until the inventory changes, because the
-sentence names nodes and figures. Whoever finds no time left keeps what the pod shows, if
-the counts do not contradict it, else gets the counts in words; `later` makes up for the
+sentence names nodes and figures. A pod for which no time is left keeps its message while its
+counts are those that the message was given for, else it gets the counts in words. A message of
+an earlier leader is kept until the first look. `renewed` makes up for the
 looks that were left out, and for those that have become old, without any decision. One
 look a second is for these, however many new pods there are. A look that ended before all
 was found out is repeated, after all others, with more time and after longer and longer pauses.
@@ -61,16 +62,30 @@ class ReasonGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GivenReason:
-    """What was said of a pod, and in which matter."""
+    """The message that was given for a pod, and the group and counts that it was given for."""
 
     group: ReasonGroup
     namespace: str
     message: str
+    counts: tuple[decisions.Count, ...]
+
+    def holds_for(self, group: ReasonGroup) -> bool:
+        """Whether a group and its counts still are those that the message was given for.
+
+        Nodes that are undecided now may have been decided then: so only the number of nodes counts.
+        """
+        if any(count.reason is decisions.Reason.UNDECIDED for count in group.counts):
+            return self.group is group and _nodes(self.counts) == _nodes(group.counts)
+        return self.group is group and self.counts == group.counts
 
     @property
     def outdated(self) -> bool:
         """Whether the last look says something else."""
         return self.message != self.group.message(self.namespace)
+
+
+def _nodes(counts: tuple[decisions.Count, ...]) -> int:
+    return sum(count.nodes for count in counts)
 
 
 def _nothing(_uid: str) -> str:
@@ -137,7 +152,7 @@ class WaitingReasons:
             self._diagnose(group)
         good = self._is_current(group)
         message = group.message(candidate.namespace) if good else self._without_diagnosis(candidate, group)
-        self._given[candidate.uid] = GivenReason(group, candidate.namespace, message)
+        self._given[candidate.uid] = GivenReason(group, candidate.namespace, message, group.counts)
         return message
 
     # ------------------------------------------------------------ what had to wait
@@ -186,7 +201,7 @@ class WaitingReasons:
     def _renewed(self, uid: str) -> tuple[queued_pods.Candidate, str]:
         candidate, said = self._ledger.backlog.get(uid), self._given[uid]
         message = said.group.message(said.namespace)
-        self._given[uid] = dataclasses.replace(said, message=message)
+        self._given[uid] = dataclasses.replace(said, message=message, counts=said.group.counts)
         return candidate or said.group.candidate, message
 
     def _forget(self) -> None:
@@ -236,17 +251,12 @@ class WaitingReasons:
         return self._diagnoses_left > 0 and in_time
 
     def _without_diagnosis(self, candidate: queued_pods.Candidate, group: ReasonGroup) -> str:
-        """Keep what a pod shows while the counts say the same: it may well be right, and its look comes."""
-        before = self._previous(candidate.uid, group)
-        agrees = explain.agrees(before, group.counts, candidate)
-        if agrees:
-            return before
+        """Return the last message of a pod while it holds, else the counts in words."""
+        given = self._given.get(candidate.uid)
+        if given is not None and given.holds_for(group):
+            return given.message
+        if given is None and (message := self._shown_message(candidate.uid)):
+            return message  # Of an earlier leader.
         uuids = candidate.request.conditions.uuids
         known = known_models.instead(group.counts, self._ledger.inventory, uuids)
         return explain.brief(group.counts, candidate, known)
-
-    def _previous(self, uid: str, group: ReasonGroup) -> str:
-        said = self._given.get(uid)
-        if said is None:
-            return self._shown_message(uid)  # By an earlier leader.
-        return said.message if said.group is group else ""  # It asked for something else.

@@ -98,7 +98,6 @@ def test_a_part_of_a_name_is_told_from_the_whole(wanted: str, hint: str) -> None
 
     for said in (brief(made, pod), scenes.said(made, pod)):
         assert f"(there is A100-SXM4-80GB{hint})" in said
-        assert explain.agrees(said, LACKING if "0/2" in said else scenes.told(made, pod).counts, pod)
 
 
 def test_models_are_told_as_they_were_written() -> None:
@@ -138,13 +137,6 @@ def test_the_words_of_an_agent_are_one_short_line() -> None:
 
     assert len(said) < 500
     assert said.endswith("and 1 other)")
-
-
-def test_what_a_pod_shows_agrees_whatever_models_it_names() -> None:
-    """The counts are the same, so the sentence is kept until its close look comes."""
-    said = brief(of("Tesla T4"))
-
-    assert explain.agrees(said, LACKING, WANTED)
 
 
 def test_the_readme_shows_the_sentence() -> None:

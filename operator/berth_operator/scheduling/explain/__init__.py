@@ -42,7 +42,6 @@ Change = findings.Change
 STEPS_FOR_WHOLE: Final = 40_000
 
 brief = sentences.brief
-agrees = sentences.agrees
 sentence = sentences.sentence
 by_namespace = sentences.by_namespace
 nearest = sentences.nearest

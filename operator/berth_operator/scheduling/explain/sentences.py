@@ -7,7 +7,6 @@ that is met, rare reasons are left out before anything is cut.
 """
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -62,40 +61,6 @@ def brief(
     total = sum(count.nodes for count in counts)
     extras = {key: f" ({said})" for key, said in _models_there(counts, known, candidate).items()}
     return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
-
-
-def agrees(said: str, counts: Sequence[Count], candidate: queued_pods.Candidate) -> bool:
-    """Return whether a sentence says these counts, whatever else it says between and after them.
-
-    Nodes that are undecided were decided before perhaps: then only their number in all must agree.
-    What is longer than any sentence of ours is none, and to search it could take for ever.
-    """
-    if not said or len(said) > LONGEST:
-        return False
-    total = sum(count.nodes for count in counts)
-    if any(count.reason is Reason.UNDECIDED for count in counts):
-        return re.match(rf"(?:at least )?\d+/{total} nodes are available\b", said) is not None
-    return any(_says(said, counts, candidate, total, shown) for shown in REASONS_SHOWN)
-
-
-def _says(
-    said: str, counts: Sequence[Count], candidate: queued_pods.Candidate, total: int, shown: int
-) -> bool:
-    head, *parts = _counted(counts, candidate, total, shown, {}).split("; ")
-    ends = _ends(said, head, {0})
-    for part in parts:
-        ends = _ends(said, f"; {part}", ends)
-    return any(not said[at:] or said[at:] == "." or said.startswith(". ", at) for at in ends)
-
-
-def _ends(said: str, part: str, starts: set[int]) -> set[int]:
-    """Return where a part that starts at one of these places may end, with whatever is added in parentheses.
-
-    A regular expression would try all ways to leave text out, and what a pod shows anybody may have written.
-    """
-    ends = {at + len(part) for at in starts if said.startswith(part, at)}
-    opened = min((at for at in ends if said.startswith(" (", at)), default=len(said))
-    return ends | {at for at in range(opened + 3, len(said) + 1) if said[at - 1] == ")"}
 
 
 def nearest(found: findings.Nearest) -> str:
